@@ -28,7 +28,7 @@ PLAIN: dict[str, Any] = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 CORPUS = Corpus.of(ALL)
 EMBEDDED = CORPUS.with_embeddings(np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
 VECTORS = TWO.assign(embedding=[*np.random.default_rng(0).normal(size=(80, 3))])
-CALL = "call it text, or name it"
+CALL = "rename that column to text, or give its name"
 OPEN = Policy(min_documents=1, min_document_frequency=1)
 MORE = dict.fromkeys(CLIENTS, ALL * 2)
 GROWN: dict[str, Any] = {"max_rounds": 1, "iterations": 20, "min_new_documents": 1}
@@ -70,7 +70,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         CALL,
         lambda: ShortTextClustering(2, embedding_dimension=3).fit(VECTORS, text="letter"),
     ),
-    "no table": (lambda: NMF(2).fit(ALL, text="letter"), "leave it out", lambda: NMF(2).fit(ALL)),
+    "no table": (lambda: NMF(2).fit(ALL, text="letter"), "leave text out", lambda: NMF(2).fit(ALL)),
     "the column of clients": (
         lambda: NMF(2).fit_clients(TWO.rename(columns={"client": "who"}), text="letter"),
         "name it with client=",
@@ -171,7 +171,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: GuidedLDA([["oak"], ["yawl"]], iterations=20).fit(ALL),
     ),
     "the same seeds": (
-        lambda: GuidedLDA([["oak"], ["oak"]]).fit(ALL), "give each its own",
+        lambda: GuidedLDA([["oak"], ["oak"]]).fit(ALL), "change one",
         lambda: GuidedLDA([["oak"], ["yawl"]], iterations=20).fit(ALL),
     ),
 
@@ -179,7 +179,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().reduce_topics(9), "a whole number, 1 to 3", lambda: made().reduce_topics(1),
     ),
     "models of one client": (
-        lambda: merge_models([made(), made()]), "a different name",
+        lambda: merge_models([made(), made()]), "name each model's client",
         lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (
@@ -191,7 +191,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     "another topic count to begin with": (
         lambda: LDA(3, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20)
         and LDA(2, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20),
-        "set n_components to their number",
+        "set n_components to the number of topics",
         lambda: LDA(3, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20),
     ),
     "periods": (

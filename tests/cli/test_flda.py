@@ -93,7 +93,7 @@ def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
 
 WRONG = {
     "no run": (["sample-pairs", "nowhere", "-o", "new.csv"], "no topics-*.json in nowhere, so"),
-    "one client": (["sample-pairs", "alone", "-o", "new.csv"], "In no round did two clients send"),
+    "one client": (["sample-pairs", "alone", "-o", "new.csv"], "in no round did two clients send"),
     "no file to write": (["sample-pairs", "run"], "Missing option '--out' / '-o'."),
     "no pairs": (["sample-pairs", "run", "-o", "new.csv", "--pairs", "0"], "Invalid value for"),
     "labels there": (

@@ -190,7 +190,7 @@ def test_tables_of_documents_have_their_index() -> None:
 
 def test_a_score_without_known_words_is_the_lowest() -> None:
     model = NMF(2).fit(ALL)
-    with pytest.warns(UserWarning, match="knows no word of these documents"):
+    with pytest.warns(UserWarning, match="no words that the model knows"):
         assert model.score(["zebra zebra", ""]) == math.log(1e-12)
     assert model.score(ALL) > math.log(1e-12)
 
@@ -198,6 +198,6 @@ def test_a_score_without_known_words_is_the_lowest() -> None:
 def test_a_grid_search_over_a_fold_without_known_words() -> None:
     """The first of six folds has words that no other one has."""
     search = GridSearchCV(NMF(2), {"max_words": [20, 30]}, cv=KFold(6))
-    with pytest.warns(UserWarning, match="knows no word"):
+    with pytest.warns(UserWarning, match="no words that the model knows"):
         search.fit(["zebra quagga okapi"] * 16 + ALL)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -83,7 +83,7 @@ def test_counts_need_their_words_where_the_model_has_others(tmp_path: Path) -> N
     loaded = TopicEstimator.load(fitted.save(tmp_path))
     assert (loaded.transform(counts, words=words) == fitted.transform(counts)).all()
     for model in (loaded, NMF(2, max_rounds=3).fit(TEXTS)):
-        with pytest.raises(DataError, match="no word of these counts; name"):
+        with pytest.raises(DataError, match="no word of these counts; give"):
             model.transform(counts)
 
 

@@ -152,7 +152,7 @@ def test_more_clusters_than_documents_of_a_client(case: str) -> None:
 @every
 def test_more_clusters_than_documents(case: str, policy: Policy) -> None:
     corpora = spread(blobs(120), 2)
-    with pytest.raises(StudyError, match=r"fewer than n_components = 200; ask for fewer"):
+    with pytest.raises(StudyError, match=r"fewer than n_components = 200; lower n_components"):
         policies = dict.fromkeys(corpora, policy)
         train(plan_of(case, n_components=200), corpora, policies=policies)
 

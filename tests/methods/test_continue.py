@@ -138,7 +138,7 @@ def test_kept_words_are_subject_to_the_policy() -> None:
     more = train(plan, corpora, start=model, vocabulary="keep", **enough)
     assert more.info["rounds"] == 4, "those of the model do not count"
     rare = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, min_document_frequency=31))}
-    with pytest.raises(DataError, match="no document has a word of the agreed vocabulary that en"):
+    with pytest.raises(DataError, match="no document contains a word of the agreed vocabulary"):
         train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
 
 
@@ -267,7 +267,7 @@ def test_labels_stay_with_their_topics() -> None:
         assert more.labels == model.labels
 
 
-ANEW = 'set vocabulary to "agree" to begin with its topics.'
+ANEW = 'set vocabulary to "agree" to begin with the model\'s topics.'
 
 
 def refusal(plan: Study, start: Any, vocabulary: Words) -> str:
@@ -282,7 +282,7 @@ def small() -> TopicModel:
 
 
 def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
-    ending = f", so it cannot be trained further; make the study like it, or {ANEW}"
+    ending = f", so it cannot be trained further; change the study's settings to these, or {ANEW}"
     for given, what in (
         ({"network": "neurallda"}, "network = 'prodlda', the study's 'neurallda'"),
         ({"precision": "float64"}, "precision = 'float32', the study's 'float64'"),

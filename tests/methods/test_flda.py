@@ -227,7 +227,7 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
-        3, "the topics are less coherent than those of the previous round, which are kept",
+        3, "topics are less coherent than those of the previous round, which are kept",
     )  # fmt: skip
     before = train(flda(max_rounds=2, coherence="documents"), stream(DRIFT))
     assert same(model, before)

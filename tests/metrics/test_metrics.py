@@ -124,7 +124,7 @@ def test_rank_biased_overlap_is_the_formula(weight: float) -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(DataError, match="differ in length"):
+    with pytest.raises(DataError, match="different numbers of words"):
         inverted_rank_biased_overlap([["a"], ["a", "b"]])
     with pytest.raises(StudyError, match=r"weight=1\.0 is out of range"):
         inverted_rank_biased_overlap([["a"], ["b"]], weight=1.0)

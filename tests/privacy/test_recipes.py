@@ -26,7 +26,7 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
         ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
         ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
-        ({"name": "lda", "max_rounds": 2}, "set max_rounds between 3 and 50; 2 of them find w"),
+        ({"name": "lda", "max_rounds": 2}, "max_rounds between 3 and 50; the first 2 find"),
         ({"name": "nmf", "max_rounds": 51}, "set max_rounds between 3 and 50"),
         ({"name": "kmeans", "max_rounds": 3}, "set max_rounds between 4 and 50"),
         ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
@@ -37,10 +37,10 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave out candidates"),
         ({"name": "discriminative", "word_weight": 0.5}, "leave out word_weight"),
         ({"name": "discriminative", "separation": {"sizes": "both"}}, 'and sizes = "both"'),
-        ({"name": "discriminative", "max_rounds": 3}, "set max_rounds between 4 and 50; 3"),
+        ({"name": "discriminative", "max_rounds": 3}, "max_rounds between 4 and 50; the first 3"),
         ({"name": "flda"}, r"Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
-        ({"name": "auto"}, "it chooses by exact numbers"),
+        ({"name": "auto"}, "it chooses a method by exact numbers"),
     ],
 )
 def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> None:
@@ -144,7 +144,7 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
         raise StudyError(f"The model {model!r} cannot be loaded.")
 
     monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", missing)
-    with pytest.raises(StudyError, match="words of documents are secret; give words") as told:
+    with pytest.raises(StudyError, match="words of documents are secret; list words") as told:
         public_words(Study.make(method={"name": name}, differential_privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
     known = Study.make(method={"name": name}, differential_privacy={**BOUND, "words": ["milk"]})

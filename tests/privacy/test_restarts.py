@@ -79,5 +79,5 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
         with started(tmp_path, 100) as door:
             door.call(Call("extent", {}, Position(1)))
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(PolicyError, match="1 before used 3"), started(tmp_path, 100):
+    with pytest.raises(PolicyError, match=r"runs \(1\) used 3"), started(tmp_path, 100):
         pass

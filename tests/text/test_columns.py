@@ -80,7 +80,7 @@ def test_two_columns_of_one_name_hurt_only_who_asks() -> None:
         (7, "is of type int"),
         (2.5, "is of type float"),
         (b"\xff", "is of type bytes"),
-        ("\ud800", "has bytes that are not UTF-8, or half a character"),
+        ("\ud800", "has bytes that are not UTF-8, or part of a character"),
         ([CANARY], "differs in kind from the rows before"),
         ({"a": CANARY}, "is of type dict"),
     ],

@@ -89,7 +89,7 @@ def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None
 def test_a_column_that_the_user_names(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "comment\noak\n\nelm\n")
     with pytest.raises(
-        DataError, match=r"a\.csv has one column, .* add a first line with the word"
+        DataError, match=r"a\.csv has one column, .* add the word text as first line"
     ):
         Corpus.read(path)
     assert texts(path, Columns(text="comment")) == ["oak", "", "elm"]

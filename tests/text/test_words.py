@@ -210,5 +210,5 @@ def test_a_vocabulary_of_a_file_has_words(word: str) -> None:
 
 
 def test_a_vocabulary_of_a_file_has_each_word_once() -> None:
-    with pytest.raises(ValueError, match="each word has a document frequency"):
+    with pytest.raises(ValueError, match="each word needs a document frequency"):
         Vocabulary.of({"words": ["a", "a"], "document_frequency": [1, 1], "occurrences": [1, 1]})

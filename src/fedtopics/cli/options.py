@@ -66,7 +66,7 @@ def columns(
             kind, equals, name = pair.partition("=")
             if kind not in kinds:
                 raise click.BadParameter(
-                    f"{kind!r} is no kind of column here; {nearest(kind, kinds)}"
+                    f"this command has no column {kind!r}; {nearest(kind, kinds)}"
                 )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")

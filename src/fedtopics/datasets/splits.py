@@ -30,14 +30,14 @@ def split_clients(
     ----------
     corpus : whatever `Corpus.of` takes
     by : {"even", "proportions", "dirichlet"}
-        The first two shuffle the documents. "dirichlet" splits each label unevenly, by shares
-        drawn from a symmetric Dirichlet distribution; a missing label counts as another label.
+        The first two shuffle the documents. "dirichlet" splits the documents of each label by
+        random shares from a symmetric Dirichlet distribution. A missing label counts as a label.
     n_clients : int
-        Ignored with "proportions", whose length counts.
+        Ignored with "proportions", whose length is the number of clients.
     proportions : sequence of positive numbers, length n_clients, for "proportions"
         They need not sum to 1: (6, 4) is 60 % and 40 %.
     alpha : float above 0, for "dirichlet"
-        Below 1, few clients have most of a label; with large values, all have equal shares.
+        Below 1, few clients get most documents of a label; with large values, all get equal shares.
     seed : int
 
     Returns
@@ -121,6 +121,6 @@ def _spread_labels(
 def _cut(
     rows: NDArray[np.int64], weights: NDArray[np.float64], start: float
 ) -> list[NDArray[np.int64]]:
-    """Cut rows into these proportions, each part within one row of its exact size."""
+    """Cut rows into parts of these proportions, each within one row of its exact size."""
     edges = np.cumsum(weights)  # start 0.5 rounds; a random start is exact on average
     return np.split(rows, np.floor(edges[:-1] / edges[-1] * len(rows) + start).astype(np.int64))

@@ -59,10 +59,10 @@ def synthetic_lda(
     Parameters
     ----------
     n_clients, n_words, n_topics, shared_topics : int
-        Shared: the paper's K'. The remaining topics must be a multiple of n_clients.
+        The paper's K' is `shared_topics`. The other topics must be a multiple of n_clients.
     eta, alpha : float
-        Dirichlet priors of the topics, and of a document's theta for each topic of its client. The
-        authors' configuration has 0.1 (and `FOREIGN`), their paper 50 / n_topics.
+        Dirichlet priors of the topics (eta), and of theta for the topics of a document's client
+        (alpha): 0.1 in the authors' configuration, 50 / n_topics in their paper. See `FOREIGN`.
     n_documents, n_validation : int, of each client
     lengths : (int, int)
         Fewest and most words of a document.
@@ -95,7 +95,7 @@ def synthetic_lda(
 
 
 def _private_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
-    """Return the number of topics that each client has for itself."""
+    """Return the number of topics that only one client has, for each client."""
     private, rest = divmod(n_topics - shared_topics, n_clients)
     if rest or not 0 <= shared_topics <= n_topics:
         raise StudyError(

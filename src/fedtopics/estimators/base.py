@@ -48,26 +48,26 @@ class TopicEstimator(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """A topic model of any method; the other estimators fix the method.
+    """A topic model trained by any method; each other estimator fixes the method.
 
-    Accepts every setting of a study. None means the default of the study or of the preset. A method
-    refuses settings that it does not have.
+    It accepts every setting of a study. None means the default of the study or of the preset. The
+    chosen method refuses settings that it does not have.
 
     Parameters
     ----------
     n_components : int, optional
         Number of topics.
     method : str, optional
-        The method's name in a study, such as "lda"; by default "auto", chosen by the documents.
+        The method's name in a study, such as "lda". By default "auto": texts' lengths decide.
     preset : str, optional
         A set of defaults of the method, such as "paper".
     max_rounds : int, optional
     batch_size : int, optional
-        Documents per round over all clients, for methods that train by minibatches.
+        Documents in a round, over all clients, for methods that train on minibatches.
     learning_rate : float, optional
-        For networks.
+        Step size of the optimiser, for methods that train networks.
     min_document_frequency : int, optional
-        A client names a word only if this many of its documents have it.
+        A client proposes a word only if at least this many of its documents contain it.
     max_words : int, optional
     stop_words : str, list of str or None, default "english"
         A language (name or code), a list of words, or None. With a language, the setting
@@ -76,36 +76,36 @@ class TopicEstimator(
         Splits a lower-case text into words. Stop words are then removed and n-grams made
         (setting ``ngrams=(1, 2)``).
     analyzer : function, optional
-        Turns a text into its final words. Both functions run where the documents are and are not
-        saved with the model, which then expects lists of words.
+        Turns a text into its final words. Tokenizer and analyzer run where the documents are. They
+        are not saved with the model: ``model_`` expects lists of words.
     embedding_model : str, optional
         sentence-transformers model, by name or path, for methods that use embeddings. Documents
         that have embeddings keep them.
     start : TopicModel or (beta, words), optional
         Initial topics: a model of any method, or beta of shape (n_topics, n_words) and its words.
-        They are transferred word by word.
+        Each word's weights are transferred to the same word.
     random_state : int, Generator, RandomState or None, default 0
         With an int, results are bit for bit repeatable on the same computer.
     verbose : bool, default False
-        Show progress: a bar in a terminal, a line in a notebook, else one line per minute.
+        Show progress: a bar in a terminal, a line in a notebook, otherwise one line per minute.
     callback : function, optional
         Called with each event of the training, a dict with its kind as ``event``.
     settings : mapping, optional
-        Any other setting of a study's [method], [text] and [vocabulary], and
-        ``embedding_dimension``; the reference of studies lists them.
+        Other settings from the tables [method], [text] and [vocabulary] of a study, and
+        ``embedding_dimension``. The reference page of the study file lists them.
     **others
-        The same as keywords: ``hidden=(50, 50)`` is ``settings={"hidden": (50, 50)}``.
+        The same settings as keywords: ``hidden=(50, 50)`` is ``settings={"hidden": (50, 50)}``.
 
     Attributes
     ----------
     model_ : TopicModel
     topics_ : list of list of str
-        Ten words of each topic, as in `topics()`.
+        Ten words of each topic, as `topics()` returns them.
     beta_, components_ : float array of shape (n_topics, n_words)
         Topics; rows sum to 1.
     vocabulary_ : tuple of str
     clients_ : mapping of client name to key
-        After `fit_clients`: the key under which each client was given.
+        After `fit_clients`: the key that you gave for each client.
     run_folder_ : Path or None
         Folder with the records of `fit_clients`.
 
@@ -140,7 +140,7 @@ class TopicEstimator(
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters of `__init__`; unnamed ones go into `settings`."""
+        """Store the parameters of `__init__`; those from ``**others`` go into `settings`."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
         self._add(parameters["others"])
@@ -158,7 +158,7 @@ class TopicEstimator(
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{ours}.")
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; other settings of the study go into `settings`."""
+        """Set parameters; names that are not parameters go into `settings`."""
         names = self._get_param_names()
         others = {key: params.pop(key) for key in [*params] if key not in names and "__" not in key}
         super().set_params(**params)
@@ -168,7 +168,7 @@ class TopicEstimator(
     def fit(
         self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
-        """Train on one corpus, alone or pooled.
+        """Train on one corpus, of one organisation or pooled from several.
 
         Parameters
         ----------
@@ -176,9 +176,9 @@ class TopicEstimator(
             Counts are a sparse array of shape (n_documents, n_words), such as a CountVectorizer's.
         y : ignored
         words : sequence of str, optional
-            The words of the columns of counts, as from ``get_feature_names_out()``.
+            The word of each column of counts, as ``get_feature_names_out()`` returns them.
         text : str, optional
-            The text column of a table or file; also used for later tables.
+            The text column of a table or file. It is also used for tables given later.
         """
         return self._fit(self._alone(documents, words, text))
 
@@ -192,17 +192,17 @@ class TopicEstimator(
         Parameters
         ----------
         clients : mapping of client to documents, list of the clients' documents, or DataFrame
-            Clients in a list are named client-1, client-2, ... A key of a mapping that cannot be a
-            client's name is replaced by one that can, and still shown to people.
+            Clients in a list are named client-1, client-2, ... If a key of a mapping cannot be a
+            client's name, the client gets a valid name, and people still see the key.
         client : str, optional
             The column of a DataFrame, Arrow table or file that names each row's client.
         names : mapping of client to str, optional
-            What people call the clients, in tables, charts and reports.
+            Readable names of the clients, for tables, charts and reports.
         policies : mapping of client to Policy, optional
             By default each client requires 10 documents per update and 5 documents per word.
         out : path, optional
-            The run's folder, with each client's ledger. A run of the same settings and documents
-            there is resumed; next to any other run a new one starts: see ``run_folder_``.
+            The run's folder, with each client's ledger. A run there with the same settings and
+            documents is resumed. Next to a different run, a new one starts: see ``run_folder_``.
         words, text
             As in `fit`, for all clients.
 
@@ -217,7 +217,7 @@ class TopicEstimator(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None,
         words: Words = None, text: str | None = None,
     ) -> NDArray[np.float32]:  # fmt: skip
-        """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1.
+        """Return theta, each document's shares of topics, (n_documents, n_topics); rows sum to 1.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class TopicEstimator(
         self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,
         out: Any = None,
     ) -> Inputs:  # fmt: skip
-        """Return the inputs of `fit_clients` by valid client names."""
+        """Return what `fit_clients` was given, by valid client names."""
         found = Clients.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)
@@ -282,12 +282,12 @@ class TopicEstimator(
         return self
 
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
-        """Return a mapping by client name as one by the clients' original keys."""
+        """Replace the client names of a mapping by the clients' original keys."""
         keys = getattr(self, "clients_", {})
         return {keys.get(name, name): each for name, each in by_name.items()}
 
     def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
-        """Return documents in the form of those that the model was fitted to."""
+        """Return documents as a corpus, read like those that the model was fitted to."""
         usual = getattr(self, "text_column_", None)
         text = usual if text is None and inputs.has_column(documents, usual) else text
         columns = columns_of(documents, words)
@@ -295,12 +295,12 @@ class TopicEstimator(
             columns = getattr(self, "counted_words_", columns)
             if not {*columns} & {*self._fitted().vocabulary.words}:  # possible after load
                 raise DataError(
-                    "The model knows no word of these counts; name the columns with words=..."
+                    "The model knows no word of these counts; give the columns' words as words=..."
                 )
         return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
 
     def _analyser(self, rules: TextRules) -> Splitter | None:
-        """Return the given function that finds words in texts, if any."""
+        """Return the function that splits texts, if the user gave a tokenizer or analyzer."""
         if self.tokenizer is not None and self.analyzer is not None:
             raise StudyError("tokenizer and analyzer both split texts; give one of them.")
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)

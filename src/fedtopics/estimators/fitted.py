@@ -1,4 +1,4 @@
-"""Fitted estimators: their topics, by the names of scikit-learn and BERTopic, and their folders."""
+"""Fitted estimators: topics, with the names of scikit-learn and BERTopic, and saving to folders."""
 
 import json
 import math
@@ -36,7 +36,7 @@ HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
     "Child_Left_Name": "left name", "Child_Right_ID": "right", "Child_Right_Name": "right name",
     "Distance": "distance",
 }  # fmt: skip
-NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # not plain values
+NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # parameters whose values are not plain
 
 
 class FittedTopics:
@@ -59,11 +59,11 @@ class FittedTopics:
 
     @property
     def vocabulary_(self) -> tuple[str, ...]:
-        """Words, the most frequent first."""
+        """The vocabulary, the most frequent words first."""
         return self.model_.vocabulary.words
 
     def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
-        """Return words of each topic, as in `TopicModel.topics`; ten of them are `topics_`."""
+        """Return the words of each topic: see `TopicModel.topics`. `topics_` has ten per topic."""
         return self._fitted().topics(n_words, relevance)
 
     def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
@@ -75,7 +75,7 @@ class FittedTopics:
         return self._fitted().get_topic(topic, n_words)
 
     def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
-        """Return a DataFrame, one row per topic or for one: see `TopicModel.to_pandas`."""
+        """Return a DataFrame, one row per topic or only for `topic`: `TopicModel.to_pandas`."""
         info = self._fitted().to_pandas(n_words)
         if topic is not None:
             check_number(topic, "topic", 0, len(info) - 1)
@@ -99,7 +99,7 @@ class FittedTopics:
         return self._fitted().find_topics(query, top_n, by=by, embedding_model=embedding_model)
 
     def set_topic_labels(self, labels: Mapping[int, str] | Sequence[str]) -> None:
-        """Name topics by a mapping, or a list of all labels: see `TopicModel.with_labels`."""
+        """Set labels, by topic or as a list for all topics: see `TopicModel.with_labels`."""
         self.model_ = self._fitted().with_labels(labels)
 
     def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
@@ -111,16 +111,16 @@ class FittedTopics:
     def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
         """Return how well topics predict documents, in nats per word; higher is better.
 
-        This is the mean log-likelihood of the words of one half of each document, given the other
-        half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` uses it by default. If
-        no half has a known word, it is the lowest possible, log(1e-12) = -27.6, with a warning.
+        The score is the mean log-likelihood of the words of one half of each document, given the
+        other half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` uses it by
+        default. Without words to predict, it is the lowest, log(1e-12) = -27.6, with a warning.
         """
         loss = held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
         if not math.isnan(loss):
             return -loss
         warnings.warn(
-            "The model knows no word of these documents that it could predict, so the score is "
-            "the lowest possible; give more or longer documents.",
+            "These documents contain no words that the model knows and could predict, so the score "
+            "is the lowest possible; give more or longer documents.",
             stacklevel=2,
         )
         return math.log(TINY)
@@ -145,16 +145,16 @@ class FittedTopics:
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
 
-        Arguments are those of `TopicModel.topics_over_time`; without documents, it shows the
-        study's sums.
+        Arguments are those of `TopicModel.topics_over_time`. Without documents, the table shows
+        the sums by period that the study collected.
 
         Returns
         -------
         pandas.DataFrame
-            Topic; Words, five of them; Frequency, the topic's share of the period's documents, in
-            documents; Timestamp, the beginning of the period; Name; Share; Documents and Clients,
-            their numbers in the period. Its ``attrs`` count documents in no row: "without" a value,
-            in groups with too "few", or "unknown" (with nothing the model knows).
+            Columns: Topic, Words (five), Frequency (number of documents of the topic in the period,
+            as a sum of shares), Timestamp (beginning of the period), Name, Share, Documents and
+            Clients (their numbers in the period). Its ``attrs`` count the documents in no row:
+            "without" a value, in groups with too "few", or "unknown" (without known words).
         """
         if documents is not None:
             timestamps = values_of(documents, timestamps)
@@ -163,7 +163,7 @@ class FittedTopics:
         return _grouped(self._fitted(), "Timestamp", "period", found)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
-        """Return a DataFrame as in `topics_over_time`, with the Class of documents."""
+        """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
         classes = values_of(documents, classes)
         found = grouped_by_class(self._fitted(), _corpora(self._corpus, documents), classes, **how)
         return _grouped(self._fitted(), "Class", "class", found)
@@ -179,8 +179,8 @@ class FittedTopics:
         Returns
         -------
         pandas.DataFrame
-            Topic; Name; Document, its row from 0; Client, if there are several; Share; Text. The
-            index is that of the documents: see `TopicModel.get_document_info`.
+            Columns: Topic, Name, Document (its row, counted from 0), Client (if there are several),
+            Share, Text. The index is that of the documents: see `TopicModel.get_document_info`.
         """
         model = self._fitted()
         rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
@@ -218,9 +218,9 @@ class SavedEstimator(FittedTopics):
     _as_study: Callable[..., Any]
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted model and its parameters to a folder, as `TopicModel.save_pretrained`.
+        """Write the fitted model and its parameters to a folder: see `TopicModel.save_pretrained`.
 
-        It contains neither documents nor functions: give `load` the tokenizer or analyzer again.
+        The folder has neither documents nor functions: give `load` the tokenizer or analyzer again.
         """
         folder = self._fitted().save_pretrained(path)
         plain = {k: v for k, v in self.get_params(deep=False).items() if _is_plain(v)}
@@ -245,7 +245,7 @@ class SavedEstimator(FittedTopics):
         Raises
         ------
         ModelError
-            If there is no model, it is damaged, or it belongs to a different estimator.
+            If the folder has no model, or one that is damaged or belongs to another estimator.
         """
         folder = model_folder(path)
         model = TopicModel.from_pretrained(folder)
@@ -270,7 +270,7 @@ class SavedEstimator(FittedTopics):
 
 
 def _adopt(estimator: Any, model: TopicModel) -> None:
-    """Give an estimator a model with fewer topics, and their number."""
+    """Replace an estimator's model by one with fewer topics, and set their number."""
     estimator.model_ = model
     for name in {"n_components", "n_clusters"} & {*estimator._get_param_names()}:
         setattr(estimator, name, model.n_topics)
@@ -305,7 +305,7 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
 
 
 def _kind(default: type[SavedEstimator], name: Any) -> Any:
-    """Return our class of this name, or the default."""
+    """Return the estimator class of this name, or the default."""
     ours = import_module(HERE)
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
@@ -328,12 +328,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Convert numpy values and paths for JSON; TypeError for others."""
+    """Convert numpy values and paths for JSON; raise TypeError for other values."""
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else os.fspath(value)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the saved parameters next to a model, {} if there are none."""
+    """Return the parameters saved next to a model, or {} if there are none."""
     try:
         content = json.loads(read_text(path))
     except FileNotFoundError:
@@ -342,4 +342,4 @@ def _read(path: Path) -> dict[str, Any]:
         content = None
     if isinstance(content, dict) and isinstance(content.get("parameters"), dict):
         return content
-    raise ModelError(f"{path} is damaged; copy it again, or delete it to lose only parameters.")
+    raise ModelError(f"{path} is damaged; copy it again, or delete it: only parameters are lost.")

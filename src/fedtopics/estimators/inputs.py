@@ -1,4 +1,4 @@
-"""Inputs of estimators: documents and clients in any form, with client names valid in a study."""
+"""Inputs of estimators: documents and clients in any form, by client names valid in a study."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Clients:
         return cls(documents, {name: key for key, name in names.items()}, text)
 
     def by_name(self, values: Mapping[Any, Any] | None) -> dict[str, Any]:
-        """Return values given by key or name of a client, by its name; refuse other keys."""
+        """Return values by client name, given by name or original key; refuse other keys."""
         names: dict[Any, str] = {name: name for name in self.keys}
         names |= {key: name for name, key in self.keys.items()}
         check_keys(values or {}, names, "client")
         return {names[key]: each for key, each in (values or {}).items()}
 
     def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
-        """Return what people call clients: the given names, else keys that differ from the name."""
+        """Return readable names of clients: given ones, or keys that differ from the valid name."""
         keys = {name: str(key) for name, key in self.keys.items() if str(key) != name}
         return keys | self.by_name(names)
 
@@ -94,7 +94,7 @@ def corpus_of(
     if text is not None and not is_table(data) and not isinstance(data, (str, Path)):
         raise DataError(
             f"text={text!r} names a column, but the documents are neither a table nor a file; "
-            "leave it out, or give them as one."
+            "leave text out, or give a table or a file."
         )
     if columns is not None:
         return Corpus.of_counts(data, columns)
@@ -124,7 +124,7 @@ def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
 
 def _words(found: Iterable[object]) -> list[str]:
     if isinstance(found, str):
-        raise TypeError  # its letters would be words
+        raise TypeError  # else each letter would become a word
     return [*map(str, found)]
 
 
@@ -141,8 +141,8 @@ def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Co
     name = table.find(column, CLIENT_NAMES)
     if name is None:
         raise DataError(
-            "No column of the table names the clients; name it with client=...; the table: "
-            f"{table.listed}."
+            "It is not clear which column of the table contains the clients; name it with "
+            f"client=... ({table.listed})."
         )
     rows: dict[Hashable, list[int]] = {}
     for row, key in enumerate(table.column(name).plain()):
@@ -152,7 +152,7 @@ def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Co
     if None in rows:
         raise DataError(
             f"{len(rows[None])} of {table.n_rows} rows have no client, the first of them row "
-            f"{rows[None][0] + 1}: {name!r} is empty; fill it in, or leave these rows out."
+            f"{rows[None][0] + 1}: {name!r} is empty there; fill it in, or leave these rows out."
         )
     documents = Corpus.of(table.without(name), Columns(text=text))
     return {key: documents.take(of_client) for key, of_client in rows.items()}

@@ -17,46 +17,46 @@ from fedtopics.methods.core.settings import filled
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
-    """Clusters of short texts, one cluster per text: alone, centralised or federated.
+    """Clusters of short texts, each text in one cluster, of one corpus or a federation.
 
     Short texts have too few words to separate clusters. Embeddings of a language model separate
-    them, and never leave a client.
+    clusters, and never leave a client.
 
     Parameters
     ----------
     n_clusters : int or sequence of int, optional
-        Number of clusters, or numbers to choose from.
+        Number of clusters, or several numbers from which the method chooses.
     method : {"discriminative", "fstc", "kmeans", "fsccl"}
         "discriminative" (default) is exact, takes seconds and has the best scores. "fstc" starts
-        from it and trains a network per client. "kmeans" and "fsccl" are for comparison.
+        from its clusters and trains a network per client. Use "kmeans" and "fsccl" to compare.
     preset : str, optional
-        Values of the settings not given: for fstc "paper", "rstc" or "stc", for kmeans "fbow",
-        "ftfidf" or "fsbert".
+        Values of the settings that you do not give: for fstc "paper", "rstc" or "stc", for kmeans
+        "fbow", "ftfidf" or "fsbert".
     embedding_model : str, optional
         sentence-transformers model, by name or path. Documents that have embeddings keep them.
     tokenizer, analyzer, verbose, callback
         As in `TopicEstimator`.
     max_rounds, min_document_frequency, max_words, stop_words, random_state, settings
-        As in `TopicEstimator`; words describe clusters. Settings include
+        As in `TopicEstimator`. Words describe clusters. Settings include
         ``embedding_dimension``, ``relevance`` and tables such as ``separation={"sizes": "free"}``.
 
     Attributes
     ----------
     model_ : TopicModel
     labels_ : int array of shape (n_documents,), or a map of client name to such arrays
-        Cluster of each document; -1 if it contains nothing the model knows. A map after
-        `fit_clients`.
+        Cluster of each document, or -1 if it contains nothing that the model knows. After
+        `fit_clients`, a map by client.
     n_clusters_ : int
     topics_ : list of list of str
         Ten words that describe each cluster.
     beta_ : float array of shape (n_clusters, n_words)
-        The words of each cluster's documents; rows sum to 1.
+        Shares of words in each cluster's documents; rows sum to 1.
     sizes_ : mapping of client name to int array of shape (n_clusters,)
-        Documents in each cluster with a probability of at least one half; 0 if fewer than the
-        client's policy allows to reveal.
+        Number of documents that belong to each cluster with a probability of at least one half; 0
+        if the client's policy does not allow so small a number to be shown.
     unclear_ : mapping of client name to float
-        Share of a client's documents whose likeliest cluster is below one half; 0 if fewer than
-        its policy allows to reveal.
+        Share of a client's documents that belong to no cluster with a probability of one half; 0
+        if the client's policy does not allow so small a number to be shown.
     vocabulary_ : tuple of str
 
     Examples
@@ -114,13 +114,13 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
 
     @property
     def sizes_(self) -> dict[Any, NDArray[np.int64]]:
-        """Documents of each cluster, by the clients' keys."""
+        """Number of documents in each cluster, by the clients' keys."""
         sizes = self.model_.info["sizes"].items()
         return self._by_key({name: np.array(each) for name, each in sizes})
 
     @property
     def unclear_(self) -> dict[Any, float]:
-        """Share of documents in no clear cluster, by the clients' keys."""
+        """Share of documents that belong clearly to no cluster, by the clients' keys."""
         documents, unclear = self.model_.documents, self.model_.info["unclear"]
         return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class ProdLDA(TopicEstimator):
-    """Product-of-experts LDA, alone, centralised or federated.
+    """Product-of-experts LDA, trained on one corpus or in a federation.
 
     Parameters and attributes are those of `TopicEstimator`. The preset "avitm" follows the AVITM
-    paper: it drops part of theta, uses minibatches of 64 and more, smaller steps, has no bias per
-    word, learns its prior, takes raw counts, does not reconstruct embeddings, and reads topics by
-    probability. "paper" adds separate statistics per client and plain gradient steps (Algorithm 1).
-    "mixtures" starts from anchors, for documents that mix topics with words of their own.
+    paper: dropout on theta, minibatches of 64 or more, smaller steps, no bias per word, a learned
+    prior, raw counts as input, no reconstruction of embeddings, and topics read by probability.
+    "paper" adds separate statistics per client and plain gradient steps (Algorithm 1). "mixtures"
+    starts from anchor words. It suits documents that mix topics which have words of their own.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class ProdLDA(TopicEstimator):
 
 
 class NeuralLDA(ProdLDA):
-    """LDA with an encoder: documents are mixtures of topics; parameters as in `TopicEstimator`."""
+    """LDA with an encoder; each document mixes topics. Parameters are as in `TopicEstimator`."""
 
     _fixed: ClassVar = {"method": "gfedntm", "network": "neurallda"}
 
@@ -64,7 +64,7 @@ class ZeroShotTM(ProdLDA):
     """ProdLDA whose encoder uses only an embedding of each document.
 
     Parameters and attributes are those of `TopicEstimator`. With a multilingual embedding model it
-    finds topics in languages that were not in the training.
+    also finds topics in documents whose language was not in the training.
 
     References
     ----------
@@ -90,10 +90,10 @@ class GrowingEstimator(TopicEstimator):
     ) -> Self:  # fmt: skip
         """Train further on new documents of the same or other clients, each document once.
 
-        Parameters are those of `fit_clients`; the first call is the same as `fit_clients`. `LDA`
-        keeps its vocabulary, so clients send no words, and weighs new documents like earlier ones.
-        The model's documents, shares and word sums then cover all documents, each with the model of
-        its training; coherence covers only the new ones.
+        Parameters are those of `fit_clients`, and the first call is the same. `LDA` keeps its
+        vocabulary, so clients send no words, and it weights new documents like earlier ones. The
+        model's numbers of documents, shares and word sums then cover all documents, each with the
+        model at the time of its training. Coherence covers only the new documents.
         """
         return self._fit_further(self._read_clients(clients, client, names, policies, words, text))
 
@@ -103,12 +103,12 @@ class GrowingEstimator(TopicEstimator):
 
 
 class LDA(GrowingEstimator):
-    """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
+    """Latent Dirichlet allocation by variational Bayes, on one corpus or in a federation.
 
     A federation trains exactly the model of the pooled documents, except for words that are rarer
     at a client than its policy allows.
 
-    Parameters and attributes are those of `TopicEstimator`; beta is the expected one. Settings
+    Parameters and attributes are those of `TopicEstimator`; beta is its expected value. Settings
     include ``alpha``, ``eta``, ``learning``, ``initialisation``, ``inner_steps``.
 
     References
@@ -128,9 +128,9 @@ class LDA(GrowingEstimator):
 
 
 class MixtureTM(GrowingEstimator):
-    """A mixture of topics by embeddings and words, alone, centralised or federated.
+    """A mixture model of embeddings and words, trained on one corpus or in a federation.
 
-    For titles, questions and other short texts: each document has one topic, found from its
+    Use it for titles, questions and other short texts: each document has one topic, found from its
     embedding and its words together. A federation trains the model of the pooled documents.
 
     Parameters and attributes are those of `TopicEstimator`. Settings include ``kappa``,
@@ -141,7 +141,7 @@ class MixtureTM(GrowingEstimator):
     >>> import numpy as np
     >>> from fedtopics import Corpus
     >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
-    >>> vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)  # of an encoder
+    >>> vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)  # as an encoder's
     >>> corpus = Corpus.of(texts).with_embeddings(vectors)
     >>> model = MixtureTM(2, embedding_dimension=2).fit(corpus)
     >>> model.transform(corpus).argmax(1)[:4].tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
@@ -162,15 +162,15 @@ class SeededEstimator(TopicEstimator):
 
 
 class NMF(SeededEstimator):
-    """Non-negative matrix factorisation of weighted words, alone, centralised or federated.
+    """Non-negative matrix factorisation of weighted words, on one corpus or in a federation.
 
-    For texts of a paragraph or more: coherent and distinct topics in seconds. A federation trains
-    exactly the model of the pooled documents, except for words that are rarer at a client than its
-    policy allows.
+    It finds coherent and distinct topics in texts of a paragraph or more, in seconds. A federation
+    trains exactly the model of the pooled documents, except for words that are rarer at a client
+    than its policy allows.
 
-    Parameters and attributes are those of `TopicEstimator`; beta has the topics' weighted words,
-    rows sum to 1. Settings include ``seed_topics`` (as in `GuidedLDA`; they pull the first topics
-    towards these words with their ``strength``), ``term_weight`` and ``rarity``.
+    Parameters and attributes are those of `TopicEstimator`; beta contains the topics' weighted
+    words, and its rows sum to 1. Settings include ``seed_topics`` (as in `GuidedLDA`), ``strength``
+    (how much they pull the first topics towards their words), ``term_weight`` and ``rarity``.
 
     References
     ----------
@@ -191,10 +191,10 @@ class NMF(SeededEstimator):
 
 
 class FLDA(SeededEstimator, GrowingEstimator):
-    """Topics of each client's own LDA, merged by similarity; they guide its LDA of new documents.
+    """Each client trains its own LDA. Similar topics are merged, and guide LDA on new documents.
 
-    `fit_clients` trains `max_rounds` rounds, `partial_fit_clients` one more on new documents. Per
-    round a client sends the first words of its topics, some kilobytes.
+    `fit_clients` trains `max_rounds` rounds, `partial_fit_clients` one more on new documents. In a
+    round, each client sends the first words of its topics: some kilobytes.
 
     Parameters are those of `TopicEstimator`. Settings include ``documents_per_round`` (without it,
     a round takes all documents, unless they have a column of rounds), ``strength``, ``threshold``,
@@ -210,7 +210,7 @@ class FLDA(SeededEstimator, GrowingEstimator):
     threshold_ : float
         Threshold of the last round.
     history_ : list of dict
-        By round: documents, topics, new topics, vanished topics.
+        For each round: documents, topics, new topics, vanished topics.
 
     References
     ----------
@@ -230,7 +230,7 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
     @property
     def optimal_topics_(self) -> dict[Any, list[int]]:
-        """A client's own topics, by the clients' keys."""
+        """Each client's own topics, by the clients' keys."""
         return self._by_key(self._info["optimal"])
 
     @property
@@ -249,17 +249,17 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
 
 class GuidedLDA(FLDA):
-    """LDA in which some topics start from given words, alone, centralised or federated.
+    """LDA in which some topics start from given words, on one corpus or in a federation.
 
     Parameters
     ----------
     seed_topics : list of lists of words, or path of a TOML file
-        Words of the first topics, from topic 0. The file contains
+        Words of the first topics, beginning with topic 0. A file contains, for example,
         ``seed_topics = [["fever", "cough"], ["sleep"]]``.
     n_components : int, optional
-        Number of topics; by default one more than topics with words.
+        Number of topics; by default one more than there are lists of words.
     strength : float, optional
-        Pseudo-counts per document that the words of a topic share; 0.1 by default.
+        Pseudo-counts per document, divided among the words of a topic; 0.1 by default.
     max_rounds : int, optional
         1 by default. Further rounds continue as in F-LDA.
     tokenizer, analyzer, verbose, callback

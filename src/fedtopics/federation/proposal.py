@@ -70,6 +70,6 @@ def reach(study: Study, folder: Path) -> str:
     finally:
         link.close()
     return (
-        f"The server answers, and accepts the certificate of {key.name}. Only joining shows whether "
-        "it serves the same study."
+        f"The server answers, and accepts the certificate of {key.name}. Only joining shows "
+        "whether it serves the same study."
     )

@@ -15,7 +15,7 @@ Readout = Literal["mean", "root"]
 Weights = dict[str, Any]
 """Arrays by name; tensors for networks."""
 Shared = Mapping[str, Weights]
-"""By stage of a network: values common to all documents (running statistics)."""
+"""Values common to all documents (running statistics), by stage of a network."""
 Layout = dict[str, tuple[tuple[int, ...], str]]
 """Shapes and dtypes of weights, by name."""
 READOUTS: tuple[Readout, ...] = ("mean", "root")
@@ -24,8 +24,8 @@ READOUTS: tuple[Readout, ...] = ("mean", "root")
 class Inference(Protocol):
     """Finds theta from words and embeddings of documents, and topics from weights.
 
-    Every network is one. Others derive from this class, are registered, and are constructed with
-    the number of words and their settings.
+    Every network is an inference. Others derive from this class, are registered, and are
+    constructed with the number of words and their settings.
     """
 
     name: ClassVar[str]
@@ -33,7 +33,7 @@ class Inference(Protocol):
     """The settings that a model's folder keeps: shape and prior, with at least n_components."""
     shows: ClassVar[Literal["topics", "clusters"]] = "topics"
     readouts: ClassVar[tuple[Readout, ...]] = ()
-    """Ways to read theta from a document's posterior; none for an encoder."""
+    """Ways to read theta from a document's posterior; empty for networks."""
     n_words: int
     settings: Any
     """An instance of `settings_type`, or of a subclass."""
@@ -44,7 +44,7 @@ class Inference(Protocol):
 
     @property
     def precision(self) -> str:
-        """The precision of its numbers: "float32" or "float64"."""
+        """The precision of the weights: "float32" or "float64"."""
         return "float64"
 
     @property
@@ -66,7 +66,7 @@ class Inference(Protocol):
     def infer(
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[Any]:
-        """Return theta of documents, (n, n_topics); with `readouts`, takes a `readout`."""
+        """Return theta of documents, (n, n_topics); if there are `readouts`, takes a `readout`."""
 
     def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
         """Return the encoder that was trained from this model, if any."""
@@ -87,7 +87,7 @@ INFERENCES: Registry[type[Inference]] = Registry(
         "fine-tuned": "fedtopics.inference.trained_clusters:FineTuned",
         "contrastive": "fedtopics.inference.trained_clusters:Contrastive",
     },
-)  # all but the networks, which are in `NETWORKS`
+)  # all except networks, which are in `NETWORKS`
 
 
 def register(inference: type[Inference]) -> type[Inference]:
@@ -96,7 +96,7 @@ def register(inference: type[Inference]) -> type[Inference]:
 
 
 def find(name: str) -> type[Inference]:
-    """Return the inference or network of a name; refuse unknown names."""
+    """Return the inference or network with a name; refuse unknown names."""
     if name in INFERENCES.names:
         return INFERENCES.find(name)
     return find_network(name)

@@ -1,4 +1,4 @@
-"""Inference of clusters: theta are a document's probabilities of the clusters."""
+"""Inference of clusters: theta contains a document's probability of each cluster."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
-FULLY = 2  # known words with which words have half of their weight
-SAME = 1e-6  # embeddings of one text differ by less, whichever computer they are from
+FULLY = 2  # number of known words with which words get half of `word_weight`
+SAME = 1e-6  # embeddings of one text from different computers differ by less than this
 
 
 class ClusterShape(BaseModel):
@@ -38,9 +38,9 @@ class ClusterShape(BaseModel):
     representation: Representation = Field(
         "embedding",
         description='representation of a document: its "embedding", its bag of words ("bow"), or '
-        'that weighted by the rarity of words ("tfidf")',
+        'its bag weighted by the rarity of words ("tfidf")',
     )
-    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="embedding of documents")
     temperature: float = Field(0.15, gt=0, description="lower values give clearer memberships")
 
 
@@ -70,12 +70,12 @@ class ClusterInference(Inference):
 
     @abstractmethod
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return scores of points for each cluster; their softmax are probabilities."""
+        """Return the points' scores for each cluster, whose softmax gives probabilities."""
 
     def memberships(
         self, weights: Mapping[str, Any], points: Points
     ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield probabilities of points, a block at a time, and the block's rows."""
+        """Yield the rows of a block of points and their probabilities, block by block."""
         for rows, block in blocks(points):
             yield rows, softmax(self.scores(weights, block))
 
@@ -127,7 +127,7 @@ def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.c
 
 
 class Centres(ClusterInference):
-    """Clusters by the nearest centre: k-means, k-FED."""
+    """Each document is in the cluster with the nearest centre, as in k-means and k-FED."""
 
     name = "centres"
     prototypes = "centres"
@@ -141,7 +141,7 @@ class Centres(ClusterInference):
 
 
 class Discriminants(ClusterInference):
-    """Clusters by their direction in a projection that separates them."""
+    """Clusters that have a direction each, in a projection that separates them."""
 
     name = "discriminants"
     prototypes = "directions"
@@ -157,17 +157,17 @@ class Discriminants(ClusterInference):
 
 
 class ConsensusShape(ClusterShape):
-    """How many clusterings agree, and what words say."""
+    """The number of clusterings in the consensus, and the weight of words."""
 
     word_weight: float = Field(0.5, ge=0, lt=1, description="how far words move an embedding")
-    n_clusterings: int = Field(8, ge=1, description="clusterings whose consensus clusters are")
+    n_clusterings: int = Field(8, ge=1, description="number of clusterings in the consensus")
 
 
 class Consensus(ClusterInference):
-    """Clusters by the memberships in several discriminative clusterings of one document.
+    """A document's cluster follows from its memberships in several discriminative clusterings.
 
-    Embeddings are moved towards the mean embeddings of their words first. `votes` are logarithms of
-    how often documents of a cluster are in each cluster of each clustering.
+    First, embeddings are moved towards the mean embeddings of their words. `votes` are logarithms
+    of how often documents of a cluster are in each cluster of each clustering.
     """
 
     name = "consensus"
@@ -199,9 +199,9 @@ class Consensus(ClusterInference):
     def mixed(
         self, embeddings: NDArray[Any], counts: sparse.csr_array, weights: Mapping[str, Any]
     ) -> NDArray[np.float32]:
-        """Return points about `word_origin`, moved towards the means of their words' points.
+        """Return points relative to `word_origin`, moved towards the means of their words' points.
 
-        Of n known words, the mean by rarity gets the share `word_weight` * n / (n + 2).
+        With n known words, their mean by rarity gets the share `word_weight` * n / (n + 2).
         """
         points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
         for rows, block in blocks(points):

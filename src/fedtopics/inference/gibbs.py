@@ -1,4 +1,4 @@
-"""Regular and guided LDA of one client's documents, by Gibbs sampling with tomotopy.
+"""Ordinary and guided LDA of one client's documents, by Gibbs sampling with tomotopy.
 
 Guiding words get pseudo-counts in their topic, as in Jagarlamudi, Daumé and Udupa, Incorporating
 Lexical Priors into Topic Models, EACL 2012.
@@ -28,7 +28,7 @@ class GibbsSettings(BaseModel):
     strength: float = Field(
         0.03,
         ge=0,
-        description="strength of guidance: pseudo-counts per document for the words of a topic",
+        description="how strongly words guide their topic, in pseudo-counts per document",
     )
 
 
@@ -43,7 +43,7 @@ class Sampled:
     """Number of words from each topic, shape (n_topics,)."""
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
-        """Return a topic's first words with their weights, without words at the minimum weight."""
+        """Return a topic's first words and their weights, without words of the minimum weight."""
         weights = self.beta[number]
         order = np.argsort(-weights, kind="stable")[:n_words]
         return {self.words[i]: float(weights[i]) for i in order if weights[i] > weights.min()}

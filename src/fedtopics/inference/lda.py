@@ -11,7 +11,7 @@ from scipy.special import digamma
 from fedtopics.inference import READOUTS, Inference, Layout, Readout, Shared, Weights
 
 LEAST_WEIGHT = np.exp(-40.0)  # least weight of a word in a topic, so that none is impossible
-REFINEMENT = 20  # steps
+REFINEMENT = 20  # steps of `refine`
 
 
 class LDAPrior(BaseModel):
@@ -40,7 +40,7 @@ class LDAPrior(BaseModel):
 
 
 class VariationalLDA(Inference):
-    """LDA by variational Bayes; weights are lambda in Hoffman, Blei and Bach, NIPS 2010."""
+    """LDA by variational Bayes; the weights are Hoffman, Blei and Bach's lambda (NIPS 2010)."""
 
     name: ClassVar[str] = "lda"
     settings_type: ClassVar[type[BaseModel]] = LDAPrior

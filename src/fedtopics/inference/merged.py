@@ -26,8 +26,8 @@ class MergedShape(BaseModel):
     n_components: int = Field(ge=1, description="number of merged topics")
     groups: tuple[int, ...] = Field(description="merged topic of each topic")
     inference: str = Field(description="the inference of the topics before merging")
-    precision: str = Field(description="precision of its weights")
-    settings: dict[str, Any] = Field(description="its settings")
+    precision: str = Field(description="precision of that inference's weights")
+    settings: dict[str, Any] = Field(description="settings of that inference")
 
     @property
     def before(self) -> Any:
@@ -47,7 +47,7 @@ class MergedShape(BaseModel):
 
 
 class Merged:
-    """An inference whose topics were merged: theta are sums, beta means weighted by ``parts``."""
+    """An inference with merged topics: theta is a sum, beta a mean weighted by ``parts``."""
 
     name: ClassVar[str] = "merged"
     settings_type: ClassVar[type[BaseModel]] = MergedShape
@@ -58,7 +58,7 @@ class Merged:
         n_before, groups = self.before.settings.n_components, set(settings.groups)
         whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
         if not whole or isinstance(self.before, Merged):
-            raise StudyError("groups must give each topic a merged topic, and use all of these.")
+            raise StudyError("groups must put each topic into a merged topic, none of them empty.")
         self._members = np.equal.outer(np.array(settings.groups), range(settings.n_components))
         self.shows, self.readouts = self.before.shows, self.before.readouts
         self.precision = self.before.precision

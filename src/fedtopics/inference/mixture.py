@@ -1,7 +1,7 @@
 """Inference of a mixture model: topics from embeddings and words together.
 
-A document has one topic; theta are its probabilities. Embeddings of a topic have a von Mises-Fisher
-distribution around its direction, words a multinomial one.
+A document has one topic; theta is the probability of each. Embeddings of a topic have a von
+Mises-Fisher distribution around its direction, and words a multinomial distribution.
 
 References
 ----------
@@ -41,12 +41,12 @@ class MixtureShape(BaseModel):
     )  # fmt: skip
     word_weight: float = Field(
         0.25, gt=0, le=1,
-        description="weight of an occurrence of a word; 1 treats occurrences as independent",
+        description="weight of each occurrence of a word; 1 treats occurrences as independent",
     )  # fmt: skip
     smoothing: float = Field(
-        0.1, ge=0, description="occurrences of an average word that each topic gets in addition"
+        0.1, ge=0, description="occurrences added to an average word in each topic"
     )
-    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="embedding of documents")
 
     @property
     def theta_prior(self) -> float:
@@ -76,7 +76,7 @@ class Evidence:
     def memberships(
         self, points: Points, counts: sparse.csr_array
     ) -> Iterator[tuple[slice, Numbers, float]]:
-        """Yield blocks of documents: their rows, theta and total evidence."""
+        """Yield the rows, theta and total evidence of the documents, block by block."""
         for start in range(0, len(points), BLOCK):
             rows = slice(start, min(start + BLOCK, len(points)))
             scores = points[rows].astype(np.float64) @ self.directions.T
@@ -95,7 +95,7 @@ def topics_of(words: Numbers, smoothing: float) -> Numbers:
 
 
 def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) -> Points:
-    """Return the points of documents; zeros without an embedding."""
+    """Return the points of documents, with zeros for documents without an embedding."""
     points = np.zeros((n_documents, len(origin)), np.float32)
     if embeddings is not None:
         there = embeddings.any(1)
@@ -104,7 +104,7 @@ def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) ->
 
 
 class Mixture(Inference):
-    """A mixture of topics; weights are sums over documents, weighted by theta."""
+    """A mixture of topics, whose weights are sums over documents, weighted by theta."""
 
     name: ClassVar[str] = "mixture"
     settings_type: ClassVar[type[BaseModel]] = MixtureShape

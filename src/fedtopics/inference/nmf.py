@@ -64,19 +64,19 @@ def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
 
 
 def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numbers:
-    """Return the factor of each word's occurrences, from its number of documents."""
+    """Return the factor by which each word's occurrences count, from its number of documents."""
     times = np.maximum(documents / np.maximum(frequency, 1), 1)
     rare: Numbers = np.asarray(np.log(times) ** power)
     if not rare.any():
         raise StudyError(
             "Every agreed word is in every document, so words cannot distinguish topics; set "
-            "rarity to 0, or max_document_share to 1 and give documents that differ."
+            "rarity to 0, or set max_document_share to 1 and give documents that differ."
         )
     return rare
 
 
 def weigh(counts: sparse.csr_array, rarity: Numbers, term_weight: str) -> sparse.csr_array:
-    """Weigh the words of documents, CSR (n, n_words), and scale documents to unit length."""
+    """Weight the words of documents, CSR (n, n_words), and scale documents to unit length."""
     values = counts.data.astype(np.float64)
     values = np.log1p(values) if term_weight == "log" else np.ones_like(values)
     values *= rarity[counts.indices]

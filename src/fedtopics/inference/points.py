@@ -1,4 +1,4 @@
-"""Clusters of vectors, computed only from sums, which do not depend on the split over clients."""
+"""Clusters of vectors, computed only from sums, which do not depend on how clients split them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Points = Any  # one row per document: an array of embeddings, or a sparse bag of
 Numbers = NDArray[np.float64]
 BLOCK = 4096  # rows converted to float64 at a time
 TINY = 1e-12
-DIGITS = 6  # digits that decide which clustering is better
+DIGITS = 6  # significant digits with which clusterings are compared
 
 
 def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
-    """Yield blocks of rows in float64, and their place."""
+    """Yield slices of rows, and these rows in float64."""
     for start in range(0, points.shape[0], BLOCK):
         rows = slice(start, min(start + BLOCK, points.shape[0]))
         yield rows, points[rows].astype(np.float64)
 
 
 def unit_rows(rows: Numbers) -> Numbers:
-    """Scale rows to length 1; a row of zeros stays."""
+    """Scale rows to length 1; a row of zeros stays unchanged."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY))
 
 
 def of_unit_length(points: sparse.csr_array) -> sparse.csr_array:
-    """Scale the rows of a sparse matrix to length 1, in place; a row of zeros stays."""
+    """Scale the rows of a sparse matrix to length 1, in place; a row of zeros stays unchanged."""
     length = np.sqrt(np.asarray(points.multiply(points).sum(1)).ravel())
     points.data /= np.repeat(np.where(length > 0, length, 1), np.diff(points.indptr))
     return points
@@ -109,8 +109,8 @@ def flows(before: NDArray[np.int64], now: NDArray[np.int64], n: int) -> NDArray[
 
 
 def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
-    """Return which of these `flows` may happen: at least `least` must join or leave a cluster."""
-    # Undone moves reduce the moves of other clusters, so this repeats.
+    """Return which `flows` may happen: at least `least` points must join or leave a cluster."""
+    # Undoing moves reduces the moves of other clusters, so the check repeats.
     moves = counts * ~np.eye(len(counts), dtype=bool)
     may = np.ones(counts.shape, bool)
     while True:
@@ -125,7 +125,7 @@ def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
 def weighted_sums(
     points: Points, memberships: Iterator[tuple[slice, Numbers]], n: int
 ) -> tuple[Numbers, Numbers]:
-    """Sum points weighted by their membership of each of n clusters, and the memberships."""
+    """Sum points, weighted by their membership in each of n clusters, and sum the memberships."""
     total, weights = np.zeros((n, points.shape[1])), np.zeros(n)
     for rows, share in memberships:
         total += share.T @ points[rows].astype(np.float64)
@@ -135,7 +135,7 @@ def weighted_sums(
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A projection that separates clusters, and their directions in it."""
+    """A projection that separates clusters, and the clusters' directions in the projection."""
 
     projection: Numbers  # (n_dimensions, n_directions)
     directions: Numbers  # of unit length, (n_clusters, n_directions)
@@ -148,7 +148,7 @@ class Discriminant:
             yield rows, softmax(self.scores(block))
 
     def scores(self, points: Any) -> Numbers:
-        """Return the scores of points for each direction."""
+        """Return each point's score for each direction."""
         projected = unit_rows(points @ self.projection)
         return projected @ self.directions.T / self.temperature + self.bias
 
@@ -156,7 +156,7 @@ class Discriminant:
 def discriminate(
     sums: Numbers, weights: Numbers, moments: Moments, shrinkage: float
 ) -> tuple[Numbers, Numbers, float]:
-    """Find the projection with the largest distance of clusters relative to their width (Fisher's).
+    """Find Fisher's projection: clusters have the largest distances relative to their widths.
 
     `sums` (n_clusters, n_dimensions) and `weights` (n_clusters,) are of points and memberships,
     `moments` of all points. `shrinkage` times their mean variance is added to variances within
@@ -181,7 +181,7 @@ def discriminate(
 
 
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
-    """Return S_W^-1 H; variances below `least`, from clients that joined later, are raised."""
+    """Return S_W^-1 H; variances below `least` (due to clients that joined later) are raised."""
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)
     except LinAlgError:

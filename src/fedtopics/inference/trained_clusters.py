@@ -19,8 +19,8 @@ from fedtopics.text.embeddings import Encoder
 LENGTH = 10.0
 """Length of embeddings for Student's t, which hardly distinguishes points closer than 1.
 
-With MiniLM on AgNews, accuracy went from k-means' 78.1 % to 74.2 % in ten rounds with embeddings of
-length 1, and to 80.3 % with length 10.
+With MiniLM on AgNews, ten rounds changed the accuracy from k-means' 78.1 % to 74.2 % with
+embeddings of length 1, and to 80.3 % with length 10.
 """
 
 
@@ -31,7 +31,7 @@ class AdapterShape(ClusterShape):
 
 
 class Adapted(ClusterInference):
-    """Clusters by the scores of a trained head, on a trained adapter (FSTC)."""
+    """A trained head on a trained adapter scores clusters (FSTC)."""
 
     name = "adapted"
     settings_type: ClassVar[type[BaseModel]] = AdapterShape
@@ -56,7 +56,7 @@ class TunedShape(AdapterShape):
 
 
 class FineTuned(Adapted):
-    """Clusters by a trained head and adapter, on embeddings of an encoder trained with them."""
+    """Like `Adapted`, with embeddings of an encoder that was trained with head and adapter."""
 
     name = "fine-tuned"
     settings_type: ClassVar[type[BaseModel]] = TunedShape
@@ -74,7 +74,7 @@ class FineTuned(Adapted):
 
 
 class Contrastive(ClusterInference):
-    """Clusters by the nearest centre to a trained adapter's output (SCCL)."""
+    """Each document is in the cluster whose centre is nearest to the adapter's output (SCCL)."""
 
     name = "contrastive"
     settings_type: ClassVar[type[BaseModel]] = AdapterShape

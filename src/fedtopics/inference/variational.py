@@ -3,7 +3,7 @@
 Both take a fixed number of steps: with a tolerance, the last bit of a sum could decide the number
 of steps, and a federation would differ from training in one process. See Blei, Ng and Jordan,
 JMLR 2003, section 5, and Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation,
-NIPS 2010, algorithm 1. Documents are independent: neither others nor threads change a bit.
+NIPS 2010, algorithm 1. Other documents and threads do not change a bit of a document's result.
 """
 
 import math
@@ -36,14 +36,14 @@ class Posterior:
     """Each count divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
-        """Return theta, (n, n_topics): the mean, or ("root") the closest in Hellinger's sense."""
+        """Return theta, (n, n_topics): the mean, or ("root") the closest by Hellinger distance."""
         theta = self.gamma
         if readout == "root":  # the squared expectation of the roots of theta
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> Floats:
-        """Return expected counts by word that occurs and topic, (n_present, n_topics)."""
+        """Return expected counts of the words that occur, by topic, (n_present, n_topics)."""
         ratios = self.ratios
         words, columns = occurring(ratios)
         shape = ratios.shape[0], len(words)
@@ -51,7 +51,7 @@ class Posterior:
         return np.asarray((present.T @ self.topics) * weights[words])
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
-        """Return the summed evidence lower bound of words (nats), without the topics' terms."""
+        """Return the evidence lower bound of all words in nats, without the terms of the topics."""
         total = self.gamma.sum(1)
         expected = digamma(self.gamma) - digamma(total)[:, None]
         words = counts.data @ (np.log(counts.data) - np.log(self.ratios.data))
@@ -63,7 +63,7 @@ class Posterior:
 
 
 def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the words in documents, ascending, and each entry's place among them."""
+    """Return the words that occur, ascending, and each entry's position among them."""
     places = np.zeros(counts.shape[1], np.int64)
     places[counts.indices] = 1
     words = np.flatnonzero(places)
@@ -99,7 +99,7 @@ def infer(
 
 
 def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
-    """Work on documents first to last - 1, in chunks and threads."""
+    """Call `work(first, last)` for chunks of documents, in threads."""
     chunks = range(0, n, CHUNK)
     ends = [min(first + CHUNK, n) for first in chunks]
     threads = min(available(), len(chunks))
@@ -112,7 +112,7 @@ def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
 
 @compiled
 def _exp_digamma(gamma: Any, topics: Any) -> float:
-    """Write exp(psi(gamma) - scale) into topics and return the scale; a third of all work."""
+    """Write exp(psi(gamma) - scale) into topics; return scale. It takes a third of the time."""
     # psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5), and the asymptotic series, without a branch.
     scale = -math.inf
     for topic in range(len(gamma)):
@@ -134,7 +134,7 @@ def _settle(
     ends: Any, words: Any, counts: Any, weights: Any, alpha: float, steps: int, first: int,
     last: int, gamma: Any, topics: Any, scale: Any, ratios: Any,
 ) -> None:  # fmt: skip
-    """Take the steps for documents first to last - 1, in place."""
+    """Take the variational steps for documents first to last - 1, in place."""
     k = weights.shape[1]
     sums = np.empty(k)
     for document in range(first, last):
@@ -162,7 +162,7 @@ SWEEPS = 20  # most passes over a document's topics
 
 
 def solve(points: sparse.csr_array, topics: Floats) -> Floats:
-    """Fit documents by topics, (n_words, n_topics); return shares, (n, n_topics), from 0 to 1."""
+    """Fit topics (n_words, n_topics) to documents; return shares (n, n_topics) from 0 to 1."""
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
 
@@ -174,7 +174,7 @@ def solve(points: sparse.csr_array, topics: Floats) -> Floats:
 
 
 def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
-    """Add X' R in place: for each word, the rows (n, width) of its documents, weighted."""
+    """Add X' R in place: for each word, the weighted sum of its documents' rows (n, width)."""
     _add_products(points.indptr, points.indices, points.data, rows, total)
 
 
@@ -182,7 +182,7 @@ def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
 def _solve(
     ends: Any, words: Any, values: Any, topics: Any, gram: Any, first: int, last: int, shares: Any
 ) -> None:
-    """Descend along one topic after the other (HALS), documents first to last - 1, in place."""
+    """Fit one topic after the other (HALS) to documents first to last - 1, in place."""
     k = topics.shape[1]
     left = np.empty(k)  # the gradient: a topic whose share stays 0 costs one comparison
     for document in range(first, last):

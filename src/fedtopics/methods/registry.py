@@ -1,4 +1,4 @@
-"""Methods by name, with what studies, policies, commands, reports and estimators need of each."""
+"""Methods by name, with the data that studies, policies, commands, reports and estimators need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> lis
     ]
 
 
-DEFAULT_METHOD = "auto"  # of a study that names none
+DEFAULT_METHOD = "auto"  # for studies that name no method
 OURS = (
     "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
 )  # fmt: skip
@@ -74,7 +74,7 @@ def register(method: Method) -> Method:
 
 
 def find_method(name: str) -> Method:
-    """Return a method by its name: built in, registered, or of a package; StudyError if unknown."""
+    """Return a method by name: built in, registered or from a package; StudyError if unknown."""
     return register(METHODS.find(name))  # registers the inferences of an installed package
 
 

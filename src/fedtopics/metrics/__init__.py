@@ -1,4 +1,4 @@
-"""Scores of topic models: of topics as words, as groups of documents, and compared with others."""
+"""Scores of topics as lists of words and as groups of documents, and similarity of two models."""
 
 from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
 from fedtopics.metrics.coherence import (

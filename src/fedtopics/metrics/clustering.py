@@ -11,9 +11,9 @@ from fedtopics.errors import DataError
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     """Return the share of documents with the most frequent label of their topic.
 
-    It is above 0 and at most 1, and grows with the number of topics: with one topic per document it
-    is 1. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
-    16.1.
+    Purity is above 0 and at most 1. It grows with the number of topics: with one topic per document
+    it is 1. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval,
+    equation 16.1.
 
     Examples
     --------
@@ -32,9 +32,9 @@ def clustering_accuracy(
 ) -> float:
     """Return the share of documents whose cluster is matched with their label.
 
-    Clusters and labels are matched one to one so that the share is largest; documents of an
-    unmatched cluster count as wrong. It is above 0 and at most 1. See Hu et al., Federated Learning
-    for Short Text Clustering, equation 19.
+    Clusters and labels are matched one to one so that the share is largest. Documents of an
+    unmatched cluster count as wrong. The share is above 0 and at most 1. See Hu et al., Federated
+    Learning for Short Text Clustering, equation 19.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def normalised_mutual_information(
     labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any], *,
     average: Literal["arithmetic", "geometric"] = "arithmetic",
 ) -> float:  # fmt: skip
-    """Return the mutual information of labels and topics over their mean entropy, from 0 to 1.
+    """Return the mutual information of labels and topics divided by their mean entropy, 0 to 1.
 
     With the geometric mean, the score is never lower than with the arithmetic one. See Manning,
     Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.2 (arithmetic),

@@ -94,7 +94,7 @@ def _batches(
 def _count_together(
     codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> NDArray[np.int64]:
-    """Count the windows with two words; windows between two breakpoints are one weighted row."""
+    """Count windows with two words; windows between two changes form one row with a weight."""
     word, entry, leave = _stays(codes, lengths, size, n_words)
     breaks = np.unique(np.concatenate([entry, leave]))
     first = np.searchsorted(breaks, entry)
@@ -134,9 +134,9 @@ def _stays(
 def npmi_of_pairs(
     together: NDArray[np.int64], n_windows: int, absent: float = -1.0
 ) -> NDArray[np.float64]:
-    """Return the NPMI of all pairs of words, `absent` for a word that occurs nowhere.
+    """Return the NPMI of all pairs of words, or `absent` if one of the words occurs nowhere.
 
-    Counts are int64, (n, n), as in `score_pairs`; the diagonal is 1 where a word occurs.
+    Counts are int64, (n, n), as in `score_pairs`. NPMI on the diagonal is 1 if the word occurs.
     """
     single = together.diagonal() / n_windows
     joint = together / n_windows + EPSILON
@@ -153,7 +153,7 @@ def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
 
 
 def _c_v(together: NDArray[np.int64], n_windows: int) -> float:
-    """Return the mean cosine of each word's NPMI vector with the sum of the topic's."""
+    """Return the mean cosine of each word's NPMI vector with the sum of the topic's vectors."""
     if not len(together):
         return np.nan
     contexts = npmi_of_pairs(together, n_windows, 0.0)
@@ -195,10 +195,10 @@ def coherence(
     Returns
     -------
     float64 array of shape (n_topics,)
-        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic with
-        fewer than two words (for c_v, with none) is nan. Pairs with a word that occurs nowhere have
-        NPMI -1 and score 0 in c_v, where gensim returns infinity and nan. u_mass is 0 for a pair
-        whose more important word occurs nowhere, as in gensim.
+        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. The score is
+        nan for a topic with fewer than two words (for c_v, with none). Pairs with a word that
+        occurs nowhere have NPMI -1 and score 0 in c_v, where gensim returns infinity and nan.
+        u_mass is 0 for a pair whose more important word occurs nowhere, as in gensim.
 
     Examples
     --------
@@ -221,10 +221,10 @@ def coherence(
 def score_pairs(
     pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
 ) -> NDArray[np.float64]:
-    """Score topics as in `coherence`, only from the counts of each topic's pairs of words.
+    """Score topics as `coherence` does, from only the counts of each topic's pairs of words.
 
-    Pairs are int64, (n, n) for a topic of n words: windows with both words, and on the diagonal
-    windows with the word.
+    `pairs` has an int64 array (n, n) for a topic of n words: numbers of windows with both words,
+    and on the diagonal with one word.
     """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
@@ -234,9 +234,9 @@ def coherence_of(
     topics: Sequence[Sequence[str]], documents: Iterable[Sequence[str]], measure: Measure,
     window: int | Literal["usual"] | None = "usual",
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Count and score in one step, for documents (token lists) in one place.
+    """Count words and score topics in one step, for documents (token lists) in one place.
 
-    The window is that of `count_cooccurrences`, or the measure's "usual" one, see `WINDOWS`.
+    The window is as in `count_cooccurrences`; "usual" is the measure's window in `WINDOWS`.
 
     Examples
     --------

@@ -26,10 +26,10 @@ def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
 
 
 def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
-    """Return the mean over pairs of topics of 1 - the cosine of their rows.
+    """Return 1 minus the mean cosine of the rows of two topics, over all pairs.
 
-    It is nan for fewer than two topics. See the F-LDA paper (federated topic modelling with guided
-    LDA), section Experiments: diversity.
+    The score is nan for fewer than two topics. See the F-LDA paper (federated topic modelling with
+    guided LDA), section Experiments: diversity.
 
     Examples
     --------
@@ -45,11 +45,11 @@ def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
 def inverted_rank_biased_overlap(
     topics: Sequence[Sequence[str]], weight: float = 0.9, n_words: int = 10
 ) -> float:
-    """Return 1 - the mean over pairs of topics of their extrapolated rank-biased overlap.
+    """Return 1 minus the mean extrapolated rank-biased overlap of two topics, over all pairs.
 
-    See Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32;
-    equation 30 for lists of one length without ties. The closer `weight` (the paper's p) is to 1,
-    the more lower ranks count. It is nan for fewer than two topics.
+    See Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32
+    (for lists of one length without ties, equation 30). The closer `weight` (the paper's p) is to
+    1, the more lower ranks count. The score is nan for fewer than two topics.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def inverted_rank_biased_overlap(
         raise StudyError(f"weight={weight} is out of range; give a number between 0 and 1.")
     lists = [topic[:n_words] for topic in topics]
     if len({len(words) for words in lists}) > 1 or not all(lists):
-        raise DataError("The topics differ in length, or are empty; ask for fewer words of each.")
+        raise DataError("Topics have different numbers of words, or none; use fewer words of each.")
     if len(lists) < 2:
         return float("nan")
     overlaps = [_rank_biased_overlap(one, other, weight) for one, other in combinations(lists, 2)]

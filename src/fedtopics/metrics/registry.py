@@ -26,10 +26,10 @@ class Metric:
     """A score of a model on documents.
 
     Inputs from the model: "words" (lists of the first 25 words shown of each topic) and "beta"
-    (n_topics, n_words). From the documents: "coherence" (by measure, arrays of shape (n_topics,)),
-    "counts" (CSR, (n_documents, n_words)), "theta" (n_documents, n_topics), "main_topics" and
-    "labels" (n_documents,). A metric with labels only gets documents that have a label and a topic;
-    without labels it is skipped.
+    (n_topics, n_words). Inputs from documents: "coherence" (by measure, arrays of shape
+    (n_topics,)), "counts" (CSR, (n_documents, n_words)), "theta" (n_documents, n_topics),
+    "main_topics" and "labels" (n_documents,). A metric that takes labels gets only documents with
+    a label and a topic, and is skipped if there are none.
     """
 
     name: str  # key in the result of `evaluate`

@@ -1,4 +1,4 @@
-"""Similarity of two models, by their topics and by their topics of documents."""
+"""Similarity of two models, by their topics and by the topics that they find in documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,19 +18,19 @@ def topic_similarity(
     true: NDArray[Any], inferred: NDArray[Any], true_words: Sequence[str] | None = None,
     inferred_words: Sequence[str] | None = None,
 ) -> float:  # fmt: skip
-    """Return the topic similarity score, TSS: from 0 to the number of true topics, the best.
+    """Return the topic similarity score, TSS: from 0 to the number of true topics (the best).
 
-    It sums, over true topics, the similarity of the closest inferred topic, 1 - H^2 with
+    The score sums, over true topics, the similarity of the closest inferred topic, 1 - H^2 with
     Hellinger's distance H. See Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models,
-    equation 6; the authors' script compares columns shifted by one word, hence the words here.
+    equation 6. We compare columns by words, as the authors' script shifts columns by one word.
 
     Parameters
     ----------
     true, inferred : float arrays of shape (n_topics, n_words)
         Rows sum to 1. The numbers of topics may differ.
     true_words, inferred_words : sequences of str, optional
-        The words of the columns; a word that a model lacks has probability 0 there. Without them,
-        columns must be the same words in the same order.
+        The word of each column; a word that a model lacks has probability 0 in it. If you leave
+        them out, columns must be the same words in the same order.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def topic_similarity(
 def align_words(
     beta: NDArray[np.float64], words: Sequence[str], wanted: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return topics (n_topics, n_words) with the wanted words as columns; missing ones are 0."""
+    """Return topics (n_topics, n_words) with a column for each wanted word, 0 if it is missing."""
     if beta.shape[1] != len(words):
         raise DataError(f"There are {len(words):,} words but {beta.shape[1]:,} columns of topics.")
     place = {word: column for column, word in enumerate(words)}
@@ -69,15 +69,15 @@ def align_words(
 def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     """Return the document similarity-based score, DSS; lower is better.
 
-    It sums, over documents, the differences between the two models in the similarities to all other
+    DSS sums, over documents, the differences between the two models in similarities to all other
     documents (1 - H^2 of thetas), and divides by the number of documents (equations 4 and 5 of the
-    paper of `topic_similarity`). It is at most n_documents - 1, so only scores for equal numbers of
-    documents are comparable.
+    paper of `topic_similarity`). DSS is at most n_documents - 1, so only scores for equal numbers
+    of documents are comparable.
 
     Parameters
     ----------
     true, inferred : float arrays of shape (n_documents, n_topics)
-        Rows sum to 1 and are for the same documents. The numbers of topics may differ.
+        Rows sum to 1, for the same documents in both. The numbers of topics may differ.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     roots = [np.sqrt(np.asarray(theta, np.float64)) for theta in (true, inferred)]
     if len(roots[0]) != len(roots[1]):
         raise DataError(
-            f"There are thetas of {len(roots[0]):,} and {len(roots[1]):,} documents; give both for "
-            "the same documents."
+            f"One theta has {len(roots[0]):,} documents and the other {len(roots[1]):,}; give both "
+            "for the same documents."
         )
     total = 0.0
     for start in range(0, len(roots[0]), BLOCK):
@@ -105,7 +105,7 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
 
 
 def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float64]:
-    """Return the cosines of topics, (n_rows, n_columns), from 0 to 1."""
+    """Return the cosine of each topic of `rows` and each of `columns`, from 0 to 1."""
     places: dict[str, int] = {}
     for topic in (*rows, *columns):
         for word in topic:
@@ -124,7 +124,7 @@ def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float
 def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
     """Return the cosine that one in a hundred pairs of topics of the same client reaches.
 
-    Topics of one client are distinct: if two are similar, the cause is chance and common words.
+    Topics of one client are distinct: two of them are similar only by chance and common words.
     """
     alike = [
         cosines(topics, topics)[np.triu_indices(len(topics), 1)]

@@ -20,7 +20,7 @@ from fedtopics.text.embeddings import EmbeddingSettings
 Tensors = dict[str, Tensor]
 Shared = Mapping[str, Tensors]  # by stage: values that documents share (running statistics)
 EncoderInput = Literal["counts", "log", "shares"]
-USUAL_LENGTH = 50  # words: shares are scaled to the counts of such a document
+USUAL_LENGTH = 50  # words in a document; shares are scaled to counts in such a document
 
 
 class NetworkSettings(BaseModel):
@@ -45,8 +45,8 @@ class NetworkSettings(BaseModel):
     posterior_gain: float | None = Field(
         None,
         gt=0,
-        description="learn the standard deviation of the posterior's normalised means, from this "
-        "value on; by default it stays 1",
+        description="learn the standard deviation of the posterior's normalised means, beginning "
+        "with this value; by default it stays 1",
     )
     normalise_topics: bool = Field(
         True, description="neurallda normalises the logits of each word over the topics"
@@ -54,12 +54,12 @@ class NetworkSettings(BaseModel):
     embedding_weight: float = Field(
         3.0,
         ge=0,
-        description="weight in the loss of the embedding's direction, for networks with "
-        "embeddings: this many nats for each word of an average document",
+        description="weight of the embedding's direction in the loss, for networks with "
+        "embeddings, in nats for each word of an average document",
     )
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="of documents, for networks with embeddings"
+        EmbeddingSettings(), description="embedding of documents, for networks that use it"
     )
 
     @property
@@ -124,13 +124,13 @@ class Batch:
 
     @property
     def counts(self) -> sparse.csr_array:
-        """The bag of words, shape (n, n_words), whatever the encoder's input is."""
+        """The bag of words, shape (n, n_words), also if the encoder's input is different."""
         return sparse.csr_array(
             (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
         )
 
     def spread(self, gradient: Tensor) -> Tensor:
-        """Turn a gradient of bag @ rows into that of the rows of the batch's words, (U, width)."""
+        """Turn the gradient of bag @ rows into that of rows of the batch's words, (U, width)."""
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)
         column[self.words] = np.arange(len(self.words))
         narrow = sparse.csr_array(
@@ -143,15 +143,15 @@ class Batch:
 class Stage:
     """One part of a network, up to a point where documents depend on each other.
 
-    `local` takes weights, batch, carried, shared; it returns values of each document (carried) and
+    `local` takes weights, batch, carried, shared. It returns values of each document (carried) and
     a float64 vector that is a sum over documents. `finish` takes weights, the totals of the sums
-    and n; it returns the values that all n documents share, and is differentiable.
+    and n. It returns the values that all n documents share, and is differentiable.
     """
 
     name: str
     local: Callable[[Tensors, Batch, Tensors, Tensors], tuple[Tensors, Tensor]]
     finish: Callable[[Tensors, Tensor, float], Tensors]
-    squares: bool = False  # whether the vector contains sums, and the sums of their terms' squares
+    squares: bool = False  # whether the vector contains sums of terms and sums of their squares
 
 
 class Kept(ABC):
@@ -165,7 +165,7 @@ class Kept(ABC):
         return _name(self.dtype)
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        with torch.device("meta"):  # without memory, as a config could request any amount
+        with torch.device("meta"):  # allocates nothing, as a config could request any amount
             weights = self.initial_weights(0)
         return {name: (tuple(w.shape), _name(w.dtype)) for name, w in weights.items()}
 

@@ -26,7 +26,7 @@ def _as_float(context: Any, bits: Any) -> Any:
 
 @compiled
 def _exp32(x: Any) -> Any:
-    """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7, vectorised because without a branch."""
+    """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7, without a branch, so vectorised."""
     x = max(x, LEAST_EXPONENT)
     k = np.rint(x / LOG2)
     rest = x - k * LOG2
@@ -93,7 +93,7 @@ def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> No
 def adam_by_rows(
     weight: Any, mean: Any, square: Any, index: Any, values: Any, numbers: Any
 ) -> None:
-    """Take a step of Adam for matrices whose gradient is zero except in rows of a sorted index."""
+    """Take a step of Adam for a matrix whose gradient is zero outside rows of a sorted index."""
     zeros = np.zeros_like(weight[0])
     place = 0
     for row in range(len(weight)):

@@ -19,7 +19,7 @@ from fedtopics.networks.base import Batch, Kept, NetworkSettings, Noise, Shared,
 from fedtopics.text.embeddings import Vectors
 
 EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
-SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
+SMALLEST_SHARE = 1e-5  # smallest share of a word in a first topic, so that it has a logarithm
 
 
 class NeuralTopicModel(Kept):
@@ -40,9 +40,9 @@ class NeuralTopicModel(Kept):
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     first_topics_alike: ClassVar[float] = 0.0
-    """How much each topic contains of all others when training begins with topics."""
+    """How much of all other topics each topic contains when training begins with topics."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
-    """Weights that only a stage's `finish` uses, and clients do not get."""
+    """Weights that only a stage's `finish` uses, so that clients do not get them."""
 
     def __init__(
         self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32,
@@ -81,7 +81,7 @@ class NeuralTopicModel(Kept):
         """Return the decoder's topics, shape (n_topics, n_words); rows sum to 1."""
 
     def initial_weights(self, seed: int) -> Tensors:
-        """Draw the first weights: uniform, bounded as in torch's linear layers and by Glorot."""
+        """Draw uniform first weights, with the bounds of torch's linear layers and of Glorot."""
         generator = torch.Generator().manual_seed(seed)
         weights = self.draw_weights(generator)
         k = self.settings.n_components
@@ -141,7 +141,7 @@ class NeuralTopicModel(Kept):
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
     def draw(self, *parts: tuple[np.random.Generator, int]) -> Noise:
-        """Draw the noise of one pass, with each generator for its number of documents."""
+        """Draw the noise of one pass; each generator draws for its number of documents."""
         settings, k = self.settings, self.settings.n_components
         n = sum(number for _, number in parts)
         normal = np.empty((n, k), np.float32)
@@ -178,8 +178,8 @@ class NeuralTopicModel(Kept):
         """Begin with topics (rows sum to 1) instead of noise, in decoder and hidden units."""
         if "beta_logits" not in weights:
             raise StudyError(
-                f"The network {self.name!r} has no beta_logits to begin with; set initialisation = "
-                '"random", and begin without topics.'
+                f"The network {self.name!r} has no beta_logits, so it cannot begin with topics; "
+                'set initialisation = "random", and give no topics.'
             )
         alike = self.first_topics_alike
         topics = (1 - alike) * topics + alike * topics.mean(0)
@@ -193,13 +193,13 @@ class NeuralTopicModel(Kept):
             _turn_towards(weights, torch.from_numpy(directions).to(self.dtype))
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
-        """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
+        """Return theta, (n, n_topics): the softmax of the documents' posterior means."""
         of = lambda stage, _: shared[stage.name]  # noqa: E731
         carried, entered, _ = through(self.encoder_stages, weights, batch, of)
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
-        """Return mu, log_variance and theta, drawn from the posterior; without noise its mean."""
+        """Return mu, log_variance and theta; theta is drawn, or without noise from the mean."""
         if self.settings.layer_norm:
             hidden, _ = self._hidden(weights, batch, {}, {})
             k = (self.settings.n_components,)
@@ -218,9 +218,9 @@ class NeuralTopicModel(Kept):
         return {"theta": theta, "mu": mu, "log_variance": log_variance}
 
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
-        """Return how far theta's mixture of centres points away from the embeddings, summed.
+        """Return the sum of how far theta's mixtures of centres point away from the embeddings.
 
-        Up to a constant, it is the loss of a von Mises-Fisher distribution.
+        Up to a constant, the sum is the loss of a von Mises-Fisher distribution.
         """
         if batch.embedding is None or "embedding_centres" not in weights:
             return theta.new_zeros(())
@@ -251,7 +251,7 @@ class NeuralTopicModel(Kept):
         if self.sees_words:
             first = first + weights["encoder_words"]
         if batch.embedding is not None:
-            # They have unit length; with numbers of about 1, learning is faster.
+            # Embeddings have unit length; with numbers of about 1, learning is faster.
             scaled = batch.embedding * self.settings.embedding.dimension**0.5
             first = first + scaled @ weights["encoder_embedding"]
         second = torch.addmm(weights["hidden_bias"], functional.softplus(first), weights["hidden"])
@@ -264,7 +264,7 @@ class NeuralTopicModel(Kept):
 
 
 def _turn_towards(weights: Tensors, directions: Tensor) -> None:
-    """Initialise the encoder with how far embeddings point towards the topics' directions."""
+    """Initialise the encoder so that it measures how far embeddings point towards topics."""
     k = len(directions)
     if "embedding_centres" in weights:
         weights["embedding_centres"].copy_(directions)
@@ -299,7 +299,7 @@ def through(
     stages: Sequence[Stage], weights: Tensors, batch: Batch,
     share: Callable[[Stage, Tensor], Tensors],
 ) -> tuple[Tensors, Tensors, Tensors]:  # fmt: skip
-    """Run all stages; `share` computes from the sums of each the input of the next."""
+    """Run all stages; `share` computes the input of the next stage from the sums of a stage."""
     carried: Tensors = {}
     entered: Tensors = {}
     sums: Tensors = {}

@@ -1,8 +1,8 @@
 """Forward and backward passes through a network, cut where documents depend on each other.
 
-Cut at the totals of batch normalisation, a pass over several clients is a sequence of sums that
-together are exactly the pass over the united minibatch. The inputs of a part are leaves of
-autograd, so a backward step runs through one part.
+If passes are cut at the totals of batch normalisation, the sums over several clients give exactly
+the pass over their united minibatch. The inputs of a part are leaves of autograd, so a backward
+step runs through one part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def gradients(
 
 
 class ClientPass:
-    """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``."""
+    """A client's part of one minibatch's pass, paused at each cut. Has no ``finish_weights``."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
         self.network = network
@@ -77,7 +77,7 @@ class ClientPass:
 
 
 class ServerPass:
-    """The server's part: from totals to shared values, and back to the finish weights."""
+    """The server's part of a pass: from totals to shared values, and back to finish weights."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network
@@ -92,7 +92,7 @@ class ServerPass:
         return {name: tensor.detach() for name, tensor in shared.items()}
 
     def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
-        """Return the gradient of a stage's totals, given that of the shared values."""
+        """Return the gradient of a stage's totals, given the gradients of the shared values."""
         totals, shared = self._tape[stage]
         outputs = [shared[name] for name in shared_gradients]
         seeds = [*shared_gradients.values()]
@@ -112,7 +112,7 @@ class Shapes:
 
 
 def shapes_of(network: NeuralTopicModel) -> Shapes:
-    """Find a network's shapes by sending one document of one word through it."""
+    """Find a network's shapes by a pass with one document of one word."""
     weights = network.initial_weights(0)
     bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
     embedding = np.zeros((1, network.settings.embedding.dimension))
@@ -133,7 +133,7 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
 def finish_all(
     network: NeuralTopicModel, weights: Tensors, averages: Tensors
 ) -> dict[str, Tensors]:
-    """Return the shared values under running averages of the sums, by stage name."""
+    """Return, by stage name, the shared values that follow from running averages of the sums."""
     return {
         stage.name: stage.finish(weights, averages[stage.name], 1.0) for stage in network.stages
     }

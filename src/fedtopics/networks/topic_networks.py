@@ -12,7 +12,7 @@ from fedtopics.networks.base import Batch, Shared, Stage, Tensors
 from fedtopics.networks.loops import reconstruct
 from fedtopics.networks.neural import EPSILON, NeuralTopicModel
 
-ADDED_PROBABILITY = 1e-10  # as the authors do: dropout may remove all of a theta
+ADDED_PROBABILITY = 1e-10  # as in the authors' code, because dropout may remove all of a theta
 
 
 class ProdLDA(NeuralTopicModel):
@@ -23,7 +23,7 @@ class ProdLDA(NeuralTopicModel):
     """
 
     name = "prodlda"
-    first_topics_alike = 0.6  # a product of sharp topics has no probable word for two topics
+    first_topics_alike = 0.6  # the product of two sharp topics would have no probable word
     finish_weights = frozenset({"beta_logits"})
     _logits: Tensor | None = None  # memory of logits, reused in each call
 
@@ -73,8 +73,8 @@ class ProdLDA(NeuralTopicModel):
 class CombinedTM(ProdLDA):
     """ProdLDA whose encoder uses the bag of words and an embedding of the document.
 
-    We deviate in the loss: topics also predict where embeddings point; otherwise only the words of
-    short texts would decide. ``embedding_weight = 0`` is the authors' loss. See Bianchi, Terragni
+    Our loss differs: topics also predict where embeddings point, as otherwise only the few words of
+    short texts would count. ``embedding_weight = 0`` is the authors' loss. See Bianchi, Terragni
     and Hovy, Pre-training is a Hot Topic: Contextualized Document Embeddings Improve Topic
     Coherence, ACL 2021.
     """
@@ -84,7 +84,7 @@ class CombinedTM(ProdLDA):
 
 
 class ZeroShotTM(ProdLDA):
-    """ProdLDA whose encoder uses only an embedding of the document, of any supported language."""
+    """ProdLDA whose encoder uses only an embedding of the document, in any supported language."""
 
     name = "zeroshottm"
     sees_words = False
@@ -156,7 +156,7 @@ class Reconstruction(torch.autograd.Function):
 
 
 class Normalised(torch.autograd.Function):
-    """beta / sqrt(diag(beta' covariance beta) + EPSILON), backwards by one product, not two."""
+    """beta / sqrt(diag(beta' covariance beta) + EPSILON); backward takes one product, not two."""
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from fedtopics.text.embeddings import SentenceEncoder, Vectors, fast_dtype
 
 
 class Adapter:
-    """An adapter of one hidden layer, at first the identity; a head with one score per cluster."""
+    """An adapter with a hidden layer, initially the identity, and a head that scores clusters."""
 
     def __init__(self, dimension: int, hidden: int, n_outputs: int) -> None:
         self.shapes = {
@@ -60,7 +60,7 @@ class EncoderNetwork:
     """A sentence-transformers model, by name or folder, as a function of its weights."""
 
     def __init__(self, model: str, max_length: int) -> None:
-        with _seeded(torch.device("cpu"), 0):  # weights that its files lack are drawn
+        with _seeded(torch.device("cpu"), 0):  # weights that are not in its files are drawn
             encoder = SentenceEncoder(model).loaded.float()
         self._tokenizer: Any = getattr(encoder, "tokenizer", None)
         if not callable(self._tokenizer):
@@ -119,7 +119,7 @@ class _Named(torch.nn.Module):
 
 
 class TunedEncoder:
-    """An `Encoder` of trained weights; tokenizer and architecture are loaded on the first call."""
+    """An `Encoder` with trained weights; the first call loads tokenizer and architecture."""
 
     def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
         self._model = model
@@ -131,7 +131,7 @@ class TunedEncoder:
         return f"{digest(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Embed texts; refuse a model whose weights have other names or shapes than trained."""
+        """Embed texts; refuse a model whose weights have other names or shapes than ours."""
         network, weights = self._ready
         embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
         return embedded

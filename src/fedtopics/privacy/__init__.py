@@ -1,6 +1,6 @@
-"""Differential privacy: how much noise a study's sums need, and a client's part of it.
+"""Differential privacy: how much noise a study's sums need, and the part that each client adds.
 
-Two sets of documents are neighbours if one has one document more than the other.
+Two sets of documents are neighbours if one contains one document more than the other.
 """
 
 from fedtopics.privacy.accounting import Budget, Privacy, PrivacySettings

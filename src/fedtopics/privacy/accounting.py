@@ -1,7 +1,7 @@
-"""What a study promises for each document, how much noise that needs, and a client's account.
+"""A study's bound for each document, the noise that it needs, and a client's privacy budget.
 
-All releases are sums with normal noise, so they compose exactly: noise of sigma_i on sums that one
-document changes by at most 1 is as private as one release with mu^2 = sum of 1 / sigma_i^2.
+All releases are sums with normal noise, so they compose exactly: sums i that one document changes
+by at most 1, with noise of sigma_i, are as private as one release with mu^2 = sum of 1 / sigma_i^2.
 
 References
 ----------
@@ -28,8 +28,8 @@ from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.files import in_turn, read_text, write_durably
 from fedtopics.text.words import is_word
 
-ROUNDING = 1e-3  # cost of whole numbers: in epsilon, and relative in delta; see `noise`
-DIGITS = 4  # of a standard deviation, rounded up: the same on all processors
+ROUNDING = 1e-3  # share of epsilon and of delta that rounding to whole numbers costs; see `noise`
+DIGITS = 4  # digits of a standard deviation, which is rounded up: the same on all processors
 
 
 class Privacy(BaseModel):
@@ -47,17 +47,17 @@ class Privacy(BaseModel):
         1e-6,
         ge=1e-12,
         le=1e-3,
-        description="probability of exceptions to this; far below 1 / (number of documents)",
+        description="probability that this bound fails; far below 1 / (number of documents)",
     )
     unit: Literal["document", "author"] = Field(
         "document",
-        description="what the bound protects: each document, or all documents of an author, named "
-        "in a column",
+        description="what the bound protects: each document, or all documents of an author (each "
+        "client needs a column of authors)",
     )
     most_documents: int | None = Field(
         None,
         ge=1,
-        description="most documents of an author that count; together they count as one",
+        description="at most this many documents of an author count; together they count as one",
     )
 
     @property
@@ -90,13 +90,13 @@ class PrivacySettings(Privacy):
 
     words: tuple[str, ...] = Field(
         (),
-        description="public words for the topics; by default those that are one piece of the "
+        description="public words for the topics; by default the words that are one token of the "
         "embedding model",
     )
     nearest_words: int = Field(
         8, ge=1, le=100,
-        description="words of a document nearest to its embedding, which describe its cluster; 16 "
-        "for long texts",
+        description="number of a document's words, those nearest to its embedding, that describe "
+        "its cluster; set 16 for long texts",
     )  # fmt: skip
 
     @field_validator("words")
@@ -109,7 +109,7 @@ class PrivacySettings(Privacy):
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of a study's releases, with a share of mu^2 for each; StudyError above 1 in all.
+    """A study's privacy budget and each release's share of mu^2; StudyError if they exceed 1.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Budget:
             )
 
     def sigma(self, release: str) -> float:
-        """Return the standard deviation of the noise of a total that a document changes by 1."""
+        """Return the noise's standard deviation, for a total that one document changes by 1."""
         if self.privacy is None:
             return 0.0
         exact = 1 / (mu_of(self.privacy) * math.sqrt(self.shares[release]))
@@ -139,7 +139,7 @@ class Budget:
 
 @cache
 def mu_of(privacy: Privacy) -> float:
-    """Return the mu of all releases together, less the cost of whole numbers."""
+    """Return the mu of all releases together, less the cost of rounding to whole numbers."""
     epsilon, delta = privacy.epsilon - ROUNDING, privacy.delta * (1 - ROUNDING)
     return float(brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12))
 
@@ -150,7 +150,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     return float(ndtr(mu / 2 - epsilon / mu) - rest)
 
 
-FAR_DEVIATIONS = 10.0  # standard deviations: the tail beyond is smaller than any delta
+FAR_DEVIATIONS = 10.0  # standard deviations; the tail beyond them is smaller than any delta
 
 
 class Entry(BaseModel):
@@ -162,16 +162,16 @@ class Entry(BaseModel):
     study: str
     run: str
     privacy: Privacy
-    noise: str = ""  # identity of the secret: with another secret, a run is a new one
+    noise: str = ""  # identity of the secret; a run with another secret counts as a new run
 
     @property
     def identity(self) -> tuple[str, str, Privacy, str]:
-        """The identity of a run, which stays when it is resumed: its releases count once."""
+        """The identity of a run. A resumed run keeps it, so its releases count once."""
         return self.study, self.run, self.privacy, self.noise
 
 
 class Account:
-    """The runs that used the documents, in a file of JSON lines, which may be missing at first."""
+    """The runs that used the documents, in a file of JSON lines that need not exist at first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -213,8 +213,8 @@ class Account:
             return [Entry.model_validate_json(line) for line in lines]
         except (OSError, UnicodeDecodeError, ValidationError):
             raise RunError(
-                f"{self.path} is not a record of the privacy budget; restore it: without it, "
-                "nobody knows how much of the budget earlier studies have used."
+                f"{self.path} is not a record of the privacy budget; restore it, as it shows "
+                "how much of the budget earlier studies have used."
             ) from None
 
     def _check(self, client: str, privacy: Privacy, most: float) -> None:
@@ -222,13 +222,13 @@ class Account:
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
-                f"{len(self.entries)} before used {self.epsilon:.3g}, and with this one it would "
-                f"be {after:.3g}. Nothing was sent; agree on a smaller epsilon for this study."
+                f"earlier runs ({len(self.entries)}) used {self.epsilon:.3g}, and with this one it "
+                f"would be {after:.3g}. Nothing was sent; agree on a smaller epsilon for the study."
             )
 
 
 def together(promises: Sequence[Privacy]) -> float:
-    """Return the epsilon of several studies at their smallest delta, so that it never falls."""
+    """Return the epsilon of several studies at their smallest delta; it never falls."""
     if not promises:
         return 0.0
     if len(promises) == 1 and promises[0].sensitivity == 1:

@@ -1,4 +1,4 @@
-"""The client-side code of studies with differential privacy: all sums of documents have noise."""
+"""The client-side code for differential privacy: every sum over documents gets noise."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from fedtopics.text.vocabulary import fingerprint
 
 Shape = tuple[int, ...]
 Settings = TypeVar("Settings", bound=TopicSettings)
-NOISE = "with this client's part of the noise"
+NOISE = "with this client's part of the noise added"
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class PrivatePlan(Plan[Any]):
     """A study with [differential_privacy], as its method sees it."""
 
     privacy: Privacy | None = None  # the promise for each document; None for no noise
-    budget: Budget = field(default_factory=partial(Budget, None, {}))  # all releases share it
-    clients: int = 1  # of the study
-    words: tuple[str, ...] = ()  # public ones, if the study names them
-    nearest_words: int = 8  # of a document, for the description of clusters
+    budget: Budget = field(default_factory=partial(Budget, None, {}))  # of all releases together
+    clients: int = 1  # number of clients of the study
+    words: tuple[str, ...] = ()  # public words, if the study contains a list
+    nearest_words: int = 8  # number of a document's words that describe its cluster
 
 
 class NoisyClient(TopicClient[Settings]):
-    """A client's documents and noise; given embeddings must depend only on their own text."""
+    """A client's documents and noise. An embedding must depend only on its document's text."""
 
     def __init__(self, plan: PrivatePlan, site: Site) -> None:
         super().__init__(plan, site)
@@ -76,7 +76,7 @@ class NoisyClient(TopicClient[Settings]):
         self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
         number: int = 1, above: float = -np.inf,
     ) -> None:  # fmt: skip
-        """Refuse requests by which a document could count twice, or invalid numbers."""
+        """Refuse invalid numbers, and requests in which a document could count more than once."""
         self.check(vocabulary)
         if not self._words:
             raise self._refusal("it has no public words yet")
@@ -90,15 +90,15 @@ class NoisyClient(TopicClient[Settings]):
         request = hashlib.sha256(vocabulary.encode())
         for array in (columns, *(each for each, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
-        # One question per release: whether two have the same answer would be known without noise.
+        # One request per release: whether two had the same result would be visible despite noise.
         first = self._requests.setdefault((function, number), request.digest())
         if self.noisy and first != request.digest():
             raise self._refusal("the same was requested with other numbers before")
 
     def _refusal(self, why: str) -> PolicyError:
         return PolicyError(
-            f"Client {self.name!r} was asked for sums that the study does not have: {why}; check "
-            "which software the others run."
+            f"Client {self.name!r} received a request that does not belong to the study: {why}; "
+            "check which software the other participants run."
         )
 
     def _of(self, columns: NDArray[np.int64]) -> sparse.csr_array:
@@ -123,8 +123,8 @@ class ByWords(NoisyClient[Settings]):
     FIRST = "occurrences", "sketch"
 
     @leaves(
-        "For each public word, the number of documents with it; a document counts as a vector of "
-        f"length 1; {NOISE}."
+        "For each public word, the number of documents with it, as a sum in which a document is a "
+        f"vector of length 1, {NOISE}."
     )
     def occurrences(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word."""
@@ -132,13 +132,13 @@ class ByWords(NoisyClient[Settings]):
         return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
 
     @leaves(
-        "Random mixtures of the words that occur together; a document counts as a matrix of at "
-        f"most length 1; {NOISE}."
+        "Random mixtures of the words that occur together, as a sum in which a document is a "
+        f"matrix of at most length 1, {NOISE}."
     )
     def sketch(
         self, vocabulary: str, columns: NDArray[np.int64], rarity: Numbers
     ) -> dict[str, Any]:
-        """Sum sketches of words that occur together, in which rare words count more."""
+        """Sum sketches of which words occur together; rare words count more in them."""
         self._check_request("sketch", vocabulary, columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self.public_seed)
         bag = self._of(columns)
@@ -147,16 +147,16 @@ class ByWords(NoisyClient[Settings]):
 
 
 class ByEmbeddings(NoisyClient[Settings]):
-    """Sums by the embeddings of documents, and by their words nearest to these."""
+    """Sums of the embeddings of documents, and of the words nearest to them."""
 
-    settings: Any  # of a method that finds clusters of embeddings
+    settings: Any  # those of a method that finds clusters of embeddings
 
     FIRST = "key_words", "word_vectors"
 
     @leaves(
         "For each public word, in how many documents it is among the words nearest to the "
-        "document's embedding; the sums of embeddings and of their outer products. A document "
-        f"counts as vectors of length 1; {NOISE}."
+        "document's embedding; the sums of embeddings and of their outer products. In each sum, a "
+        f"document is a vector of length 1. The sums are sent {NOISE}."
     )
     def key_words(self, vocabulary: str) -> dict[str, Any]:
         """Sum the documents' nearest words, and their embeddings."""
@@ -168,9 +168,9 @@ class ByEmbeddings(NoisyClient[Settings]):
             "products": self._noisy("products", products),
         }
 
-    @leaves("The embedding model's vectors of public words; nothing of a document.")
+    @leaves("The embedding model's vectors of public words, which do not depend on documents.")
     def word_vectors(self, vocabulary: str, columns: NDArray[np.int64]) -> dict[str, Any]:
-        """Return vectors of words; all use their mean, so a server needs no model."""
+        """Return the words' vectors. All use the clients' mean, so a server needs no model."""
         self.check(vocabulary)
         return {"vectors": self._vectors[columns], "clients": 1}
 
@@ -194,14 +194,14 @@ class ByEmbeddings(NoisyClient[Settings]):
 
 
 def relative(rarity: Numbers) -> Numbers:
-    """Return how rare words are compared with the rarest one; the scale could be too large."""
+    """Return the rarity of words relative to the rarest word, as large numbers could overflow."""
     return np.asarray(rarity / max(np.abs(rarity).max(initial=0), TINY))
 
 
 def calls(
     first: Sequence[str], settings: TopicSettings, repeated: str, *last: str
 ) -> dict[str, str]:
-    """Return how often a study calls each function; `repeated` in all other rounds."""
+    """Return how often a study calls each function; `repeated` is for rounds of no other one."""
     left = settings.max_rounds - len(first) - len(last)
     often = {1: "once", 2: "twice"}.get(left, f"{left} times")
     return dict.fromkeys(first, "once") | {repeated: often} | dict.fromkeys(last, "once")
@@ -214,7 +214,7 @@ def _fits(numbers: Any, shape: Shape) -> bool:
 
 
 def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
-    """Whether these are different columns; -1 would name the last one a second time."""
+    """Whether columns are different ones; -1 would mean the last column a second time."""
     if columns.size == 0:
         return True
     whole = columns.ndim == 1 and columns.dtype.kind == "i"
@@ -226,7 +226,7 @@ def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
 def _vectors_of(
     words: tuple[str, ...], embedding: EmbeddingSettings, model: str | None
 ) -> NDArray[np.float32]:
-    # Not in the cache of documents: a document of one word can have other bits there.
+    # Not in the documents' cache, where a document of one word can have slightly other numbers.
     folder = cache_folder()
     return document_embeddings(
         Corpus.of(list(words)), embedding, embedding_model=model,

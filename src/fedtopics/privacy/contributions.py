@@ -1,4 +1,4 @@
-"""The documents that count, and what each adds to a sum: a vector of at most length 1."""
+"""Which documents count, and what each document adds to a sum: a vector of at most length 1."""
 
 import hashlib
 import json
@@ -16,16 +16,16 @@ from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, soft
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 
-STEPS = 8  # of variational inference for the topics of documents
-ENTRIES = 1 << 13  # of a bag that are processed at a time
-LEAST_TOPIC = 1e-200  # of a word, relative to the topic that has most of it
+STEPS = 8  # steps of variational inference for the topics of documents
+ENTRIES = 1 << 13  # entries of a bag that are processed at a time
+LEAST_TOPIC = 1e-200  # smallest weight of a word in a topic, relative to the word's largest
 DOUBLED = np.sqrt(2.0)
 Vectors = NDArray[np.floating[Any]]
 
 
 def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.int64], Numbers]:
     """Return the rows of the documents that count, and their weights; DataError as `authors`."""
-    # The first different documents of an author count, up to this number, and share weight 1.
+    # An author's first different documents count, at most `most_documents`, and share weight 1.
     most = None if privacy is None else privacy.most_documents
     whose = authors(corpus, privacy)
     rows: list[int] = []
@@ -45,7 +45,7 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
 
 
 def authors(corpus: Corpus, privacy: Privacy | None) -> list[str]:
-    """Return each document's author, "" if they do not matter; DataError if there is no column."""
+    """Return each document's author, "" if the bound is per document; DataError without column."""
     if privacy is None or privacy.unit == "document":
         return [""] * len(corpus)
     if corpus.authors is None:
@@ -70,7 +70,7 @@ def _digests(corpus: Corpus) -> Iterator[bytes]:
 
 
 def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:
-    """Return rows scaled to length 1; a row of zeros stays."""
+    """Return rows scaled to length 1; a row of zeros stays unchanged."""
     lengths = np.sqrt(_row_sums(rows, rows.data**2))
     return weighted(rows, 1 / np.maximum(lengths, TINY))
 
@@ -81,7 +81,7 @@ def weighted(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
 
 
 def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
-    """Return the number of documents with each word; each of n words counts 1 / sqrt(n)."""
+    """Return the number of documents with each word; of n words in one, each counts 1 / sqrt(n)."""
     rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
     return np.asarray(weighted(rows, weights).sum(0))
 
@@ -89,7 +89,7 @@ def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
 def nearest_words(
     bag: sparse.csr_array, embeddings: Vectors, vectors: Vectors, most: int
 ) -> sparse.csr_array:
-    """Return each document's words nearest to its embedding, at most `most`, in unit rows."""
+    """Return at most `most` words of each document, nearest to its embedding, as unit rows."""
     documents = _documents(bag)
     close = np.empty(len(documents))
     for part in _parts(len(documents)):
@@ -105,7 +105,7 @@ def nearest_words(
 
 
 def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the sum of embeddings and that of their outer products, as `packed`."""
+    """Return the sum of embeddings, and the `packed` sum of their outer products."""
     n = embeddings.shape[1]
     total, products = np.zeros(n), np.zeros((n, n))
     for rows, block in blocks(embeddings):
@@ -146,8 +146,8 @@ def sketched(
 ) -> Numbers:
     """Return a sketch (n_words, width) of the words that occur together.
 
-    A document adds x (x' G), of at most length 1, without the products of a word with itself. Here
-    x are the roots of its word counts times their rarity, in unit length; G is the projection.
+    A document adds x (x' G), of at most length 1, without the products of a word with itself. In
+    it, x has the roots of word counts times rarity, scaled to length 1, and G is the projection.
     """
     rows = clipped_rows(_with_data(bag, np.sqrt(bag.data) * rarity[bag.indices]))
     total = np.zeros(projection.shape)
@@ -182,7 +182,7 @@ def expected_words(
     total = np.zeros(topics.shape)
     for rows, counts in blocks(bag):
         found = infer(counts, topics, alpha, STEPS)
-        # Roots damp repetitions; a document's have length 1.
+        # Roots damp repetitions; those of a document have length 1 together.
         roots = weighted(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
         shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
         total += (shared.T @ found.topics) * topics
@@ -192,7 +192,7 @@ def expected_words(
 def factored(
     points: sparse.csr_array, topics: Numbers, weights: Numbers
 ) -> tuple[Numbers, Numbers]:
-    """Return X' W of unit rows and their shares of topics, and W' W packed; weights are 1 / |w|."""
+    """Return X' W and `packed` W' W, for unit rows X with shares W of topics, weighted 1 / |w|."""
     from fedtopics.inference.variational import add_products, solve  # a server needs none
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
@@ -206,7 +206,7 @@ def factored(
 
 
 def memberships(points: Vectors, of: Discriminant) -> Numbers:
-    """Return points' shares of clusters (n_documents, n_clusters), which add up to 1 or 0."""
+    """Return points' shares of clusters (n_documents, n_clusters); rows sum to 1, or to 0."""
     found, across = np.empty((len(points), len(of.bias))), np.ascontiguousarray(of.projection.T)
     for rows, block in blocks(points):
         # Not with `@`: see `placed`. A document with an overflow gets no shares.
@@ -218,7 +218,7 @@ def memberships(points: Vectors, of: Discriminant) -> Numbers:
 
 
 def _short(rows: Numbers) -> Numbers:
-    """Return rows of at most length 1; zeros for those that are not finite."""
+    """Return rows shortened to at most length 1; rows that are not finite become zeros."""
     rows = np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1))
 

@@ -1,4 +1,4 @@
-"""Discriminative clustering with differential privacy: sums of embeddings by shares, with noise."""
+"""Discriminative clustering with differential privacy, from noisy sums of weighted embeddings."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
 from fedtopics.privacy.recipe import clustering
 from fedtopics.privacy.stages import Releases
 
-LEAST_SIZE = 0.1  # of an even size: the assumed minimum of a cluster
+LEAST_SIZE = 0.1  # assumed minimum size of a cluster, relative to clusters of equal size
 
 
 class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
@@ -28,12 +28,12 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         return calls(ByEmbeddings.FIRST, settings, "noisy_class_sums", "class_words")
 
     @leaves(
-        "For each cluster, the sum of documents' embeddings, less a common origin and scaled to "
-        "length 1, by their shares of it, and the sum of these shares; a document's shares add up "
-        f"to 1; {NOISE}."
+        "For each cluster, the sum of documents' shares of it, and the sum of embeddings (less a "
+        "common origin, scaled to length 1) times these shares. A document's shares add up to 1. "
+        f"The sums are sent {NOISE}."
     )
     def noisy_class_sums(self, vocabulary: str, number: int, **apart: Numbers) -> dict[str, Any]:
-        """Sum points (n_clusters, n_dimensions) and memberships by cluster."""
+        """Sum, for each cluster, points weighted by memberships, and memberships."""
         points, members = self._members("noisy_class_sums", vocabulary, (), number, **apart)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), self.settings.n_components)
@@ -43,8 +43,8 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         }
 
     @leaves(
-        "For each word and cluster, how often the word is among the nearest ones of documents, by "
-        f"their shares of the cluster; a document counts as a matrix of at most length 1; {NOISE}."
+        "For each word and cluster, how often the word is among a document's nearest words, times "
+        f"its share of it, as a sum in which a document is a matrix of length 1 or less, {NOISE}."
     )
     def class_words(
         self, vocabulary: str, columns: NDArray[np.int64], **apart: Numbers
@@ -67,7 +67,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
 
 def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find the new clusters from sums by shares: a round of discriminative clustering."""
+    """Find the new clusters from weighted sums: a round of discriminative clustering."""
     directions, k = state["directions"], releases.n_topics
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
     payload = {"number": releases.number, **apart(state)}
@@ -99,7 +99,7 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 
 
 def hindrance(settings: DiscriminativeSettings) -> str:
-    """Return which settings have no sums with noise, as of `Recipe`."""
+    """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.inference is not Discriminants:
         return 'sums by word have no noise: leave out word_weight, and sizes = "both"'
     pairs = "the number of clusters is chosen by pairs of documents: leave out candidates"

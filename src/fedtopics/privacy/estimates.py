@@ -6,8 +6,8 @@ projection to few columns keeps rows apart, with less noise.
 
 References
 ----------
-Arora and others, A Practical Algorithm for Topic Modeling with Provable Guarantees, ICML 2013:
-words far from the space of those before; clustered, since noise makes single words unreliable.
+Arora and others, A Practical Algorithm for Topic Modeling with Provable Guarantees, ICML 2013: each
+word is far from the space of earlier ones. We cluster words, as noise makes single ones unreliable.
 """
 
 import numpy as np
@@ -16,27 +16,27 @@ from scipy.optimize import nnls
 
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 
-# Of frequencies of words
+# Limits for frequencies of words
 CLEAR_DEVIATIONS = 4.0  # standard deviations of noise above which a word surely occurs
-COSINE_BINS = 25  # of cosines, and one more for the largest hundredth
-FEWEST_PAIRS = 20  # pairs of word and cluster in the latter
+COSINE_BINS = 25  # bins of cosines, and one more for the largest hundredth
+FEWEST_PAIRS = 20  # least number of pairs of word and cluster in that last bin
 LEAST_COUNT = 1e-6
-FEWEST_OF_CLUSTER = 0.002  # of all words: the assumed minimum of a cluster
+FEWEST_OF_CLUSTER = 0.002  # assumed minimum of a cluster's share of all words
 SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its square
 
-# Of sketches
+# Limits for sketches
 WIDTH = 200
-WELL_KNOWN, KNOWN = 6.0, 1.5  # times the noise of a row: for words that find topics, for any
-SHORTEST_ROW = 3e-3  # of the longest row: for words that find topics
-MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # that find topics
+WELL_KNOWN, KNOWN = 6.0, 1.5  # least row length, times noise: for words that find topics, for any
+SHORTEST_ROW = 3e-3  # least length, relative to the longest row, for words that find topics
+MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # numbers of words that find topics
 PURE = 0.6  # cosine above which a word belongs to one topic
 ALIKE = 0.9  # cosine above which two topics are one
 PASSES, TRIES = 15, 5
 
-# Of clusters
+# Limits for clusters
 FEWEST_DIRECTIONS, MOST_DIRECTIONS = 8, 48
-ABOVE_NOISE = 1.2  # times the largest eigenvalue of only noise
-DEAD = 2.0  # times the length of only noise: a shorter sum of a cluster has no meaning
+ABOVE_NOISE = 1.2  # least eigenvalue, relative to the largest one of pure noise
+DEAD = 2.0  # least length of a cluster's sum, relative to pure noise; shorter ones mean nothing
 STARTS = 8
 
 
@@ -65,7 +65,7 @@ def expected_by_chance(
 
 
 def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
-    """Return expected counts by a curve of the cosine between word and cluster; never falling."""
+    """Return expected counts from a curve over the cosine of word and cluster that never falls."""
     flat, by_chance, cosines = counts.ravel(), chance.ravel(), close.ravel()
     order = np.argsort(cosines, kind="stable")
     bins = [*np.array_split(order, COSINE_BINS), order[-max(len(order) // 100, FEWEST_PAIRS) :]]
@@ -87,7 +87,7 @@ def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
 
 
 def normalised(counts: Numbers, more: float) -> Numbers:
-    """Return topics (n_words, n_topics) of smoothed counts; columns sum to 1; contiguous."""
+    """Return contiguous topics (n_words, n_topics) from smoothed counts; columns sum to 1."""
     smooth = counts + more
     return np.ascontiguousarray(smooth / smooth.sum(0))
 
@@ -102,7 +102,7 @@ def projection(n_words: int, seed: int) -> Numbers:
 
 
 def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
-    """Return the shares of words in topics, (n_words, n_topics); 0 if noise hides a word."""
+    """Return topics' shares of words, (n_words, n_topics), or 0 for words that noise hides."""
     left, values, _ = np.linalg.svd(sketch, full_matrices=False)
     rows = left[:, :n_topics] * values[:n_topics]
     lengths, noise = np.linalg.norm(rows, axis=1), sigma * np.sqrt(n_topics)
@@ -132,7 +132,7 @@ def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
 
 
 def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) -> Numbers:
-    """Choose directions far from the space of the centres and of each other, well known first."""
+    """Choose directions far from the space of centres and each other; large weights count more."""
     known = np.minimum(1, weights / np.median(weights)) ** 0.5
     axes, _ = np.linalg.qr(centres.T)
     left = (directions - directions @ axes @ axes.T) * known[:, None]
@@ -158,7 +158,7 @@ def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbe
 
 
 def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbers:
-    """Return the centres without those similar to one with more words."""
+    """Return the centres, without those that are similar to a centre with more words."""
     nearest = (directions @ centres.T).argmax(1)
     order = np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable")
     kept: list[int] = []
@@ -182,7 +182,7 @@ def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: f
 
 
 def centred_words(vectors: Numbers, frequency: Numbers) -> Numbers:
-    """Return vectors of words less their mean, scaled to length 1."""
+    """Return word vectors minus their mean, scaled to length 1."""
     return unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
 
 
@@ -197,7 +197,7 @@ def first_centres(words: Numbers, frequency: Numbers, n: int, seed: int) -> Numb
 def move(
     centres: Numbers, sums: Numbers, directions: Numbers, sigma: float
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Move centres to the sums of their points; return also which are alive; dead ones stay."""
+    """Move centres to their points' sums unless these are mostly noise; also return which moved."""
     there = sums @ directions
     least = max(DEAD * sigma * np.sqrt(directions.shape[1]), TINY)
     alive = np.linalg.norm(there, axis=1) >= least

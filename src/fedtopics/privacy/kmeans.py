@@ -16,7 +16,7 @@ from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
 from fedtopics.privacy.recipe import clustering
 from fedtopics.privacy.stages import Releases
 
-DEAD_SHARE = 0.1  # of clusters that may keep their centre from public words
+DEAD_SHARE = 0.1  # share of clusters that may keep their centre from public words
 
 
 class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
@@ -27,8 +27,8 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         return calls(ByEmbeddings.FIRST, settings, "noisy_cluster_sums", "cluster_words")
 
     @leaves(
-        "For each cluster, the sum of its documents' embeddings, less a common origin and scaled "
-        f"to length 1; {NOISE}."
+        "For each cluster, the sum of its documents' embeddings (less a common origin, scaled to "
+        f"length 1), {NOISE}."
     )
     def noisy_cluster_sums(
         self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
@@ -41,8 +41,8 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         return {"sums": self._noisy(f"clusters {number}", sums)}
 
     @leaves(
-        "For each word and cluster, how often the word is among the nearest ones of the cluster's "
-        f"documents; a document counts as a vector of length 1; {NOISE}."
+        "For each word and cluster, how often the word is among the nearest words of the cluster's "
+        f"documents, as a sum in which a document is a vector of length 1, {NOISE}."
     )
     def cluster_words(
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
@@ -56,7 +56,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         self, function: str, vocabulary: str, columns: Any, origin: Numbers, centres: Numbers,
         number: int = 1,
     ) -> tuple[contributions.Vectors, NDArray[np.int64]]:  # fmt: skip
-        """Check a request; return embeddings less the origin, and the nearest centre of each."""
+        """Check a request; return embeddings minus the origin, and the nearest centre of each."""
         n, k = self.embeddings.shape[1], self.settings.n_components
         shaped = (origin, (n,)), (centres, (k, n))
         self._check_request(function, vocabulary, columns, *shaped, number=number)

@@ -1,4 +1,4 @@
-"""LDA with differential privacy: words of documents by topic, in sums with noise."""
+"""LDA with differential privacy, from noisy sums of documents' words by topic."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from fedtopics.privacy.client import NOISE, ByWords, calls
 from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases, occurrences, sketch
 
-SMOOTHING = 1e-2  # of each word in each topic
+SMOOTHING = 1e-2  # added to each word in each topic
 
 
 def alpha_of(settings: LDASettings) -> float:
-    """Return the prior of theta; with a smaller one, documents would add nothing."""
+    """Return the prior of theta; with a smaller prior, documents would add nothing."""
     return max(settings.theta_prior, TINY)
 
 
@@ -32,13 +32,13 @@ class NoisyLDAClient(ByWords[LDASettings]):
         return calls(ByWords.FIRST, settings, "noisy_topic_words")
 
     @leaves(
-        "For each word and topic, the topic's share of the word, summed over documents; a "
-        f"document counts as a matrix of length 1; {NOISE}."
+        "For each word and topic, the topic's share of the word, summed over documents. In the "
+        f"sum, a document is a matrix of length 1. The sum is sent {NOISE}."
     )
     def noisy_topic_words(
         self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
     ) -> dict[str, Any]:
-        """Share the words of documents among topics (n_words, n_topics), and sum them."""
+        """Divide the words of documents among topics (n_words, n_topics), and sum them."""
         of_words = topics, (len(columns), self.settings.n_components)
         how: Any = {"number": number, "above": 0.0}
         self._check_request("noisy_topic_words", vocabulary, columns, of_words, **how)

@@ -1,6 +1,6 @@
-"""NMF with differential privacy: weighted words of documents by topic, in sums with noise.
+"""NMF with differential privacy, from noisy sums of documents' weighted words by topic.
 
-A document with shares w of topics weighs 1 / |w|; otherwise most would add far less than the noise.
+A document with shares w of topics has weight 1 / |w|; otherwise most would add less than noise.
 """
 
 from typing import Any
@@ -29,15 +29,15 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         return calls(ByWords.FIRST, settings, "noisy_factors")
 
     @leaves(
-        "For each word and topic, the weights of the word in documents by their share of the "
-        "topic, and for each two topics the products of their shares; a document counts as two "
-        f"matrices of at most length 1; {NOISE}."
+        "For each word and topic, the word's weight in a document times the document's share of "
+        "the topic, and for each two topics the product of their shares, summed over documents. In "
+        f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}."
     )
     def noisy_factors(
         self, vocabulary: str, number: int, columns: NDArray[np.int64], rarity: Numbers,
         topics: Numbers,
     ) -> dict[str, Any]:  # fmt: skip
-        """Fit documents by topics (n_words, n_topics); sum X' W, and W' W as `packed`."""
+        """Fit topics (n_words, n_topics) to documents; return the sums X' W and `packed` W' W."""
         of_words = topics, (len(columns), self.settings.n_components)
         self._check_request(
             "noisy_factors", vocabulary, columns, (rarity, columns.shape), of_words, number=number
@@ -51,7 +51,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
 
 
 def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find first topics, as directions of weighted words; given words come first."""
+    """Find first topics, as directions of weighted words; topics with seed words come first."""
     topics = sketch(releases, agreement, state)["topics"]
     settings: NMFSettings = releases.settings
     rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
@@ -88,7 +88,7 @@ def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[s
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
-    """Return the directions of the given words of topics, if there are any."""
+    """Return the directions of the topics with seed words, if there are any."""
     if not settings.seed_topics:
         return None
     index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}

@@ -1,21 +1,21 @@
 """A client's part of the noise of a sum: whole numbers, drawn from its own secret.
 
-The sum of the parts protects, so it needs secure aggregation: the server sees only that sum. A part
-is normal noise, rounded to a grid of at least 2^20 steps per standard deviation, like the client's
-sum. Sums of hundreds of clients leave fewer bits: 2^14 steps for 1,000 clients at epsilon 100.
+Only all parts together protect, so secure aggregation is needed: the server sees only the sum. Each
+part and the client's sum are rounded to a grid of at least 2^20 steps per standard deviation. Sums
+of hundreds of clients leave fewer bits: 2^14 steps for 1,000 clients at epsilon 100.
 The protection is slightly weaker than with exact normal noise, so `Budget` reserves a thousandth of
 epsilon and of delta:
 
-- rounding the client's sum lets a document change each of d numbers by one more step, in all by
-  sqrt(d) steps, and the noise is larger by as much;
+- rounding the client's sum lets a document change each of d numbers by one more step, together by
+  sqrt(d) steps, and the noise is enlarged accordingly;
 - the probability of a rounded normal number differs from that of the discrete normal one by at most
-  (z^2 + 1) / 24 steps^-2, and sums of discrete normal numbers are such again (Kairouz, Liu and
+  (z^2 + 1) / 24 steps^-2, and sums of discrete normal numbers are discrete normal (Kairouz, Liu and
   Steinke, theorem 12): 1e-7 of epsilon for a million numbers, 4e-4 with 2^14 steps;
-- uniform numbers have 53 bits everywhere, so that a step has 2^31 equally likely values and some of
-  them one more, 5e-4 for a million numbers; the tails end where those of float64 do.
+- uniform numbers have 53 bits everywhere, so that a step has 2^31 equally likely values and some
+  steps one more, 5e-4 for a million numbers; the tails end where those of float64 do.
 
-A client's sums are cut off at 2^24, which brings no two further apart. So their format is the same
-for all documents, and nothing reveals whether they fit.
+A client's sums are cut off at 2^24, which moves no two sums further apart. So their format is the
+same for all documents, and does not reveal whether the sums were cut off.
 
 References
 ----------
@@ -38,10 +38,10 @@ from scipy.special import ndtri
 from fedtopics.errors import PolicyError
 from fedtopics.inference.points import Numbers
 
-STEPS = 20  # bits: of the grid, in a standard deviation of a client's part
-LARGEST_SUM = 2.0**24  # of a client
-BOUND = 8 * LARGEST_SUM  # of all clients, with noise
-BITS = 32  # after the point in a sum below the bound, less those for the number of clients
+STEPS = 20  # bits: a standard deviation of a client's part has 2^20 steps of the grid
+LARGEST_SUM = 2.0**24  # largest sum of a client
+BOUND = 8 * LARGEST_SUM  # largest sum of all clients, with noise
+BITS = 32  # bits after the point in a sum below the bound, less those for the number of clients
 MOST_CLIENTS = 1000  # so that steps stay small compared with the noise
 
 
@@ -57,9 +57,9 @@ class Noise:
     def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Numbers:
         """Return values, a vector that one document changes by at most 1, with its part of noise.
 
-        sigma is the standard deviation of the noise of all clients. The same purpose and numbers
-        give the same noise: PolicyError if the values changed, as the difference would be without
-        noise.
+        `sigma` is the standard deviation of all clients' noise together. The same purpose and
+        numbers give the same noise. If the values have changed, PolicyError is raised, because
+        their difference would have no noise.
         """
         exact = np.asarray(values, np.float64)
         if not sigma:
@@ -79,12 +79,12 @@ class Noise:
             raise PolicyError(
                 "Nothing was sent: a second request for the same numbers would get a different "
                 "answer; restore the documents with which this run began. If they have not "
-                "changed, others ask for more than the study allows."
+                "changed, another participant requests more than the study allows."
             )
 
 
 def normal(seed: bytes, size: int) -> Numbers:
-    """Return standard normal numbers derived from 32 bytes: quantiles, with a sign."""
+    """Return standard normal numbers derived from 32 bytes, as quantiles with random signs."""
     keystream = Cipher(AES256(seed), CTR(bytes(16))).encryptor()
     signs, tails = _drawn(keystream, size)
     quantiles: Numbers = ndtri(tails / 2)
@@ -92,7 +92,7 @@ def normal(seed: bytes, size: int) -> Numbers:
 
 
 def _drawn(keystream: CipherContext, size: int) -> tuple[NDArray[np.bool_], Numbers]:
-    """Draw signs, and numbers from 0 to 1 of 53 bits: small ones get further bits."""
+    """Draw signs, and numbers from 0 to 1 with 53 significant bits, however small they are."""
     words = np.frombuffer(keystream.update(bytes(8 * size)), "<u8")
     numbers = (words >> np.uint64(1)).astype(np.float64)
     small = np.flatnonzero(numbers < 2.0**52)

@@ -1,4 +1,4 @@
-"""How methods keep differential privacy: a recipe for each, of few sums with noise."""
+"""How methods keep differential privacy: each has a recipe of few sums with noise."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from fedtopics.text.vocabulary import Vocabulary
 
 COUNT = 0.005  # share of the budget for the number of documents
 SHORTEST = 3  # letters of a public word; shorter pieces are hardly ever words
-MOST_ROUNDS = 50  # that share a budget
-RELEVANCE = 0.5  # default, by which topics are read
+MOST_ROUNDS = 50  # most rounds that share a budget
+RELEVANCE = 0.5  # default relevance with which words of topics are shown
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Recipe:
     `first`, `repeated` and `last` are the stages. `inferred` takes the settings, the state and the
     counts (n_topics, n_words), and returns the inference for new documents and its weights, with
     words in this order. `once` and `shares` are the shares of the budget for single and for all
-    repeated releases, which add up to 1; they were chosen by hand on 20ng and synthetic documents.
-    `usual` are default settings. `hindrance` returns why some settings have no sums with noise, or
-    "".
+    repeated releases. They add up to 1, and were chosen by hand on 20ng and synthetic documents.
+    `usual` are default settings. `hindrance` returns why settings have no sums with noise, or "" if
+    they have such sums.
     """
 
     client: type[NoisyClient[Any]]
@@ -82,7 +82,7 @@ class Recipe:
         return Budget(privacy, {"documents": COUNT} | released)
 
     def why_not(self, settings: Any) -> str:
-        """Return why these settings have results without noise or without an end, or ""."""
+        """Return why these settings need sums without noise, or endless sums; "" if not."""
         if why := self.hindrance(settings):
             return why
         if settings.coherence != "nothing":
@@ -94,8 +94,8 @@ class Recipe:
         once = self.rounds_once
         if not once < settings.max_rounds <= MOST_ROUNDS:
             return (
-                "each round has a part of the budget: set max_rounds between "
-                f"{once + 1} and {MOST_ROUNDS}; {once} of them find words and a start"
+                "each round uses a part of the budget: set max_rounds between "
+                f"{once + 1} and {MOST_ROUNDS}; the first {once} find words and initial topics"
             )
         return ""
 
@@ -103,13 +103,13 @@ class Recipe:
         return PrivateProgram(self, plan)
 
     def reading(self, settings: TopicSettings) -> Reading:
-        """Return how topics are read: no budget remains to choose it."""
+        """Return how topics are read, which is fixed because no budget remains to choose."""
         return Reading(RELEVANCE if settings.relevance is None else settings.relevance)
 
     def public_words(
         self, words: Sequence[str], settings: TopicSettings, text: TextRules
     ) -> list[str]:
-        """Return the words known without a document; StudyError if there are none."""
+        """Return the words that are known without any document; StudyError if there are none."""
         if words:
             return text.forms_of(words)[0]
         name = (settings.needed_embedding or EmbeddingSettings()).model
@@ -118,14 +118,14 @@ class Recipe:
         except FedTopicsError as error:
             raise StudyError(
                 "Differential privacy needs public words, since words of documents are secret; "
-                "give words of the language or the field as words in [differential_privacy], or "
-                f"install its embedding model at all participants. {error}"
+                "list words of the language or the field as words in [differential_privacy], or "
+                f"install the study's embedding model at all participants. {error}"
             ) from None
         pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(
-                f"The model {name!r} has no pieces that are whole words; give a public list as "
+                f"The model {name!r} has no tokens that are whole words; give a public list as "
                 "words in [differential_privacy]."
             )
         split = text.analyser()
@@ -144,7 +144,7 @@ RECIPES: Registry[Recipe] = Registry(
 )  # fmt: skip
 """Recipes by the names of their methods."""
 WITHOUT = {
-    "auto": "it chooses by exact numbers of documents and words",
+    "auto": "it chooses a method by exact numbers of documents and words",
     "flda": "each client sends its own topics, which Gibbs sampling finds in all its documents "
     "together",
     "fsccl": "its network is trained on pairs of documents",
@@ -152,11 +152,11 @@ WITHOUT = {
     "gfedntm": "documents of a minibatch affect each other's update (batch norm), and there are "
     "thousands of minibatches",
 }
-"""Why other methods have none."""
+"""Why other methods have no recipe."""
 
 
 def why_not(settings: TopicSettings) -> str:
-    """Return why a method with these settings cannot keep differential privacy, or ""."""
+    """Return why a method with these settings cannot keep differential privacy; "" if it can."""
     name = settings.method_name
     if name in RECIPES.names:
         return RECIPES.find(name).why_not(settings)
@@ -164,27 +164,27 @@ def why_not(settings: TopicSettings) -> str:
 
 
 def leaves(method: str, function: str) -> str:
-    """Return which data a client sends with a reply of a method's function, or ""."""
+    """Return which data a client sends in reply to a method's function; "" if unknown."""
     recipe = RECIPES.find(method) if method in RECIPES.names else None
     functions = {} if recipe is None else recipe.client.functions()
     found = (functions | find_method(method).client.functions()).get(function)
     return "" if found is None else str(vars(found)["leaves"])
 
 
-OF_WORDS = "counts", "topics", "weights"  # rows of a state
-EVERYBODY = "all"  # instead of single clients, which send nothing without noise
+OF_WORDS = "counts", "topics", "weights"  # parts of a state with one row per word
+EVERYBODY = "all"  # in place of clients' names, as no client sends anything without noise
 
 
 class PrivateProgram(Program[Any, Arrays]):
     """The program of a study with [differential_privacy], which cannot start from a model."""
 
-    saves_every_round = True  # there are few, and each has cost a part of the budget
+    saves_every_round = True  # rounds are few, and each has used a part of the budget
 
     def __init__(self, recipe: Recipe, plan: PrivatePlan) -> None:
         if plan.start is not None:
             raise StudyError(
-                "A study with [differential_privacy] starts only from public words, not from a "
-                "model; leave out one of the two."
+                "A study with [differential_privacy] starts from public words, so it cannot start "
+                "from a model; leave out [differential_privacy] or the model."
             )
         super().__init__(plan)
         self._recipe, self._privacy, self._words = recipe, plan.privacy, plan.words
@@ -200,7 +200,7 @@ class PrivateProgram(Program[Any, Arrays]):
         return len(self.stages)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Ask for the number of documents, which has noise; words are public."""
+        """Request the number of documents, which has noise; the words are public."""
         words = self._recipe.public_words(self._words, self.settings, self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
@@ -226,7 +226,7 @@ class PrivateProgram(Program[Any, Arrays]):
         return RoundResult({**state, **reply}, {"documents": agreement.documents})
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> TopicModel:
-        """Make the model; all its numbers come from sums with noise."""
+        """Make the model; all of its numbers come from sums with noise."""
         occurrences = np.maximum(np.rint(state["frequency"]), 0).astype(np.int64)
         order = np.argsort(-occurrences, kind="stable")
         names = tuple(agreement.vocabulary.words[state["kept"][i]] for i in order)

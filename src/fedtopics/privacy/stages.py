@@ -1,4 +1,4 @@
-"""The stages of recipes of differential privacy: each is one sum with noise, kept in the state."""
+"""The stages of recipes of differential privacy; each stage adds one noisy sum to the state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
-WORDS_OF_TOPIC = 10  # fewest words for each topic
-OTHERS_SHARE = 0.02  # of a word's count, which its other topics start with
-LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # for each word in each topic: in counts, in shares
+WORDS_OF_TOPIC = 10  # least number of words per topic
+OTHERS_SHARE = 0.02  # share of a word's count with which its other topics start
+LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # minimum for each word in each topic: count, share
 
 
 @dataclass(frozen=True)
 class Releases:
     """A study's settings, and the budget that all its stages share."""
 
-    settings: Any  # of the method
+    settings: Any  # those of the method
     budget: Budget
     seed: int
     most_words: int
-    number: int = 1  # of a stage among those of its kind
+    number: int = 1  # which repetition of the stage it is
 
     def ask(
         self, agreement: Agreement, function: str, template: Template, **payload: Any
     ) -> dict[str, Any]:
-        """Ask for a sum over the public words; a field with only a shape has noise."""
+        """Request a sum over the public words; a field given only by its shape has noise."""
         agreed, bound = agreement.vocabulary.fingerprint, self.budget.privacy
         fields = {
             n: noisy(bound, of) if isinstance(of, tuple) else of for n, of in template.items()
@@ -53,8 +53,8 @@ class Releases:
         kept = estimates.surely_there(counts, sigma, self.most_words)
         if len(kept) < WORDS_OF_TOPIC * self.n_topics:
             raise self.refusal(
-                f"only {len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
-                f"{self.n_topics} topics"
+                f"only {len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} words for each "
+                f"of {self.n_topics} topics"
             )
         return kept
 
@@ -70,7 +70,7 @@ class Releases:
 
 
 Stage = Callable[[Releases, Agreement, Arrays], Arrays]
-"""Asks all clients for their parts of a sum; returns additions to the state."""
+"""Requests all clients' parts of a sum, and returns additions to the state."""
 
 
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
@@ -84,14 +84,14 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
     directions = estimates.find_directions(origin, products, number, budget.sigma("products"))
-    scatter = products / number - np.outer(origin, origin)  # of points; then, of length 1
+    scatter = products / number - np.outer(origin, origin)  # of points; then of unit points
     along = directions.T @ scatter @ directions / max(np.trace(scatter), TINY)
     found = {"kept": kept, "frequency": reply["words"][kept], "origin": origin}
     return {**found, "directions": directions, "scatter": along}
 
 
 def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find the places of words among embeddings, which are public, and cluster them."""
+    """Place public words among the embeddings, by their public vectors, and cluster them."""
     shape, frequency = (len(state["kept"]), releases.dimension), state["frequency"]
     template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
     reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
@@ -107,7 +107,7 @@ def words_of_clusters(
     releases: Releases, agreement: Agreement, state: Arrays, function: str,
     clusters: Callable[[Arrays], dict[str, Numbers]],
 ) -> Arrays:  # fmt: skip
-    """Find the words of clusters, which `clusters` derives from the state."""
+    """Find the words of the clusters that `clusters` derives from the state."""
     template = {"counts": (len(state["kept"]), releases.n_topics)}
     payload = {"columns": state["kept"], **clusters(state)}
     summed = releases.ask(agreement, function, template, **payload)["counts"]
@@ -133,7 +133,7 @@ def occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 
 def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find words that occur together: first topics, only from words."""
+    """Find first topics from the words that occur together."""
     template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
     payload = {"columns": state["kept"], "rarity": state["rarity"]}
     reply = releases.ask(agreement, "sketch", template, **payload)

@@ -1,4 +1,4 @@
-"""Which of a client's documents a round uses: all, a number, a column's, or newly added ones."""
+"""Which documents a round uses: all, a fixed number, those that a column assigns, or new ones."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class ArrivalSettings(BaseModel):
     documents_per_round: int | None = Field(
         None,
         ge=1,
-        description="each round takes this many further documents, in order; by default each round "
-        "takes all, unless clients name a column of rounds or follow growing data",
+        description="each round uses this many further documents, in order; by default it uses "
+        "all, unless clients name a column of rounds or follow growing data",
     )
     period: Period | None = Field(
         None,
-        description='a round is a "day", "week", "month", "quarter" or "year" of the times in '
-        "that column; by default it contains numbers of rounds",
+        description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '
+        "column of rounds; by default that column contains numbers of rounds",
     )
-    begin: date | None = Field(None, description="a day of the first round; goes with period")
+    begin: date | None = Field(None, description="any day in the first round; required with period")
 
     @model_validator(mode="after")
     def _begins(self) -> ArrivalSettings:
@@ -64,7 +64,7 @@ class ArrivalSettings(BaseModel):
 
 
 class Follow:
-    """Read a growing folder or file, which may not exist yet; `notify` gets reading errors."""
+    """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors."""
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
         require_file(path, DataError)
@@ -75,7 +75,7 @@ class Follow:
 
     @property
     def by_name(self) -> bool:
-        """Whether names identify documents: files in a folder."""
+        """Whether names identify documents, as they do for files in a folder."""
         return self._path.is_dir()
 
     def __call__(self) -> Corpus:
@@ -106,7 +106,7 @@ class Follow:
 
 
 class Arrivals:
-    """A client's documents, and which round used which; recorded in `folder` for a restart."""
+    """A client's documents and the round that used each, recorded in `folder` for a restart."""
 
     def __init__(
         self, corpus: Corpus, settings: ArrivalSettings, folder: Path | None = None,

@@ -20,7 +20,7 @@ from fedtopics.text.languages import (
 from fedtopics.text.rules import TextRules, cleaner
 
 SAMPLED = 300  # documents checked
-READ = 1 << 17  # characters of each, including mark-up: a document can be a book
+READ = 1 << 17  # characters read of each, including mark-up: a document can be a book
 CLEAR_DOCUMENTS = 10  # least number of documents clearly in one language
 NAMED_SHARE = 0.05  # least share of documents for a reported language or an unspaced script
 MANY = 0.1  # least share of documents in a language that the rules lack
@@ -44,7 +44,7 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
 
 
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
-    """Return the share of documents per language, at least 5 %, from those clearly in one."""
+    """Return each language's share, if at least 5 %, of the documents clearly in one language."""
     likely = [find_likely(text) for text in _sample(corpus, clean)]
     found = Counter(first for first, *others in likely if not others)
     if (n := found.total()) < CLEAR_DOCUMENTS:

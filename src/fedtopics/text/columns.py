@@ -1,4 +1,4 @@
-"""A column of a table, checked only when read; errors name column and row, never a cell."""
+"""A column of a table, checked when it is read; errors give its name and row, but no value."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -44,7 +44,7 @@ def is_tokens(kind: pa.DataType) -> bool:
 
 
 class Column:
-    """Values in parts that are Arrow's, numpy's, a data frame's, or lists."""
+    """The values of a column, in parts: arrays of Arrow or numpy, data frames' columns, lists."""
 
     def __init__(self, parts: Sequence[Any], place: str) -> None:
         self._parts = parts
@@ -95,7 +95,7 @@ class Column:
             if len(kinds) > 1:
                 self._refuse(row, "differs in kind from the rows before")
             if not all(map(is_unicode, parts)):
-                self._refuse(row, "has bytes that are not UTF-8, or half a character")
+                self._refuse(row, "has bytes that are not UTF-8, or part of a character")
             checked.append([*map(str, parts)] if words else str(value))
         return checked
 
@@ -131,13 +131,13 @@ class Column:
         return pc.if_else(pa.array(there, pa.bool_()), column, pa.scalar(None, column.type))
 
     def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
-        """Return float32 embeddings; unless `strict`, unusable rows are NaN, other columns None."""
+        """Return float32 embeddings; unless `strict`, a bad row becomes NaN, a bad column None."""
         column = self.arrow
         if column is None or not (
             is_list(column.type) and pa.types.is_floating(column.type.value_type)
         ):
             if not strict:
-                return None  # a column that only has the usual name
+                return None  # not embeddings, despite the column's usual name
             kind = "of several types" if column is None else column.type
             raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
@@ -175,7 +175,7 @@ class Column:
 
 
 def concatenate(parts: Iterable[Any]) -> pa.ChunkedArray:
-    """Concatenate columns in a type that fits all; ArrowException if there is none."""
+    """Concatenate columns in a type that fits all; raise ArrowException if there is none."""
     tables = [pa.table({"": part}) for part in parts]
     if not tables:
         return pa.chunked_array([], pa.null())
@@ -187,7 +187,7 @@ def _is_arrow(part: Any) -> bool:
 
 
 def _arrow(part: Any) -> Any:
-    """Return values as Arrow's, or raise one of `NOT_ARROW`."""
+    """Return values as an Arrow array, or raise one of `NOT_ARROW`."""
     if not _is_arrow(part):
         if str(getattr(part, "dtype", "")) == "Object":
             raise TypeError  # polars would give Arrow their addresses
@@ -212,7 +212,7 @@ def _written(part: Any) -> Iterable[Any]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a character, so that it can be UTF-8."""
+    """Whether a text has no surrogates (halves of a character), so that it can be UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -115,7 +115,7 @@ class Corpus:
             names = pa.array([*map(str, words)], pa.large_string())
         except (TypeError, ValueError):
             raise DataError(
-                "Word counts must be an array of numbers, one row per document, and words texts."
+                "Word counts must be numbers, with one row per document, and words must be strings."
             ) from None
         if table.ndim != 2 or table.shape[1] != len(names):
             raise DataError(
@@ -293,7 +293,7 @@ def _check_words(words: Sequence[str]) -> None:
     seen: set[str] = set()
     for column, word in enumerate(words, 1):
         if isinstance(words, str) or is_missing(word) or str(word) in seen:
-            raise DataError(f"Column {column} of the counts has no word, or one used before.")
+            raise DataError(f"Column {column} of the counts has no word, or a repeated one.")
         seen.add(str(word))
 
 
@@ -303,8 +303,8 @@ def column_of(data: Any, name: str) -> list[Any]:
         data = read_table(Path(data))
     if not is_table(data):
         raise DataError(
-            f"{name!r} names a column, but the documents are neither a table nor a file; give "
-            "them as one, or give one value per document."
+            f"{name!r} names a column, but the documents are neither a table nor a file; give a "
+            "table or a file, or give one value per document."
         )
     return Table.of(data, "the documents").column(name).plain()
 
@@ -327,10 +327,10 @@ def _numbered(n: int) -> pa.ChunkedArray:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """Return a digest of everything that training uses: not identifiers or labels.
+    """Return a digest of everything that training uses: all but identifiers and labels.
 
     Leaves the client
-        Nothing. The digest of a few documents can be guessed, so it must not leave either.
+        Nothing. The digest is not sent, because a few documents could be guessed from it.
     """
     content = hashlib.sha256()
     for column in (corpus.documents, corpus.raw, corpus.rounds):

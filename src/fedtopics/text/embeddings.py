@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PACKAGED = "all-MiniLM-L6-v2"  # the model whose weights come as a Python package
 MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # files that define a model
 HUB_PATIENCE = 10  # seconds until the Hugging Face hub counts as unreachable
-STEP = 1024  # texts between progress reports, and most that an interruption loses
+STEP = 1024  # texts between progress reports; an interruption loses at most this many
 PATIENCE = 30.0  # seconds that one process waits while another writes the cache
 
 Vectors = NDArray[np.float32]
@@ -52,10 +52,10 @@ def document_embeddings(
     cache: str | Path | None = None, on_progress: Callable[[int, int], None] | None = None,
     encoder: Encoder | None = None, apart: bool = False,
 ) -> Vectors:  # fmt: skip
-    """Return unit-length float32 embeddings, (n_documents, dimension): the corpus' or the model's.
+    """Return unit-length float32 embeddings, (n_documents, dimension), of the corpus or the model.
 
-    Empty documents have zeros. `embedding_model` is the client's own name or folder for the study's
-    model. `apart` encodes each text alone, so that its last bits do not depend on other texts.
+    Empty documents get zeros. `embedding_model` is the client's own name or folder for the study's
+    model. `apart` encodes each text by itself: then other texts do not change the last bits.
 
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
@@ -75,7 +75,7 @@ def document_embeddings(
 def check_embeddings(
     corpus: Corpus, settings: EmbeddingSettings, embedding_model: str | None = None
 ) -> None:
-    """Refuse a model other than the study's, and unfit embeddings, before any work."""
+    """Refuse a model other than the study's, and unusable embeddings, before any work."""
     if embedding_model is not None and not same_model(embedding_model, settings.model):
         raise StudyError(
             f"The study's embeddings come from the model {settings.model!r}, but the client's "
@@ -108,7 +108,7 @@ def check_embeddings(
 
 
 def require_texts(corpus: Corpus, what_for: str) -> None:
-    """Refuse embeddings without a text; `what_for` in the message is the texts' purpose."""
+    """Refuse documents with an embedding but no text; `what_for` is what texts are needed for."""
     if corpus.embeddings is None:
         return
     blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
@@ -184,7 +184,7 @@ def _not_finite(vectors: Vectors) -> int:
 
 
 class _Cache:
-    """Embeddings on disk by the digest of their text; without it if the disk fails."""
+    """Embeddings on disk, by the digest of their text. If the disk fails, nothing is cached."""
 
     # SQLite's locks allow several processes; unlike WAL, its plain journal works on network disks.
     def __init__(self, folder: Path | None, model: str) -> None:

@@ -17,7 +17,7 @@ UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": 
 CODES: dict[str, str] = LANGUAGE_MAPPING | UNSPACED
 NAMES = {name: code for code, name in CODES.items()}
 DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # in addition to the codes
-LIKELY = 0.1  # least share of the candidates' probability for a language's stop words to apply
+LIKELY = 0.1  # a language's stop words apply from this share of all candidates' probability
 BEGINNING = 500  # characters of a text from which its language is detected
 CACHED_WORDS = 1 << 17  # words whose base forms are cached
 SHORTEST_WORD = 2  # characters of a word, as in the pattern "words"
@@ -164,7 +164,7 @@ class WordsOfLanguages:
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
         code, late = NAMES[language], self._lowercase and not self._early
         case = _lower(language) if late else str
-        # Longer ones are never words of a study, and would fill the cache.
+        # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
         return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
 
@@ -180,7 +180,7 @@ class WordsOfLanguages:
         return self._lists[likely]
 
     def _as_found(self, terms: Iterable[str], language: str) -> Iterator[str]:
-        """Yield people's words as texts contain them: split if longer than an n-gram."""
+        """Yield people's words in the form they have in texts, split if longer than an n-gram."""
         for word in terms:
             written, words = self._read(word, language)
             yield from words if len(words) > self._ngrams[1] else [" ".join(words) or written]
@@ -190,7 +190,7 @@ class WordsOfLanguages:
         return written, [written] if self._is_own else self._found(written, language)
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return people's words as texts contain them, each once, and which are stop words."""
+        """Return people's words in the form they have in texts, once each, and any stop words."""
         found = [*dict.fromkeys(self._as_found(words, self._languages[0]))]
         left_out = self._left_out(self._languages)
         return found, [word for word in found if word in left_out]
@@ -205,7 +205,7 @@ def _lemmatisers() -> frozenset[str]:
 
 @lru_cache(CACHED_WORDS)
 def _lemma(word: str, code: str) -> str:
-    """Return the base form of a word; the word itself if unknown."""
+    """Return the base form of a word, or the word itself if its base form is unknown."""
     if code not in _lemmatisers():
         return word
     import simplemma

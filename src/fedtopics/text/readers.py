@@ -95,7 +95,7 @@ def _bomb(path: Path, remedy: str) -> DataError:
 
 @contextmanager
 def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
-    """Open a text; bytes that are not UTF-8 become half characters, which columns refuse."""
+    """Open a text file; bytes that are not UTF-8 become surrogates, which columns refuse."""
     with gzip.open(path) if _is_packed(path) else open_file(path) as file:
         has_mark = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         file.seek(0)
@@ -149,7 +149,7 @@ def _read_folder(path: Path) -> Table:
 def _collected(
     rows: Iterable[Sequence[str]], width: int, complaint: Callable[[int], str]
 ) -> tuple[list[pa.Array], ...]:
-    """Return columns of strings, in parts; DataError for a row that is not UTF-8."""
+    """Return columns of strings, in parts; raise DataError for a row that is not UTF-8."""
     columns: tuple[list[pa.Array], ...] = tuple([] for _ in range(width))
     done = 0
     for part in _in_parts(rows, lambda row: sum(map(len, row))):
@@ -220,7 +220,7 @@ def _separator(path: Path, sample: str, whole: bool) -> str:
 
 
 def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
-    """Yield the header and the rows; DataError names the first invalid row."""
+    """Yield the header and the rows; raise DataError with the number of the first invalid row."""
     csv.field_size_limit(max(BLOCK, csv.field_size_limit()))
     number = width = 0  # number of the row, and of its fields
     try:
@@ -285,7 +285,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _packed(values: list[Any]) -> Any:
-    """Return values of one type as an Arrow array, which needs less memory; others unchanged."""
+    """Return values of one type as an Arrow array, to save memory, and other values unchanged."""
     if len({type(value) for value in values if value is not None}) < 2:
         with suppress(*NOT_ARROW):
             return pa.array(values)

@@ -23,7 +23,7 @@ from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
 
-# Not in texts by chance: an end tag, a tag without one, or the beginning of a page.
+# Mark-up that no text contains by chance: an end tag, a tag without one, or a page's beginning.
 MARKED_UP = re.compile(r"</[a-z][\w-]*\s*>|<(?:br|hr|p|div|img|!--|!doctype)\b[^<>]*>|<!--", re.I)
 ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z]\w{1,31});", re.I)
 HIDDEN = re.compile(r"<(?:(!--)|(script|style)\b[^<>]*>)", re.I)
@@ -52,24 +52,24 @@ class TextRules(BaseModel):
         "like HTML), true or false; unless false, entities such as &amp; become characters",
     )
     addresses: Addresses = Field(
-        "drop", description='addresses of the web and of e-mail: "drop", or "keep" as words'
+        "drop", description='web and e-mail addresses: "drop" them, or "keep" them as words'
     )
     token_pattern: str = Field(
         "words",
         description='what is a word: "words" begin with a letter, "words-and-digits" also with a '
         'digit, "whitespace" splits only at spaces, "lists" takes lists of words instead of texts; '
-        "or a regular expression, which a client's policy must name",
+        "or a regular expression, which each client's policy must list",
     )
     languages: tuple[str, ...] = Field(
         (),
-        description='languages of the documents, such as "de" or ["de", "en"] (each document is '
-        'in the likeliest), or "detect"; for stop words, base forms, and words without spaces '
-        "between them (needs fedtopics[languages] at each client)",
+        description='languages of the documents, such as "de" or ["de", "en"] (the likeliest is '
+        'chosen per document), or "detect"; used for stop words, base forms, and scripts without '
+        "spaces between words (needs fedtopics[languages] at each client)",
     )
     stop_words: str = Field(
         "english",
-        description='language whose stop words are removed, such as "de", or "none"; with '
-        '"languages" (the default if languages are named), those of the documents',
+        description='language whose stop words are removed, such as "de", or "none"; "languages" '
+        "(the default if languages are set) uses the languages of the documents",
     )
     own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
     lemmas: bool = Field(
@@ -148,7 +148,7 @@ class TextRules(BaseModel):
         return lambda text: words(clean(text))
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return people's words as texts contain them, and which are stop words."""
+        """Return people's words in the form they have in texts, and which are stop words."""
         if self.token_pattern == LISTS:
             return list(dict.fromkeys(map(normal, words))), []
         # A server lacks the packages for base forms and unspaced scripts.
@@ -168,7 +168,7 @@ class TextRules(BaseModel):
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
-    """Return the function that makes a text `normal` and removes what a study does not count."""
+    """Return the function that makes a text `normal` and removes mark-up and addresses."""
 
     def clean(text: str) -> str:
         is_marked_up = markup and ("<" in text or "&" in text)

@@ -38,10 +38,10 @@ FORMATS: Registry[Reader] = Registry("format of documents", "fedtopics.formats")
 class Columns:
     """Names of the columns to read; ``None`` means the usual names.
 
-    With both `tokens` and `text`, tokens are the documents and the text is kept as well. A named
-    column that cannot be used is refused, a usual one is ignored. Columns of rounds, authors or
-    times are read only if named. With `rules`, texts become lists of words by these rules,
-    whatever the study's rules are.
+    With both `tokens` and `text`, tokens are the documents and the text is kept as well. A column
+    that cannot be used is refused if named, and ignored if it only has a usual name. Columns of
+    rounds, authors or times are read only if named. With `rules`, texts become lists of words by
+    these rules instead of the study's.
     """
 
     text: str | None = None
@@ -57,7 +57,7 @@ class Columns:
 
 @dataclass(frozen=True, repr=False)  # its own repr would print documents
 class Table:
-    """Columns by name, each in parts as `Column` takes them."""
+    """Columns and their names; each column is a list of parts, as `Column` takes them."""
 
     where: str  # the path of a file, or "the table"
     names: tuple[str, ...]
@@ -104,7 +104,7 @@ class Table:
     def read_column(
         self, wanted: str | None, usual: Sequence[str], read: Callable[[Column], T]
     ) -> T | None:
-        """Return a column as read; None if it is missing, or a usual one that is unfit."""
+        """Return a column after `read`; None if it is missing, or unusable and not `wanted`."""
         name = self.find(wanted, usual)
         if name is None:
             return None
@@ -121,7 +121,7 @@ class Table:
         return replace(self, names=names, parts=parts)
 
     def document_column(self, columns: Columns) -> str:
-        """Return the name of the documents' column: named, usual, or the only text."""
+        """Return the name of the documents' column: the named, a usual, or the only text column."""
         wanted = columns.text if columns.tokens is None else columns.tokens
         name = self.find(wanted, TEXT_NAMES + TOKEN_NAMES)
         if name is None and self.has_types:
@@ -130,13 +130,13 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column, and its first line may be a document; add a first "
-                f"line with the word text, or name the column {NAMED}."
+                f"{self.where} has one column, and its first line may be a document; add the word "
+                f"text as first line, or give the column's name {NAMED}."
             )
         if name is None:
             raise DataError(
-                f"It is not clear which column of {self.where} has the text: {self.listed}; call "
-                f"it text, or name it {NAMED}."
+                f"It is not clear which column of {self.where} has the text ({self.listed}); "
+                f"rename that column to text, or give its name {NAMED}."
             )
         return name
 
@@ -151,13 +151,13 @@ class Table:
 
     @property
     def listed(self) -> str:
-        """The columns' names for an error, unless they may be values of a first row."""
+        """The columns' names for an error message, unless they may be the first document."""
         known = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
         if known and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (
-            f"it has {len(self.names)} columns (their names are not shown, as the first row may be "
-            "a document)"
+            f"it has {len(self.names)} columns, whose names are not shown, as the first row may be "
+            "a document"
         )
 
 

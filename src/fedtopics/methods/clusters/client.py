@@ -43,7 +43,7 @@ class ReleasedLabels:
 
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / FILE
-        # The last request for each clustering, the labels before it, and those of the reply.
+        # For each clustering: the last request, the labels before it, and the labels of its reply.
         self._last: dict[Clustering, tuple[str, Labels, Labels]] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
@@ -82,7 +82,7 @@ class PointSums(Exchanges):
     def __init__(self, client: TopicClient[Any]) -> None:
         super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        self.moved_embeddings: NDArray[np.float32] | None = None  # by what words say
+        self.moved_embeddings: NDArray[np.float32] | None = None  # moved towards their words'
         protect = client.guard.of_all or client.min_documents > 1
         self.released = ReleasedLabels(client.site.folder if protect else None)
 
@@ -111,11 +111,11 @@ class PointSums(Exchanges):
         return {"embeddings": total, "documents": len(self.located)}
 
     @leaves(
-        "The sum of the points, the sum of their outer products (for fewer documents than "
-        "dimensions it reveals the space that they span), and their number."
+        "The sum of the documents' centred embeddings, the sum of their outer products (if there "
+        "are fewer documents than dimensions, it reveals the space that they span), their number."
     )
     def moments(self, vocabulary: str, origin: Numbers, part: int) -> dict[str, Any]:
-        """Sum the embeddings, less the origin and of unit length, and their outer products."""
+        """Sum the embeddings (minus the origin, of unit length), and their outer products."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
@@ -125,10 +125,10 @@ class PointSums(Exchanges):
         return {"points": total, "products": products, "documents": len(points)}
 
     @leaves(
-        "For each clustering: of each cluster with enough of the documents, their sum and their "
-        "number; the sum of squared distances to the nearest centre. The number of documents. With "
-        "secure aggregation, before that: how many of the documents are now in each cluster, by "
-        "their cluster at the last reply."
+        "For each clustering: for each cluster with enough of the documents, the sum of their "
+        "vectors (of embeddings or words) and their number; the sum of squared distances to the "
+        "nearest centre. The number of documents. With secure aggregation, first: how many "
+        "documents of each cluster of the last reply are now in each cluster."
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
@@ -136,8 +136,8 @@ class PointSums(Exchanges):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
-        Between replies about a clustering, documents change their cluster only in groups of the
-        policy's min_documents, so that two sums never differ by one document's embedding.
+        Between replies about a clustering, documents change their cluster only in groups of at
+        least the policy's min_documents, so two sums never differ by one document's embedding.
         """
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
@@ -165,7 +165,7 @@ class PointSums(Exchanges):
     def moved(
         self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
     ) -> tuple[Labels, Enough, NDArray[np.int64]]:
-        """Move documents only in groups; return clusters, which are large enough, and moves."""
+        """Move documents only in groups; return labels, which clusters are large enough, moves."""
         moves = flows(before, now, n)
         if not self.client.guard.shares(groups):
             may, enough = _settled(moves, self.client.guard.least)
@@ -180,7 +180,7 @@ class PointSums(Exchanges):
         self.released.forget()
 
     def rows(self, part: int) -> Documents | slice:
-        """Return the points in a part of the documents; both halves are empty if one is small."""
+        """Return the rows of a part of the documents; both halves are empty if one is too small."""
         if part not in (0, 1):
             return slice(None)
         shuffled = self.client.secret.rng("halves").permutation(len(self.located))
@@ -204,13 +204,13 @@ def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers,
 
 
 def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
-    """Return which of these moves documents make, and which clusters then have enough of them."""
+    """Return which moves are made, and which clusters have enough documents after them."""
     may = may_move(moves, least)
     return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
 
 
 AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
-UNCLEAR = 0.5  # a document with a lower probability for every cluster belongs to none
+UNCLEAR = 0.5  # documents with a lower probability for every cluster belong to no cluster
 
 
 class ClusterSums(PointSums):
@@ -222,15 +222,15 @@ class ClusterSums(PointSums):
         return self.client.usable
 
     @leaves(
-        "For each clustering: the weight with which the documents are members of each cluster; of "
-        "each cluster with enough weight, their sum by membership. The number of documents. With "
-        "secure aggregation, the weights are also summed before that."
+        "For each clustering: the sum of the documents' memberships in each cluster, and, for each "
+        "cluster where that sum is large enough, the sum of embeddings weighted by membership. The "
+        "number of documents. With secure aggregation, memberships are also summed before that."
     )
     def class_sums(
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
         directions: Numbers, bias: Numbers, part: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
-        """Sum points by memberships in n_starts `Discriminant`s; see `moments` for the rest."""
+        """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
         temperature = self.client.settings.temperature
@@ -252,7 +252,7 @@ class ClusterSums(PointSums):
         self, groups: Groups, request: dict[str, Any],
         compute: Callable[[], tuple[Numbers, Numbers]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the computed sums of groups with enough weight, and the weights of all."""
+        """Return the sums of groups with enough weight, and the weights of all groups."""
 
         def grouped() -> Grouped:
             sums, weights = compute()
@@ -266,14 +266,14 @@ class ClusterSums(PointSums):
         return self.client.guard.sums(groups, request, as_many, grouped)
 
     @leaves(
-        "The number of pairs of its documents that are in one cluster of both clusterings, of the "
-        "first, of the second, and of both by chance; the number of documents."
+        "For two clusterings, the number of pairs of the client's documents that share a cluster "
+        "in both, in the first, in the second, and in both by chance. The number of documents."
     )
     def agreeing_pairs(
         self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Count the pairs of documents that two `Discriminant`s have together."""
+        """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
         self.client.check(vocabulary)
         labels = []
         for clusters in (first, second):
@@ -309,13 +309,13 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         return np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
 
     @leaves(
-        "The number of documents that belong to each cluster with at least half a probability, or "
-        "zero if too few; the number of those that belong to none, if enough; the number of all. "
-        "The model contains them for each client: all participants see them.",
+        "The number of documents in each cluster with a probability of at least one half, or zero "
+        "if there are too few; the number of documents in no cluster, if there are enough; the "
+        "number of all. The model contains each client's numbers: all participants see them.",
         seen_by_all=True,
     )
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Count the documents that belong to each cluster with at least half a probability."""
+        """Count the documents in each cluster with a probability of at least one half."""
         self.check(vocabulary)
         counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
         for _, theta in self.thetas(weights=weights):
@@ -347,7 +347,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         return [inference.points(origin, None, view[self.usable]) for view in views]
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
-        """Return the inference of clusters, with the settings' number or another one."""
+        """Return the inference of clusters, with this number of clusters or the settings'."""
         number = n_clusters or self.settings.n_components
         shape = self.settings.shape(self.inference.settings_type, n_components=number)
         return self.inference(self.bag.shape[1], shape)

@@ -1,4 +1,4 @@
-"""Program shared by all methods that find clusters of documents, by embeddings or bags of words."""
+"""Program of all methods that find clusters of documents, from embeddings or bags of words."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
@@ -19,7 +19,7 @@ from fedtopics.model.topics import Topics
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
-DIGITS = 6  # to which two clusters are compared
+DIGITS = 6  # significant digits to which two clusters are compared
 
 
 class ClusterProgram(Program[Settings, State]):
@@ -27,7 +27,7 @@ class ClusterProgram(Program[Settings, State]):
 
     @abstractmethod
     def weights(self, agreement: Agreement, state: State, rounds: int) -> Arrays:
-        """Return the arrays by which a model infers clusters."""
+        """Return the arrays from which a model infers clusters."""
 
     def shape(self, settings: Settings) -> Any:
         return settings.shape(self.inference.settings_type)
@@ -78,7 +78,7 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
 def moments_about(agreement: Agreement, origin: Numbers, part: int) -> Moments:
     """Return the moments of points; raise StudyError if no two of them differ."""
     dimension = len(origin)
-    # Points have length 1; their sum can vanish for most clients but not for one that differs.
+    # Points have length 1; the sum can vanish for most clients, but not for one that differs.
     points = Field((dimension,), length=1.0)
     products = Field((dimension, dimension), products=True)
     template: Template = {"points": points, "products": products}

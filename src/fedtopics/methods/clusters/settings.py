@@ -10,7 +10,7 @@ from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
-N_VIEWS = 2  # of a text
+N_VIEWS = 2  # number of views of a text
 
 
 class StartSettings(BaseModel, extra="forbid", frozen=True):
@@ -50,11 +50,11 @@ class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
     hidden: int = Field(128, ge=1, description="units in the adapter of embeddings")
     local_steps: int = Field(100, ge=1, description="number of minibatches of a client per round")
     batch_size: int = Field(200, ge=1, description="number of documents in a minibatch")
-    learning_rate: float = Field(5e-4, gt=0, description="of adapter and head")
+    learning_rate: float = Field(5e-4, gt=0, description="learning rate of adapter and head")
     deletion: float = Field(
         0.0, ge=0, lt=1,
-        description="share of a text's words that a view of it omits; views need the embedding "
-        "model",
+        description="share of words that a view (a shortened copy of a text) omits; views need the "
+        "embedding model",
     )  # fmt: skip
 
     @property
@@ -79,24 +79,24 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
     )
     sizes: Literal["even", "free", "both"] = Field(
         "even",
-        description='whether all clusters together are brought to one size ("even") or are as '
-        'large as they come ("free"); "both": each finalist once so and once so, until their '
-        "consensus",
+        description='whether all clusters are brought to the same size ("even") or keep their '
+        'natural sizes ("free"); with "both", each of the best starts continues once in each way, '
+        "until the consensus",
     )
     tolerance: float = Field(
         1e-3,
         ge=0,
-        description="stop when the clusters' sums change by less than this, relative to their size",
+        description="stop when the clusters' sums change by less than this, relative to their norm",
     )
     finalists: int = Field(
-        4, ge=1, description="number of starts that continue until one of them is the best"
+        4, ge=1, description="number of the best starts that continue until one of them is chosen"
     )
 
     @field_validator("candidates")
     @classmethod
     def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if any(number < 2 for number in value) or list(value) != sorted(set(value)):
-            raise ValueError("give each number of clusters once, from 2 on, in order")
+            raise ValueError("give numbers of clusters in ascending order, each once, at least 2")
         return value
 
 
@@ -111,14 +111,14 @@ class DiscriminativeSettings(ClusterSettings):
     name: Literal["discriminative"] = Field("discriminative", description="the method")
     preset: Literal["default", "single"] = Field(
         "default",
-        description='preset for other settings: "single" is one clustering, without words and '
-        "consensus",
+        description='preset for other settings: "single" finds one clustering from embeddings, '
+        "without words and consensus",
     )
     max_rounds: int = Field(30, ge=1, description="most rounds before the consensus")
-    start: StartSettings = Field(StartSettings(rounds=40), description="how k-means begins")
-    temperature: float = Field(0.1, gt=0, description="of the memberships: the lower, the surer")
+    start: StartSettings = Field(StartSettings(rounds=40), description="k-means at the start")
+    temperature: float = Field(0.1, gt=0, description="lower values give clearer memberships")
     word_weight: float = Field(
-        0.5, ge=0, lt=1, description="how far words move a document's embedding; 0: not at all"
+        0.5, ge=0, lt=1, description="how far words move a document's embedding; 0 is not at all"
     )
     separation: SeparationSettings = Field(
         SeparationSettings(sizes="both", shrinkage=1.0), description="how clusters are moved apart"
@@ -126,7 +126,7 @@ class DiscriminativeSettings(ClusterSettings):
 
     @property
     def inference(self) -> type[Consensus] | type[Discriminants]:
-        """What infers clusters: one clustering of embeddings alone, or a consensus."""
+        """The inference of clusters: of one clustering of embeddings, or of a consensus."""
         one = self.separation.sizes != "both" and not self.word_weight
         return Discriminants if one else Consensus
 

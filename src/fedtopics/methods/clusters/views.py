@@ -2,8 +2,8 @@
 
 References
 ----------
-Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021, omits words, or
-has a language model replace them, which does not help a frozen encoder.
+Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021, omit words or let
+a language model replace them; replacing words does not help if the encoder is frozen.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, re
 
 
 def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
-    """Return each view of all texts; raise DataError if documents have an embedding and no text."""
+    """Return each view of all texts; raise DataError if documents have embeddings but no text."""
     if not settings.n_views:
         return []
     require_texts(corpus, "from which views are made")

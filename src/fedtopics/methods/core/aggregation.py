@@ -36,7 +36,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Named:
-    """Counts by word; a sum contains every word of any of its replies."""
+    """Counts by word; the sum of several contains the words of all of them."""
 
     names: list[str]  # sorted, each once
     values: NDArray[np.int64]  # (n_names, n_columns), first the number of documents with the word
@@ -84,7 +84,7 @@ class RunningSum:
     def __init__(self) -> None:
         self._total: dict[str, Any] | None = None
         self._first: Payload = {}
-        self._changeable = False  # whether the total was allocated here
+        self._changeable = False  # whether the total was allocated here and may be changed
 
     def add(self, reply: Payload, name: str = "") -> None:
         if self._total is None:
@@ -178,15 +178,15 @@ def _size(value: Any) -> tuple[int, ...] | None:
     return () if isinstance(value, (int, float)) else None
 
 
-BETA2, EPSILON = 0.999, 1e-8  # of Adam
+BETA2, EPSILON = 0.999, 1e-8  # Adam's parameters
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
 
 class ServerOptimizer:
     """The server's step with the combined update; it changes the weights in place.
 
-    ``sgd`` is equation 3 of the paper. ``fedavg`` and ``fedadam`` use the mean parameter change of
-    local steps as a gradient (Reddi et al., Adaptive Federated Optimization, ICLR 2021).
+    ``sgd`` is equation 3 of the gFedNTM paper. ``fedavg`` and ``fedadam`` use the mean parameter
+    change of local steps as a gradient (Reddi et al., Adaptive Federated Optimization, ICLR 2021).
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class ServerOptimizer:
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
     ) -> None:
-        """Update the weights from gradients summed over documents (equation 2)."""
+        """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         share, rate = 1 / documents, self._rate * part
         if self._adam:

@@ -1,4 +1,4 @@
-"""The vocabulary that the clients of a study agree on, and exchanges for that vocabulary."""
+"""The vocabulary that a study's clients agree on, and the exchanges that use that vocabulary."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +23,7 @@ from fedtopics.methods.core.replies import (
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-SAME_NUMBER = Announced({}, same=True)  # in all exchanges of the agreement
+SAME_NUMBER = Announced({}, same=True)  # number of documents in all exchanges of the agreement
 COUNTED: dict[str, Any] = {
     "documents": SAME_NUMBER, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
@@ -39,20 +39,20 @@ class Agreement:
 
     clients: Clients
     vocabulary: Vocabulary
-    documents: int  # of all clients
-    training: int  # of these, documents to train with
+    documents: int  # number of documents of all clients
+    training: int  # number of documents for training
     length: float  # mean number of words per document
     draw: Draw = EVERYONE  # which clients train in a round
     sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each client
-    counted: bool = False  # whether the words were counted in these documents
+    counted: bool = False  # whether the words were counted in the clients' present documents
     least: int = 1  # with secure aggregation, the minimum size of a group over all clients
 
     def upper_bound(self, announced: T) -> T | float:
-        """Return `announced`, or infinity if some clients have not announced theirs."""
+        """Return `announced`, or infinity if some clients have not announced their documents."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        """Call `Clients.sum` for this vocabulary; replies contain their number of documents."""
+        """Call `Clients.sum` for this vocabulary; replies contain a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
         total = self.clients.sum(function, self._counted(template), **payload)
         if payload.get("round") and not total["documents"]:
@@ -65,7 +65,7 @@ class Agreement:
     def sum_groups(
         self, function: str, template: Template, counted: Template, **payload: Any
     ) -> dict[str, Any]:
-        """Sum by groups, without small ones; secure aggregation counts over all clients first."""
+        """Sum by groups, without small groups; secure aggregation first counts over all clients."""
         if self.least == 1:
             return self.sum(function, template, **payload)
         groups: dict[str, Any] = {"least": self.least}
@@ -87,7 +87,7 @@ class Agreement:
         return Field((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
-        """Run `Clients.round`; without usable documents, try the next clients of the order."""
+        """Run `Clients.round`; if no client has a usable document, try the next ones in order."""
         draw = self.draw if number > 0 else EVERYONE
         n_clients = len(self.clients.names)
         *earlier, last = range(0, n_clients, draw.size or n_clients)
@@ -102,7 +102,7 @@ class Agreement:
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
-    """Agree on a vocabulary, or reuse that of a resumed run or of a model trained further."""
+    """Agree on a vocabulary, or reuse that of a resumed run, or of a model to train further."""
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
@@ -145,7 +145,7 @@ def _check_number(words: int, least: int) -> None:
         fewer = f"n_components = {least}; ask for fewer topics," if least > 2 else "2;"
         raise StudyError(
             f"The agreed vocabulary has {words} words, fewer than {fewer} give more documents, or "
-            "lower min_document_frequency of the study, and of policies that have a larger one."
+            "lower min_document_frequency in the study and in policies with a larger value."
         )
 
 
@@ -163,7 +163,7 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
 
 
 def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
-    """Return numbers of documents: in total ("counts"), by client ("sizes"), "least" in groups."""
+    """Return numbers of documents: the total ("counts"), by client ("sizes"), "least" in groups."""
     least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
     replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}

@@ -29,9 +29,9 @@ Part = TypeVar("Part", bound=Exchanges)
 class TopicClient(ABC, Generic[Settings]):
     """A client's documents and computations; base class of each method's client side.
 
-    A subclass defines `rounds`, `thetas` and published functions (see `leaves`). The class enforces
-    the site's policy itself, in addition to the outbound filter. All random choices follow from the
-    client's secret.
+    A subclass defines `rounds`, `thetas` and published functions (see `leaves`). This class also
+    enforces the site's policy, in addition to the outbound filter. All random choices follow from
+    the client's secret.
     """
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
@@ -44,7 +44,7 @@ class TopicClient(ABC, Generic[Settings]):
         rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
         self.rarest = max(rarest)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
-        self.attempt = 1  # number of the attempt at this round, set by the outbound filter
+        self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self.corpus = site.corpus
         self.text = plan.text
@@ -54,17 +54,17 @@ class TopicClient(ABC, Generic[Settings]):
         self.published = _published(self)
 
     exchanges: ClassVar[tuple[type[Exchanges], ...]] = ()
-    continues: ClassVar[bool] = False  # whether it trains models further, with their own words
+    continues: ClassVar[bool] = False  # whether the method trains models further, with their words
 
     together: Callable[[Sequence[Any]], Any] | None = None
-    """Optional: join clients of one process. Returns an object whose `functions` sum over all of
-    them, with the numbers of `documents` of each client in the last call."""
+    """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
+    of these clients, and whose `documents` are each client's number in the last call."""
 
     noisy = False
-    """Whether everything sent has noise; then replies are the same at each attempt at a step."""
+    """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
 
     summed = 0
-    """Number of documents in a reply that does not contain it, because the number is not shared."""
+    """Number of documents of a reply that does not contain it, because it is not shared."""
 
     @classmethod
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
@@ -125,11 +125,11 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves(
         "For each word that enough of the documents contain: the number of documents with it, its "
-        "number of occurrences, a 1, which adds up to the number of clients, and whether it is one "
-        "of the most frequent here; the number of documents."
+        "number of occurrences, a 1 (the sum is the number of clients), and whether the word is "
+        "one of the client's most frequent words. The number of documents."
     )
     def vocabulary(self, places: int) -> dict[str, Any]:
-        """Count the words that enough documents contain; mark the first ones (GetClientVocab)."""
+        """Count words that enough documents contain; mark the most frequent (GetClientVocab)."""
         for part in self._parts.values():
             part.forget()
         rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
@@ -150,7 +150,7 @@ class TopicClient(ABC, Generic[Settings]):
         return {"documents": len(self.corpus)}
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
-        """Adopt the words, the mean number of documents of a round and their mean length."""
+        """Adopt the words, a round's mean number of documents, and the documents' mean length."""
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
         bag = frequent(self.count(self.columns), self.rarest)
@@ -160,10 +160,10 @@ class TopicClient(ABC, Generic[Settings]):
         self._training = self.split(self.bag.shape[0], total)
 
     @leaves(
-        "The numbers of documents in total, for training, and without a known word. They limit the "
-        "number of documents in later replies, and all participants see those of each client. With "
-        "secure aggregation also the policy's min_documents, which then applies to the groups of "
-        "all clients together.",
+        "The numbers of all documents, of documents for training, and of documents without a known "
+        "word. They limit the number of documents in later replies, and all participants see each "
+        "client's numbers. With secure aggregation also the policy's min_documents, which then "
+        "applies to groups of documents of all clients together.",
         seen_by_all=True,
     )
     def counted(self, vocabulary: str) -> dict[str, Any]:
@@ -193,11 +193,11 @@ def _published(client: TopicClient[Any]) -> frozenset[str]:
 
 
 def _named(counts: WordCounts, study: int, policy: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the words that enough documents have, by the stricter of study and policy."""
+    """Return the words that enough documents contain, by the stricter limit of study and policy."""
     if not counts.words:
         raise DataError(
             "No document has a word: the documents are empty, or contain only stop words, numbers "
-            'and signs; give other texts, or keep these with stop_words = "none" and token_pattern '
+            'and signs; give other texts, or keep them with stop_words = "none" and token_pattern '
             '= "words-and-digits" in [text].'
         )
     most = np.bincount(counts.counts.indices).max()
@@ -206,7 +206,7 @@ def _named(counts: WordCounts, study: int, policy: int) -> tuple[list[str], NDAr
     if names:
         raise DataError(
             f"No word occurs in {max(study, policy)} or more of the {counts.counts.shape[0]} "
-            "documents; give more documents, or, if rarer words may be shared, lower "
+            "documents; give more documents or, if rarer words may be shared, lower "
             f"min_document_frequency of {names}."
         )
     return counts.named(max(study, policy))

@@ -27,7 +27,7 @@ class Event:
         return {"event": self.kind} | {k: v for k, v in vars(self).items() if v is not None}
 
 
-# Of a run
+# Events of a run
 
 
 class Started(Event, kind="started"):  # a run begins
@@ -41,7 +41,7 @@ class Resumed(Started, kind="resumed"):  # a run is resumed after an interruptio
 class Described(Event, kind="study"):  # the study of the run
     name: str
     fingerprint: str
-    settings: Mapping[str, Any]  # by dotted keys
+    settings: Mapping[str, Any]  # values by dotted keys
 
 
 class Continued(Event, kind="continued"):  # the training starts from a model
@@ -60,7 +60,7 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     words: int
     fingerprint: str
     documents: int
-    without_known_word: int  # documents
+    without_known_word: int  # number of documents
     training: int | None = None  # documents that are not held out
 
 
@@ -70,25 +70,25 @@ class Chosen(Event, kind="chosen"):  # a rule chose the method
 
 
 class TrainingStarted(Event, kind="training"):  # the rounds begin
-    done: int  # rounds of earlier processes
+    done: int  # number of rounds that earlier processes completed
     rounds: int
 
 
 class RoundFacts(TypedDict, total=False):
     documents: int
     loss: float
-    # Of F-LDA, about its largest topics:
+    # Facts of F-LDA, about its largest topics:
     round: int
     arrived: Mapping[str, int]  # new documents of each client
     threshold: float
-    topics: Sequence[Mapping[str, Any]]  # id, words, occurrences, clients
-    new: Sequence[int]  # ids
+    topics: Sequence[Mapping[str, Any]]  # id, words, occurrences and clients of each
+    new: Sequence[int]  # ids of new topics
     vanished: Sequence[Mapping[str, Any]]
     coherence: float
 
 
 class RoundReport(TypedDict, total=False):
-    clients: Sequence[str]  # whose replies count
+    clients: Sequence[str]  # clients whose replies count
     missing: Mapping[str, str]  # reasons by client
     attempts: int
     bytes_sent: int
@@ -121,7 +121,7 @@ class SameClusters(Event, kind="same clusters"):  # documents have fewer groups 
     clusters: int
 
 
-class CheckpointFailed(Event, kind="checkpoint failed"):  # not written; the run continues
+class CheckpointFailed(Event, kind="checkpoint failed"):  # it was not written; the run continues
     round: int
     reason: str
 
@@ -132,24 +132,24 @@ class Stopped(Event, kind="stopped"):  # a stop rule ends the training
 
 
 class Finished(Event, kind="finished"):  # the model is written
-    received: Sequence[str] | None = None  # clients that have it; of a server on a network
+    received: Sequence[str] | None = None  # clients that have the model; only from a server
 
 
-# Of the clients of a server
+# Events about the clients of a server
 
 
 class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
-    clients: Sequence[str]  # who is connected
+    clients: Sequence[str]  # the connected clients
     missing: Mapping[str, str]  # state by client
-    left: float  # seconds until it starts without them, or the run ends
+    left: float  # seconds until the round starts without them, or the run ends
     ends: bool  # whether the run ends then
 
 
-class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
+class WaitsFor(Event, kind="waits for"):  # a member has received no total for a while
     clients: Mapping[str, str]  # state by name
     seconds: float
-    left: float | None  # seconds until it gives up; None if it does not
+    left: float | None  # seconds until the member gives up; None if it never does
 
 
 class Halted(Event, kind="halted"):  # a member stopped the run; all start their commands again
@@ -177,7 +177,7 @@ class Repeated(Event, kind="repeated"):  # a round is repeated without clients t
 
 
 class LeftOut(Event, kind="left out"):
-    """Clients that took no part before the first round (0) or in the description of the model."""
+    """Clients that took no part in the steps before round 1, or in the description of the model."""
 
     round: int
     missing: Mapping[str, str]  # reasons by client
@@ -189,7 +189,7 @@ class BadReply(Event, kind="bad reply"):  # a client sent an unusable reply
     reason: str
 
 
-class Clipped(Event, kind="clipped"):  # an outlying reply was given less weight
+class Clipped(Event, kind="clipped"):  # an outlying reply got less weight
     client: str
     round: int
     times: float  # distance per document, relative to the other clients
@@ -199,18 +199,18 @@ class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies and no longer takes part."""
 
 
-# Of a client, for its operator
+# Events of a client, for its operator
 
 
 class Offer(Event, kind="offer"):  # the server's study proposal
     study: Any  # the Study
-    leaves: Mapping[str, Mapping[str, str]]  # by function: how often, and the data sent
+    leaves: Mapping[str, Mapping[str, str]]  # by function: how often it is called, what is sent
     seen: str  # whether others see each reply or only sums
     policy: str  # what the client's policy lets it send
-    known: bool  # it was shown before
+    known: bool  # whether it was shown before
 
 
-class Narrowed(Event, kind="narrowed"):  # numbers were reduced to be masked
+class Narrowed(Event, kind="narrowed"):  # numbers were reduced to the range that can be masked
     factor: float
 
 
@@ -223,7 +223,7 @@ class Joined(Event, kind="joined"):  # the client takes part
     folder: str  # of the run
 
 
-class Reconnecting(Event, kind="reconnecting"):  # there is no connection
+class Reconnecting(Event, kind="reconnecting"):  # the client has no connection
     reason: str
     seconds: float  # until the next attempt
 
@@ -237,7 +237,7 @@ class CallStarted(Event, kind="call"):  # the server calls a function
 class Defect(Event, kind="defect"):  # a call raised an error that nobody expected
     function: str
     round: int
-    error: str  # its type
+    error: str  # type of the error
 
 
 class Embedding(Event, kind="embedding"):  # documents get their embeddings
@@ -260,12 +260,12 @@ class Documents(Event, kind="documents"):  # the documents of a client were read
     client: str
     documents: int
     empty: int
-    source: str  # column, file and other signs that the right ones were read
-    words: Sequence[int]  # number in each of the first documents
+    source: str  # column, file and other signs that the right documents were read
+    words: Sequence[int]  # number of words in each of the first documents
 
     @classmethod
     def of(cls, client: str, corpus: Corpus) -> Documents:
-        source = corpus.source or "where nothing is yet"
+        source = corpus.source or "a place that is still empty"
         return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words)
 
 
@@ -279,11 +279,11 @@ class Unreadable(Event, kind="unreadable"):  # documents cannot be read at prese
     reason: str
 
 
-class AlreadyFinished(Event, kind="already finished"):  # the member is started again
+class AlreadyFinished(Event, kind="already finished"):  # a member that has finished was started
     folder: str  # of the model
 
 
-class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
+class ModelReceived(Event, kind="model"):  # the client has the model and its documents' topics
     folder: str
     documents: int
     unknown: int  # documents with nothing that the model knows

@@ -1,4 +1,4 @@
-"""The last exchanges of every method: its topics' shares, words and coherence."""
+"""The last exchanges of every method: shares, words and coherence of the topics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,13 +30,13 @@ from fedtopics.model.topics import TOGETHER, Periods, Topics
 
 CHOOSING, SCORED, ALL = range(3)
 SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
-"""Documents for counts of pairs of words: to choose the words shown, to score them, or both."""
+"""Parts of the documents for counts of word pairs: to choose words, to score them, or both."""
 
 
 class LastSums(Exchanges):
     @leaves(
-        "A number for each topic and the number of documents, which the model contains for each "
-        "client: all participants see them.",
+        "For each topic, the sum of the documents' shares of it; the number of documents. The "
+        "model contains each client's numbers: all participants see them.",
         seen_by_all=True,
     )
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
@@ -47,13 +47,13 @@ class LastSums(Exchanges):
         return {"theta": total, "documents": len(self.client.usable)}
 
     @leaves(
-        "For each topic that enough of the documents have, a number for each word that enough of "
-        "them contain, and zeros for the rest; the number of documents. With secure aggregation, "
-        "before that: for each topic the sums of the documents' shares and of their squares."
+        "For each topic that enough of the documents have, the occurrences of each word that "
+        "enough documents contain, weighted by their shares of the topic; the number of documents. "
+        "With secure aggregation, first: for each topic the sums of shares and of squared shares."
     )
     def word_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
-        # Not part of `shares`, which all participants see: of these only the sum is needed.
+        # Not part of `shares`, which all participants see, because here the sum is enough.
         self.client.check(vocabulary)
         thetas, n_topics = self.client.thetas(**model), self.client.n_topics(**model)
         return sums_of_words(self.client, groups, model, thetas, n_topics)
@@ -74,8 +74,8 @@ class LastSums(Exchanges):
 
     @leaves(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
-        "and zeros for the rest; the number of all documents. The model contains them for each "
-        "client: all participants see them.",
+        "and zeros for the rest; the number of all documents. The model contains each client's "
+        "numbers: all participants see them.",
         seen_by_all=True,
     )
     def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class LastSums(Exchanges):
             halves = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
             in_halves = np.stack([document_frequency(bag[rows]) for rows in halves])
             in_both = usual & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
-            # Documents that lose most of their words in halves do not choose, and all are scored.
+            # If too few words remain in halves, no documents choose words, and all score them.
             if frequency[in_both].sum() < SURVIVING * frequency.sum():
                 halves = [halves[0][:0], np.arange(len(corpus))]
             else:
@@ -114,7 +114,7 @@ class LastSums(Exchanges):
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
-    """Split the documents, always the same way, into halves that choose and that score words."""
+    """Split the documents, always in the same way, into halves to choose and to score words."""
     order = secret.rng("halves of pairs").permutation(n_documents)
     middle = n_documents // 2
     return [np.sort(part) for part in np.split(order, [middle if middle >= least else 0])]
@@ -200,7 +200,7 @@ def count_pairs(
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
-    """Choose the words shown for each topic, and score them in other documents."""
+    """Choose the words shown for each topic; score them in other documents."""
     readings, within = settings.readings, settings.coherence
     chosen = readings[0] if len(readings) == 1 else USUAL
     if within == "nothing":

@@ -1,4 +1,4 @@
-"""Groups of documents (clusters, topics, periods), without those whose sums reveal documents.
+"""Groups of documents (clusters, topics, periods), without groups whose sums reveal documents.
 
 With plain aggregation, a client omits groups of fewer of its own documents than its policy
 requires. With secure aggregation, a first sum counts the documents of all clients.
@@ -21,8 +21,8 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
 
 Groups = Mapping[str, Any]
-"""What a client gets about groups: nothing with plain aggregation; else `least`, the minimum size
-of a group. In the second exchange also `counted`, the counts over all clients."""
+"""What a client receives about groups: nothing with plain aggregation; otherwise `least`, the
+minimum size of a group, and in the second exchange also `counted`, the counts over all clients."""
 Enough = NDArray[np.bool_]
 Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
 """Counts of a client's groups, and a function that returns the sums of the large enough ones."""
@@ -32,7 +32,7 @@ ROUNDING = 1e-9
 
 
 class Guard:
-    """Decides which groups a client sums, by a minimum size (of all clients' with `of_all`)."""
+    """Decides which groups a client sums, by a minimum size; with `of_all`, over all clients."""
 
     def __init__(self, least: int, of_all: bool) -> None:
         self.least = least
@@ -44,14 +44,14 @@ class Guard:
         return self.least if self.of_all else 1
 
     def shares(self, groups: Groups) -> bool:
-        """Whether group sizes are those of all clients, with a minimum that this client accepts."""
+        """Whether group sizes are over all clients, with a minimum that this client accepts."""
         return self.of_all and groups.get("least", 0) >= self.least
 
     def sums(
         self, groups: Groups, request: Payload, rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the counts of the client's groups if requested, else sums of those in `rule`."""
+        """Return the counts of the client's groups if requested, else sums of groups by `rule`."""
         own, summed = self.once(groups, request, compute)
         enough = rule(**own, least=self.least)
         shares = self.shares(groups)
@@ -60,7 +60,7 @@ class Guard:
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
     def once(self, groups: Groups, request: Payload, compute: Callable[[], Result]) -> Result:
-        """Compute both only once, so that the sums are over the documents counted."""
+        """Compute counts and sums only once, so that both are of the same documents."""
         if not groups:
             return compute()
         digest = digest_of(request)
@@ -122,7 +122,7 @@ class OverTime(BaseModel):
         return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:
-        """Return the number of each document's period; one after the last if it is in none."""
+        """Return the number of each document's period; n_periods if the document is in none."""
         n_periods = len(self.begins)
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
@@ -154,7 +154,7 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
 
 
 def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
-    """Return which periods are shared; one more is omitted if it would reveal the omitted ones."""
+    """Return which periods are shared; one more is omitted if it would reveal an omitted one."""
     enough = as_many(counts, least)
     enough[-1] = False
     left = counts[~enough].sum()

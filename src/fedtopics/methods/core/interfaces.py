@@ -19,18 +19,18 @@ DRAW = 0x64726177  # keeps these random choices apart from other uses of the see
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """The position of an exchange in a run, which grows with each exchange of a client."""
+    """The position of an exchange in a run; it increases with each exchange of a client."""
 
     turn: int = 0  # number of `Clients.round` in the run, from 1, the same at all participants
-    attempt: int = 1  # at that step
-    exchange: int = 1  # within that attempt
+    attempt: int = 1  # number of the attempt at that step
+    exchange: int = 1  # number of the exchange within that attempt
 
 
 @dataclass(frozen=True)
 class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them.
 
-    The first `skipped` clients of the sample are left out; those in `without` take part in no
+    The first `skipped` clients of the sample are left out. Clients in `without` take part in no
     round.
     """
 
@@ -59,7 +59,7 @@ EVERYONE = Draw(None, 0)
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a client's function; with `follows`, a digest, the payload itself is not hashed."""
+    """A call of a client's function. If `follows`, a digest, is set, the payload is not hashed."""
 
     function: str
     payload: Mapping[str, Any]
@@ -84,7 +84,7 @@ class Clients(Protocol):
     """All clients of a study, as a method's program sees them.
 
     Engines leave out clients that fail, are late or are absent, as long as enough remain. A method
-    only defines in `round` which exchanges belong together.
+    only has to mark with `round` which exchanges belong together.
     """
 
     @property
@@ -109,7 +109,7 @@ class Clients(Protocol):
         """Call a function of every client; return the sum of the replies, field by field."""
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Make each client execute a function without a reply; a resumed run repeats it."""
+        """Make each client execute a function without a reply; a resumed run repeats the call."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -169,10 +169,10 @@ class Run(Protocol):
 def leaves(
     what: str, seen_by_all: bool = False, noise: bool | None = None
 ) -> Callable[[Function], Function]:
-    """Publish a function of a client, with a description of the data sent, for people.
+    """Mark a function of the client whose result is sent; `what` describes the data for people.
 
-    If `noise` is not None, each attempt at a round uses other documents; if it is True, replies
-    differ for the same documents as well.
+    If `noise` is not None, each attempt at a round uses other documents. If it is True, replies
+    also differ for the same documents.
     """
 
     def publish(function: Function) -> Function:
@@ -185,7 +185,7 @@ def leaves(
 
 
 class Exchanges:
-    """Base of published functions that several methods share, and of their state."""
+    """Base class of published functions that several methods share, with their state."""
 
     def __init__(self, client: Any) -> None:
         self.client = client  # a `TopicClient`

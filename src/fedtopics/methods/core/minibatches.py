@@ -13,7 +13,7 @@ from fedtopics.methods.core.settings import MinibatchSettings
 
 
 class Minibatches:
-    """Rows of a client's usable documents, for `training` or `held` out; the same if too few."""
+    """Rows of a client's usable documents: for `training`, and `held` out (the same if few)."""
 
     def __init__(
         self, usable: Documents, secret: Secret, wanted: float, validation_share: float = 0.0,
@@ -23,8 +23,8 @@ class Minibatches:
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
             raise DataError(
-                "no document has a word of the agreed vocabulary that enough of them have; give "
-                "more documents, raise max_words, or lower min_clients_per_word or "
+                "no document contains a word of the agreed vocabulary that enough documents have; "
+                "give more documents, raise max_words, or lower min_clients_per_word or "
                 "min_document_frequency."
             )
         shuffled = secret.rng("validation").permutation(usable)
@@ -39,7 +39,7 @@ class Minibatches:
     def of(
         cls, client: TopicClient[Any], share: float, validation_share: float = 0.0
     ) -> Minibatches:
-        """Split a client's documents; it has this share of the documents of a round's clients."""
+        """Split a client's documents; `share` is its part of a round's documents."""
         settings: MinibatchSettings = client.settings
         wanted = settings.batch_size * (share if settings.batch_split == "proportional" else 1)
         return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)

@@ -1,4 +1,4 @@
-"""How the replies of clients are summed: plainly, with outliers bounded, or by the median.
+"""How the replies of clients are combined: as a sum, with bounded outliers, or as a median.
 
 References
 ----------
@@ -26,15 +26,15 @@ Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and in which exchange of a round it is called
 FAR_TIMES = 3.0  # limit per document, relative to how far clients usually move a sum
 ABSURD = 30.0  # beyond this, a reply moves the sum less the further it goes
-ENOUGH_TO_COMPARE = 3  # clients, to recognise one outlier
-NOTABLE = 10.0  # relative to the usual, as geometric mean over the last replies
-LAST = 10  # replies
+ENOUGH_TO_COMPARE = 3  # least number of clients among which an outlier is recognised
+NOTABLE = 10.0  # geometric mean over the last replies, relative to the usual, that is reported
+LAST = 10  # number of last replies
 LARGEST = 1e300
-FARTHEST = 1e12  # relative to the usual; events report no more
+FARTHEST = 1e12  # largest value, relative to the usual, that events report
 
 
 class Robust:
-    """The sums of an engine, by a rule; it learns from each round how far replies usually go."""
+    """An engine's sums by a rule that learns from each round how far replies usually move a sum."""
 
     def __init__(self, rule: Rule, notify: Callable[[Event], None]) -> None:
         self._rule = rule
@@ -51,7 +51,7 @@ class Robust:
         return _Median(template) if self._rule == "median" else RunningSum()
 
     def moved(self, client: str, key: Key, round_: int, times: float) -> None:
-        """Record how far a reply goes; report clients that are too far on average."""
+        """Record how far a reply moves the sum; report clients that move it too far on average."""
         last = self._last.setdefault((client, key), deque(maxlen=LAST))
         last.append(np.log(min(max(times, 1.0), LARGEST)))
         if np.mean(last) > np.log(NOTABLE) and times > 2 * self._reported.get(client, 0.0):
@@ -70,7 +70,7 @@ class Usual:
     def of(
         cls, replies: Sequence[tuple[int, Mapping[str, float]]], possible: Mapping[str, float]
     ) -> Usual:
-        """Learn it from the replies; it is at least the documents' maximum divided by FAR_TIMES."""
+        """Compute it from replies; it is at least the documents' maximum divided by FAR_TIMES."""
         usual = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
         for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
@@ -80,7 +80,7 @@ class Usual:
         return replace(usual, levels=levels)
 
     def reach(self, documents: int) -> float:
-        """Return the usual effect of `documents`; announcing fewer than usual gains nothing."""
+        """Return the usual effect of `documents`; to announce fewer than usual has no advantage."""
         n = float(max(documents, 1))
         return math.sqrt(n * max(n, self.documents))
 
@@ -91,7 +91,7 @@ class Usual:
 
 
 class _Bounded:
-    """The sum of replies, each limited; those beyond the last round's limit wait for all others."""
+    """The sum of limited replies; those above the last round's limit wait for all the others."""
 
     def __init__(self, robust: Robust, key: Key, round_: int, template: Template | None) -> None:
         self._robust = robust
@@ -126,7 +126,7 @@ class _Bounded:
 
 
 def weight(times: float) -> float:
-    """Return the weight of a reply that goes `times` as far as usual."""
+    """Return the weight of a reply that moves a sum `times` as far as usual."""
     return min(1.0, FAR_TIMES / times) * min(1.0, ABSURD / times) if times else 1.0
 
 
@@ -147,7 +147,7 @@ def _square(value: Any) -> float:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """Multiply an array unless it contains counts; infinite values become 0."""
+    """Multiply an array by a factor, unless it contains counts; infinite values become 0."""
     if not _is_numbers(value):
         return value
     return value * value.dtype.type(factor) if factor else np.zeros_like(value)

@@ -1,4 +1,4 @@
-"""What a method is made from: a program from a plan, a client side from a plan and a site.
+"""Plans and sites: a program is made from a plan, a client side from a plan and a site.
 
 References
 ----------
@@ -39,11 +39,11 @@ LENGTH = 32  # bytes
 class Secret:
     """The source of all random choices of one client in one study.
 
-    Others who know the minibatches could reconstruct documents from the sums of many rounds.
+    An attacker who knows the minibatches could reconstruct documents from sums of many rounds.
     """
 
     key: bytes = field(repr=False)
-    seeded: bool = False  # derived from the study's seed, so not a secret from others
+    seeded: bool = False  # derived from the study's seed, which others know
 
     @classmethod
     def from_seed(cls, seed: int, client: str) -> Secret:
@@ -59,13 +59,13 @@ class Secret:
         key = read_bytes(path)
         if len(key) != LENGTH:
             raise RunError(
-                f"{path} is not a secret of {LENGTH} bytes; restore it, or delete it if this "
-                "client no longer takes part in any study."
+                f"{path} does not contain a secret of {LENGTH} bytes; restore it, or delete it if "
+                "this client no longer takes part in any study."
             )
         return cls(key)
 
     def of_run(self, study: str) -> Secret:
-        """Return the secret of one run; one from a seed is the same in all runs."""
+        """Return the secret of one run; a secret from a seed is the same in all runs."""
         return self if self.seeded else Secret(self.derive("run", study))
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
@@ -81,7 +81,7 @@ class Secret:
 
 
 Words = Literal["keep", "agree"]
-"""Whether a model keeps its vocabulary, or clients agree on another one."""
+"""Whether a model keeps its vocabulary, or clients agree on a new one."""
 TINY = 1e-300
 
 
@@ -89,11 +89,11 @@ TINY = 1e-300
 class WarmStart:
     words: Sequence[str]
     topics: NDArray[np.float64]  # p(topic, word) of shape (n_topics, n_words)
-    model: Topics | None = None  # with these topics
-    # "keep" trains the model further: clients send no words, and rounds are counted from those of
-    # the model. "agree" starts from its topics in an agreed vocabulary.
+    model: Topics | None = None  # the model with these topics
+    # "keep" trains the model further: clients send no words, and the numbers of rounds continue
+    # those of the model. "agree" starts from the model's topics in an agreed vocabulary.
     vocabulary: Words = "agree"
-    once: bool = False  # documents are new, each is used once, and the model is `added_to` theirs
+    once: bool = False  # new documents are used once, and the old ones `added_to` their model
 
     @classmethod
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
@@ -106,7 +106,7 @@ class WarmStart:
             if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)} instead of topics; "
-                    "begin with a model of a method that finds topics."
+                    "begin with a model from a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
             return cls(source.vocabulary.words, topics, source, vocabulary, once)
@@ -123,8 +123,8 @@ class WarmStart:
                 raise ValueError
         except (TypeError, ValueError):
             raise StudyError(
-                "The topics to begin with cannot be used; give a TopicModel, or a pair of beta, "
-                "not negative and not all zero, of shape (n_topics, n_words), and its words."
+                "The topics to begin with cannot be used; give a TopicModel, or a pair of beta, of "
+                "shape (n_topics, n_words), not negative and not all zero, and its words."
             ) from None
         return cls(list(words), topics / topics.sum())
 
@@ -134,7 +134,7 @@ class WarmStart:
 
     @property
     def added(self) -> Topics | None:
-        """The model, if it is trained further on new documents that are added to its own."""
+        """The model, if it is trained further and new documents are added to its own."""
         return self.continued if self.once else None
 
     @property
@@ -182,19 +182,19 @@ class WarmStart:
         if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
                 f"The model was trained by {_method(self.continued)} and the study trains "
-                f'{method}; set vocabulary to "agree" to begin with its topics.'
+                f'{method}; set vocabulary to "agree" to begin with the model\'s topics.'
             )
         if self.continued is not None and self.continued.inference.name == Merged.name:
             raise StudyError(
-                "The model has merged topics and cannot be trained further; use the model from "
-                'before the merge, or set vocabulary to "agree" to begin with its topics.'
+                "The model has merged topics and cannot be trained further; use the model before "
+                'the merge, or set vocabulary to "agree" to begin with the model\'s topics.'
             )
 
     def check_number(self, n_topics: int) -> None:
         if len(self.topics) != n_topics:
             raise StudyError(
                 f"There are {len(self.topics)} topics to begin with, but the study has "
-                f"n_components = {n_topics}; set n_components to their number."
+                f"n_components = {n_topics}; set n_components to the number of topics."
             )
 
     def lists(self, n_words: int) -> list[dict[str, float]]:
@@ -205,18 +205,18 @@ class WarmStart:
         return lists
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
-        """Return p(topic, word) of these words, 0 for new ones; raise StudyError if all are new."""
+        """Return p(topic, word) of these words, 0 for new words; StudyError if all are new."""
         topics = align_words(self.topics, self.words, words)
         if not topics.any():
             raise StudyError(
                 "The topics to begin with contain no word that the clients agreed on; begin "
-                "without them."
+                "without these topics."
             )
         return topics
 
 
 def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
-    """Return whether a model to start from keeps its words: with the same method and rules."""
+    """Return "keep" if a model to start from has the study's method and rules, else "agree"."""
     if model is None:
         return "agree"
     same = model.info.get("method") == settings.method_name and model.text == text
@@ -246,22 +246,22 @@ class Plan(Generic[Settings]):
     text: TextRules
     limits: VocabularyLimits
     seed: int
-    start: WarmStart | None = None  # for the program only
-    kept: Mapping[str, Any] = field(default_factory=dict)  # stored with the agreement
+    start: WarmStart | None = None  # used only by the program
+    kept: Mapping[str, Any] = field(default_factory=dict)  # data stored with the agreement
 
 
 class Limits(Protocol):
     @property
     def min_documents(self) -> int:
-        """Fewest documents that a reply sums over."""
+        """Least number of documents that a reply sums over."""
 
     @property
     def min_document_frequency(self) -> int:
-        """Fewest documents that contain a word that is shared."""
+        """Least number of documents that contain a word that is shared."""
 
     @property
     def counts_of_all(self) -> bool:
-        """Whether secure aggregation applies the limit of groups to all documents together."""
+        """Whether, with secure aggregation, group sizes are counted over all clients' documents."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Site:
     name: str
     corpus: Corpus  # the documents at the start
     policy: Limits
-    folder: Path | None = None  # where it stores its state for a restart
+    folder: Path | None = None  # where the client stores its state for a restart
     notify: Callable[[Event], None] = lambda _: None  # receives events for the client itself
     embedding_model: str | None = None  # name or local folder of the study's embedding model
     growing: Follow | None = None  # reads the documents again if they grow during the study

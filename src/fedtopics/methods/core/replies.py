@@ -1,4 +1,4 @@
-"""The expected form of a reply: its types, its ranges, and relations between its numbers."""
+"""The expected form of a reply: types, ranges of numbers, and relations between numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fi
 MOST_DOCUMENTS = 10**9  # per client
 MOST_WORDS = 1 << 20  # per client
 LONGEST = 1_000_000  # words per document of a client, on average
-NATS = 100.0  # maximum loss per word; an untrained network has about ten
+NATS = 100.0  # maximum loss per word, in nats; an untrained network has a loss of about ten
 LONGEST_NAME = 100  # characters of a field's name in a message
 FINEST = 2.0**-33  # rounding of the numbers in a masked reply
 ROUNDING = 1e-5  # relative tolerance of bounds, for sums in float32
@@ -36,10 +36,10 @@ Axis = int | str | UpTo
 class Field:
     """Numbers of one type, all between two bounds.
 
-    In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each` and
-    `length` bound a document's contribution, as numbers and as a vector. With `adds_up`, the
-    numbers add up to the reply's number of documents. With `squares`, the second half are sums of
-    squares of what the first half sums; `products` are sums of products of all pairs.
+    In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each`
+    bounds the numbers of a document's contribution, `length` its length as a vector. With
+    `adds_up`, the numbers add up to the reply's number of documents. With `squares`, the second
+    half sums the squares of the first half's terms; `products` sums products of all pairs.
     """
 
     shape: tuple[Axis, ...] = ()
@@ -56,7 +56,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents, at most what clients announced; in a round it stays the `same`."""
+    """A number of documents, at most what clients announced; if `same`, constant in a round."""
 
     sizes: Mapping[str, int]
     same: bool = False
@@ -64,14 +64,14 @@ class Announced:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts by word: documents, occurrences, clients, and how many have it in their `places`."""
+    """Counts by word: documents, occurrences, clients, and clients with it in first `places`."""
 
     places: int
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Numbers of windows, and of those with both words of a pair, at most `most` for each word."""
+    """Numbers of windows, and of windows with both words of a pair, at most `most` per word."""
 
     pairs: NDArray[np.int64]  # (n_pairs, 2)
     most: NDArray[Any]  # (n_words,)
@@ -105,12 +105,12 @@ def of_topics(n: int) -> dict[str, Field]:
 COUNT = counts()
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
-"""By field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a map for a map, a
-list of one length for words, or only a shape, of float64."""
+"""Expected form of each field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
+map for a map, a list with one length for words, or only a shape for float64."""
 
 
 def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",)) -> str:
-    """Return what is wrong with a reply, or the sum of the replies `of` some clients, or ""."""
+    """Return what is wrong with a reply, or a sum of the replies `of` clients; "" if nothing."""
     documents = reply.get("documents") if isinstance(reply, Mapping) else None
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
 
@@ -126,12 +126,12 @@ class ReplyValidator:
         if isinstance(announced, Announced) and announced.same:
             documents = reply["documents"]
             if self._documents.setdefault(client, documents) != documents:
-                return "its field 'documents' differs from its earlier one in this round"
+                return "its field 'documents' differs from the earlier one in this round"
         return ""
 
 
 def check_blame(faults: Mapping[str, str], of: Sequence[str], clients: int) -> None:
-    """Raise FederationError if most of a round's clients send bad replies: the model is bad."""
+    """Raise FederationError if most clients of a round send bad replies: then the model is bad."""
     if len(faults) > len(of) / 2 and (len(of) > 1 or clients == 1):
         raise FederationError(
             f"Most clients sent bad replies ({len(faults)} of {len(of)}; the first: "

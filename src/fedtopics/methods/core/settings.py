@@ -21,15 +21,15 @@ from fedtopics.text.rules import TextRules
 @dataclass(frozen=True)
 class Progress:
     round: int
-    loss: float = np.nan  # mean over the documents of this round, or NaN
-    change: float = np.inf  # of the model, relative to its norm; infinite if not measured
+    loss: float = np.nan  # mean over the documents of the round, or NaN
+    change: float = np.inf  # change of the model, relative to its norm; infinite if not measured
     validations_without_gain: int = 0
-    best_loss: float = np.inf  # of validations
+    best_loss: float = np.inf  # best loss of all validations
 
 
-GAIN = 1e-3  # in validation loss; else a client could claim a tiny gain each time
+GAIN = 1e-3  # least gain in validation loss; else a client could claim a tiny gain each time
 StopRule = Callable[[Progress, float], str]
-"""Returns the reason why the training ends, or ""."""
+"""Returns the reason why the training ends, or "" if it continues."""
 STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
@@ -62,7 +62,7 @@ def _loss(progress: Progress, limit: float) -> str:
 
 
 SETTINGS_OF_METHODS: dict[str, StopRule] = {"tolerance": _tolerance, "patience": _patience}
-"""Rules with a setting of their own, in the methods that measure what they need."""
+"""Rules that are settings of the methods that measure what these rules need."""
 for _name, _rule in {**SETTINGS_OF_METHODS, "loss": _loss}.items():
     STOP_RULES.register(_name, _rule)
 
@@ -84,7 +84,7 @@ def fill_from(
 
 
 def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill missing settings, also in groups; None counts as missing, as TOML cannot express it."""
+    """Fill missing settings, also in groups; None counts as missing, as TOML has no None."""
     found = {**settings, **{key: each for key, each in usual.items() if settings.get(key) is None}}
     for key, each in usual.items():
         if isinstance(each, Mapping) and isinstance(found[key], Mapping):
@@ -99,13 +99,13 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
         if not words:
             raise ValueError(f"topic {number} of seed_topics needs at least one word")
         if set(words) in map(set, seeds[:number]):
-            raise ValueError(f"topic {number} of seed_topics repeats another; give each its own")
+            raise ValueError(f"topic {number} of seed_topics repeats another topic; change one")
 
 
 def seeds_in(
     text: TextRules, seeds: Sequence[Sequence[str]], n_topics: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return seed_topics in the form of the texts; StudyError if a topic has no word left."""
+    """Return seed_topics in the form they have in texts; StudyError if a topic has no word left."""
     found = []
     for number, words in enumerate(seeds):
         forms, left_out = text.forms_of(words)
@@ -113,12 +113,12 @@ def seeds_in(
         if not found[-1]:
             raise StudyError(
                 f"All words of topic {number} of seed_topics are stop words, which are removed "
-                f"from documents: {', '.join(forms)}. Give others, or set stop_words."
+                f"from documents: {', '.join(forms)}. Give other words, or set stop_words."
             )
     try:
         check_seeds(found, n_topics)
     except ValueError as error:
-        raise StudyError(f"In the form that words have in documents, {error}.") from None
+        raise StudyError(f"After processing words like documents, {error}.") from None
     return tuple(found)
 
 
@@ -144,8 +144,8 @@ class TopicSettings(BaseModel):
     clients_per_round: int | None = Field(
         None,
         ge=1,
-        description="number of clients that train in a round, sampled again for each round; by "
-        "default all",
+        description="number of clients that train in a round, sampled for each round; by default "
+        "all clients",
     )
     relevance: float | None = Field(
         None, ge=0, le=1,
@@ -154,24 +154,24 @@ class TopicSettings(BaseModel):
     )  # fmt: skip
     coherence_candidates: int | None = Field(
         None, ge=WORDS_SHOWN, le=50,
-        description="the ten words shown first are chosen among this many first words of a topic, "
-        "to be coherent together; 10 keeps their order; by default 15, or 10 if "
+        description="a topic's ten most coherent words, chosen among this many first words, are "
+        "shown first; 10 keeps the words' order; by default 15, or 10 if "
         "relevance is set",
     )  # fmt: skip
     coherence: Within = Field(
         "windows",
-        description='where the topics\' words count as occurring together: "windows" of text, '
-        '"documents" (which ignores the order of words), or "nothing": no coherence, '
-        "no counts",
+        description='where words count as occurring together: in "windows" of text, in '
+        '"documents" (which ignores the order of words), or "nothing" (no words are '
+        "counted, and no coherence is computed)",
     )
     over_time: OverTime | None = Field(
         None,
-        description="a table with period, begin and end: topics are summed by period at the end, "
-        "by the clients' column of times; with by_client, all participants see each "
-        "client's sums",
+        description="a table with period, begin and end: at the end of the training, topics are "
+        "summed by period, from the clients' column of times; with by_client, all "
+        "participants see each client's sums",
     )
     stop_when: dict[str, float] = Field(
-        {}, description="further rules that end the training: their names with a number"
+        {}, description="further rules that end the training: names of rules, each with a number"
     )
 
     @model_validator(mode="before")
@@ -187,7 +187,7 @@ class TopicSettings(BaseModel):
 
     @property
     def adds_up(self) -> bool:
-        """Whether replies are summed, except those in the model, so that they can be masked."""
+        """Whether replies (except those in the model) are summed, so that they can be masked."""
         return True
 
     @field_validator("stop_when")
@@ -196,8 +196,8 @@ class TopicSettings(BaseModel):
         for name in value:
             if name in SETTINGS_OF_METHODS:
                 raise ValueError(
-                    f"{name} is a setting of the methods that measure it; set it there, not in "
-                    "stop_when"
+                    f"{name} is a setting of the methods that measure it; set it in [method], not "
+                    "in stop_when"
                 )
             try:
                 STOP_RULES.find(name)
@@ -216,7 +216,7 @@ class TopicSettings(BaseModel):
         return self.model_dump(include={"tolerance"})
 
     def read_by(self, text: TextRules) -> Self:
-        """Return the settings with words in the form that they have in documents."""
+        """Return the settings with their words in the form that these have in documents."""
         return self
 
     def draw(self, seed: int) -> Draw:
@@ -231,7 +231,7 @@ class TopicSettings(BaseModel):
         return None
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that these documents need, if any."""
+        """Return the kind of embeddings that the method needs for these documents, if any."""
         return self.needed_embedding
 
     @property

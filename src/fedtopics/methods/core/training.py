@@ -40,7 +40,7 @@ class RoundResult(Generic[State]):
     state: State
     facts: RoundFacts  # for the round's event: with documents and loss if available
     change: float = np.inf  # see `Progress`
-    reason: str = ""  # a reason of the method itself to end the training here
+    reason: str = ""  # the method's own reason to end the training here, if any
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
     def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
@@ -52,7 +52,7 @@ class Rounds(Protocol[State]):
     """The work of each round of a training: an exchange with the clients, and a step."""
 
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
-        """Call the clients, without side effects: it is repeated if a client is lost meanwhile."""
+        """Call the clients, without side effects: if a client is lost, the exchange is repeated."""
 
     def step(
         self, agreement: Agreement, state: State, reply: Any, round_: int
@@ -112,7 +112,7 @@ class Trainer(Protocol):
 
 
 class Program(ABC, Generic[Settings, State]):
-    """A method as each participant executes it, with the same totals and therefore the same result.
+    """A method as each participant executes it, from the same totals and so with the same result.
 
     A subclass defines the first state, the rounds and the model; the other methods are optional.
     """
@@ -162,7 +162,7 @@ class Program(ABC, Generic[Settings, State]):
         return cast(State, arrays)
 
     def validate(self, agreement: Agreement, state: State, round_: int) -> tuple[float, int] | None:
-        """Return mean loss and number of held-out documents; None in rounds without."""
+        """Return mean loss and number of held-out documents; None in rounds without validation."""
         return None
 
     def best(self, state: State) -> Arrays:
@@ -263,5 +263,5 @@ def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoin
     except (LookupError, RuntimeError, TypeError, ValueError):
         raise RunError(
             f"The checkpoint of round {saved.round} does not fit this study; delete it to resume "
-            "from the one before, or start a new run."
+            "from the previous checkpoint, or start a new run."
         ) from None

@@ -19,8 +19,8 @@ from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS, MOST_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 
-COLUMNS = 256  # words that are compared with all others at a time
-EACH = 3  # documents for each word, at least
+COLUMNS = 256  # number of words that are compared with all others at a time
+EACH = 3  # least number of documents for each word
 
 
 class ConsensusSums(Exchanges):
@@ -32,10 +32,10 @@ class ConsensusSums(Exchanges):
         self.client.part(ClusterSums).moved_embeddings = None
 
     @leaves(
-        "For each word that enough of the documents have, and that no more frequent one is nearly "
-        "always with: the sum of the documents' embeddings, less a common origin and of length 1. "
-        "The number of documents with such a word, and of all. Where sums are masked, how many "
-        "have each word is also asked before that."
+        "For each word that enough of the documents contain, except those that nearly always occur "
+        "with a more frequent word: the sum of the documents' embeddings (less a common origin, of "
+        "length 1). The numbers of documents with such a word, and of all documents. With secure "
+        "aggregation, first: how many documents contain each word."
     )
     def point_sums(self, vocabulary: str, origin: Numbers, groups: Groups = SEEN) -> dict[str, Any]:
         """Sum the points of the documents with each word; see `distinct_words`."""
@@ -53,23 +53,23 @@ class ConsensusSums(Exchanges):
         return reply | {"documents": len(rows)}
 
     def learn_words(self, vocabulary: str, **words: NDArray[Any]) -> None:
-        """Move the embeddings by what is known of words; there is no reply."""
+        """Move the embeddings towards the mean points of their words; no data is sent."""
         self.client.check(vocabulary)
         embeddings: Any = self.client.corpus.embeddings
         inference: Any = self.client.inference_of()
         moved = inference.mixed(embeddings, self.client.bag, words)
-        moved[~embeddings.any(1)] = 0  # which have none
+        moved[~embeddings.any(1)] = 0  # documents without an embedding
         self.client.part(ClusterSums).moved_embeddings = moved
 
     @leaves(
-        "With how much weight the documents are members of each cluster of a consensus; of each "
-        "with enough weight, the sum of their memberships in all clusterings. The number of "
-        "documents. Where sums are masked, the weights are also asked before that."
+        "The sum of the documents' memberships in each cluster of a consensus; for each cluster "
+        "where that sum is large enough, the sum of its documents' memberships in all clusterings. "
+        "The number of documents. With secure aggregation, memberships are also summed first."
     )
     def member_sums(
         self, vocabulary: str, clusters: dict[str, NDArray[Any]], groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Sum memberships by cluster of the consensus: at first that of the first clustering."""
+        """Sum memberships by the consensus' clusters, at first those of the first clustering."""
         self.client.check(vocabulary)
 
         points, bias = self.client.part(ClusterSums).points(clusters["origin"]), clusters["bias"]
@@ -112,15 +112,15 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
 
 def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
-    """Return which words can be summed: any two of them differ in at least so many documents.
+    """Return which words can be summed: any two of them differ in at least `least` documents.
 
-    Of two words that differ in fewer, having one and not the other, the rarer is left out: the
-    difference of their sums would be these documents. Two words without a common document differ
-    enough as each has at least half as many. Sums over clients then differ by enough as well: of a
-    client that sums both words by its own, of clients that sum one of them by all with it.
+    Two words differ in the documents that contain only one of them. If these are fewer, the rarer
+    word is left out, because the difference of the sums would reveal these documents. Words without
+    a common document differ enough, as each occurs in at least half as many. Sums over clients then
+    also differ enough: if a client sums both words, by its own documents, else by all with a word.
 
-    For each word there are at least three documents: the sums are equations for embeddings, and who
-    knew which words documents have could solve them.
+    Each word occurs in at least three documents: the sums are equations for embeddings, and an
+    attacker who knows which words documents contain could solve them.
     """
     counts = document_frequency(bag)
     kept = 2 * counts >= least
@@ -136,7 +136,7 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
         few &= kept[first] & kept[second] & (rank[first] > rank[second])
         alike |= set(zip(rank[first[few]].tolist(), second[few].tolist(), strict=True))
     by_rank = np.argsort(rank)
-    for rarer, other in sorted(alike):  # the more frequent ones are decided before
+    for rarer, other in sorted(alike):  # more frequent words are decided first
         kept[by_rank[rarer]] &= not kept[other]
     kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / EACH]] = False
     return kept

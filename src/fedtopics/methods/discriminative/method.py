@@ -35,7 +35,7 @@ from fedtopics.methods.registry import Method
 class DiscriminativeState:
     separation: Separation
     split: Split
-    words: Arrays = field(default_factory=dict)  # what tells embeddings, if it is used
+    words: Arrays = field(default_factory=dict)  # the words' points that move embeddings, if any
 
 
 def start_separation(
@@ -53,7 +53,7 @@ def start_separation(
 
 
 def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
-    """Let clients learn the words' mean points and rarity, zeros where no sums were sent."""
+    """Send clients the words' mean points and rarity, with zeros for words without sums."""
     shape = len(agreement.vocabulary), settings.embedding.dimension
     origin = find_origin(agreement, shape[1])
     reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
@@ -66,7 +66,7 @@ def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays
 
 
 def learn_words(agreement: Agreement, words: Arrays) -> None:
-    """Let clients move their embeddings by what is known of words, if anything is."""
+    """Let clients move their embeddings towards their words' points, if these are known."""
     if words:
         vocabulary = agreement.vocabulary.fingerprint
         agreement.clients.tell("learn_words", vocabulary=vocabulary, **words)
@@ -107,7 +107,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return DiscriminativeState(separation, split, words)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
-        """Return those of the consensus; of one clustering, of the clusters furthest apart."""
+        """Return the arrays of the consensus, or of the clustering with the best separation."""
         if self.inference is Consensus:
             both = self.settings.separation.sizes == "both"
             split = state.split if both else state.split.best()  # rounds may end before a trial

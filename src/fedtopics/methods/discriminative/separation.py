@@ -1,6 +1,6 @@
-"""Rounds of discriminative clustering by sums, a consensus, and how many clusters there are.
+"""Rounds of discriminative clustering by sums, a consensus, and the choice of cluster numbers.
 
-The method `discriminative` and the start of FSTC use it.
+The method `discriminative` and the start of FSTC use this module.
 
 References
 ----------
@@ -29,28 +29,28 @@ from fedtopics.methods.core.replies import AgreeingPairs, Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
-TRIAL = 20  # rounds after which only the best of the finalists continues
-LEAST_COUNT = 1e-6  # of a document
-RAREST = 1e-3  # share of an even size below which a cluster's bias stops growing
+TRIAL = 20  # rounds after which only the best of the remaining starts continues
+LEAST_COUNT = 1e-6  # least weight of a cluster, in documents
+RAREST = 1e-3  # size, relative to even sizes, below which a cluster's bias stops growing
 
 
 @dataclass(frozen=True)
 class Split:
-    """Several clusterings of the same points, by their sums."""
+    """Several clusterings of the same points, given by sums."""
 
-    sums: Numbers  # of points by their memberships, shape (n_starts, n_clusters, n_dimensions)
+    sums: Numbers  # points summed by memberships, shape (n_starts, n_clusters, n_dimensions)
     weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
-    bias: Numbers  # of that shape
-    apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
-    even: NDArray[np.bool_]  # which clusterings have clusters of one size
+    bias: Numbers  # of the same shape as weights
+    apart: Numbers  # trace of S_W^-1 S_B: distance of a clustering's clusters relative to widths
+    even: NDArray[np.bool_]  # which clusterings have clusters of equal sizes
     rounds: int = 0
 
     @classmethod
     def of(cls, clusters: Partition, sizes: str) -> Split:
-        """Return the clusters of k-means, with no bias; with both sizes twice.
+        """Return the clusters of k-means, without bias; twice if `sizes` is "both".
 
-        An empty cluster gets a tiny part of a document at its centre: two of them would be, and
-        stay, the same otherwise.
+        An empty cluster gets a tiny part of a document at its centre. Otherwise, two empty clusters
+        would be the same, and stay the same.
         """
         no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
@@ -66,12 +66,12 @@ class Split:
 
 @dataclass(frozen=True)
 class Separation:
-    """Rounds that separate clusters of points with these moments, measured from an origin."""
+    """Rounds that separate clusters of points that have given moments relative to an origin."""
 
     settings: DiscriminativeSettings
     origin: Numbers
     moments: Moments
-    part: int = ALL  # of the documents: the first (0), the second (1) or both
+    part: int = ALL  # which half of the documents: the first (0), the second (1) or both
 
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
@@ -98,7 +98,7 @@ class Separation:
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
-        """Run at most `most` rounds before the first round; return the best clustering."""
+        """Run at most `most` rounds before the study's first round; return the best clustering."""
         stops = {"tolerance": self.settings.separation.tolerance}
         return iterate(agreement, self, state, repeat(0, most), stops).best()
 
@@ -118,7 +118,7 @@ class Separation:
 def sum_by_group(
     agreement: Agreement, function: str, shape: tuple[int, ...], **payload: Any
 ) -> dict[str, Any]:
-    """Sum vectors of length 1 at most, of documents by their weight in groups; `complete` them."""
+    """Sum vectors of at most length 1, weighted by documents' membership in groups."""
     weights = sums(*shape[:-1], each=1)
     template = {"sums": Field(shape, each=1), "weights": weights, "sent": weights}
     return agreement.sum_groups(function, template, {"counts": weights}, **payload)
@@ -127,11 +127,11 @@ def sum_by_group(
 def complete(
     reply: Mapping[str, Numbers], sums: Numbers, weights: Numbers
 ) -> tuple[Numbers, Numbers]:
-    """Return the clusters' sums over all documents and their weights, of the sums before.
+    """Estimate the clusters' sums over all documents, and their weights, from a reply.
 
-    Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
-    nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
-    of them would be, and stay, the same otherwise.
+    Clients send only sums over enough documents. The mean of these sums stands for all documents of
+    a cluster. If nothing is sent, its last mean (from `sums` and `weights`) is used, also if it has
+    become empty: otherwise two empty clusters would be the same, and stay the same.
     """
     sent = reply["sent"][..., None]
     mean_before = sums / np.maximum(weights, TINY)[..., None]
@@ -151,50 +151,50 @@ class Directed:
 
     @property
     def arrays(self) -> Arrays:
-        """Those that memberships follow from, by name."""
+        """The arrays from which memberships follow, by name."""
         return {name: array for name, array in vars(self).items() if name != "apart"}
 
     def weights(self) -> Arrays:
-        """Return those of the first clustering, by name."""
+        """Return the arrays of the first clustering, by name."""
         return {name: array[0] for name, array in self.arrays.items()}
 
 
 CONSENSUS_ROUNDS, TOLERANCE = (
     30,
     1e-3,
-)  # at most so many; until fewer documents than this share move
-UNSEEN = 0.01  # documents of each cluster in each of a clustering, so that none is impossible
+)  # most rounds; rounds end when a smaller share of documents moves
+UNSEEN = 0.01  # documents added to each pair of clusters, so that no pair is impossible
 Members = tuple[Numbers, Numbers]
-"""By cluster of the consensus: sums of memberships, (n_clusters, n_memberships), and weights."""
+"""Sums of memberships, (n_clusters, n_memberships), and weights, by cluster of the consensus."""
 
 
 @dataclass(frozen=True)
 class ConsensusRounds:
-    """Rounds of a consensus of clusterings; in the first, clusters are those of the first one.
+    """Rounds of a consensus of clusterings, which begin with the clusters of the first clustering.
 
     A cluster is a distribution over the clusters of each clustering, found by
     expectation-maximisation from sums of memberships.
     """
 
-    arrays: Arrays  # of `Discriminant`s, and the origin of points
+    arrays: Arrays  # the arrays of `Discriminant`s, and the origin of points
     documents: int
 
     def exchange(self, agreement: Agreement, state: Members, round_: int) -> dict[str, Any]:
-        """Ask for the memberships, summed by cluster of the consensus."""
+        """Request the memberships, summed by cluster of the consensus."""
         clusters = self.arrays | (votes_of(*state) if state[1].any() else {})
         return sum_by_group(agreement, "member_sums", state[0].shape, clusters=clusters)
 
     def step(
         self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int
     ) -> RoundResult[Members]:
-        """Replace the sums; a cluster of too few documents keeps its mean."""
+        """Replace the sums; a cluster with too few documents keeps its mean."""
         check_enough(reply["sent"])
         after = complete(reply, *state)
         return RoundResult(after, {}, float(np.abs(after[1] - state[1]).sum() / self.documents))
 
 
 def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
-    """Return how probable each membership is of each cluster, and each cluster, as logarithms."""
+    """Return log probabilities of each membership given the cluster, and of each cluster."""
     k, n = sums.shape
     seen, sizes = (sums + UNSEEN).reshape(k, n // k, k), weights + UNSEEN
     votes = np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n)
@@ -202,9 +202,9 @@ def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
 
 
 def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split) -> Arrays:
-    """Find the consensus of clusterings; return the weights that infer it, less those of words.
+    """Find the consensus of clusterings; return the weights that infer it, except those of words.
 
-    It begins with the clustering of even sizes whose clusters are furthest apart.
+    The rounds begin with the clustering of even sizes whose clusters are furthest apart.
     """
     directed = separation.direct(split)
     order = ranked(-np.where(split.even | ~split.even.any(), directed.apart, 0))
@@ -216,7 +216,7 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     return arrays | votes_of(*iterate(agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), stops))
 
 
-MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
+MOST_ROUNDS = 40  # most rounds of a clustering that only serves to choose the number of clusters
 
 
 def with_number(

@@ -1,4 +1,4 @@
-"""The client side of F-LDA: LDA of its new documents, guided by all clients' topics."""
+"""The client side of F-LDA: LDA of a client's new documents, guided by all clients' topics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    """LDA of the documents that arrived since the last round, without words of too few of them."""
+    """LDA of the documents that arrived since the last round, without words that few contain."""
 
     def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
         load_tomotopy()  # here, so that a missing package is noticed before any data is sent
@@ -48,17 +48,17 @@ class FLDAClient(TopicClient[FLDASettings]):
         return calls
 
     @leaves(
-        "Of each topic that is the largest in enough of the new documents: its first words, each "
-        "in enough of these documents, with their weights; which of all clients' topics guided it; "
-        "how many words of the documents belong to it. The number of documents. If too few "
-        "documents are new, only that number. The topics are merged, not summed: all participants "
-        "see those of each client.", seen_by_all=True,
+        "For each topic that is the largest in enough of the new documents: its first words (only "
+        "words in enough of these documents) and their weights; which of all clients' topics "
+        "guided it; how many words belong to it. The number of documents; if too few documents "
+        "are new, only that number. Topics are merged, not summed, so all participants see each "
+        "client's topics.", seen_by_all=True,
     )  # fmt: skip
     def local_topics(
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """Compute topics of the new documents, guided by those of all clients (Algorithm 3)."""
+        """Compute topics of the new documents, guided by all clients' topics (Algorithm 3)."""
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
         least = max(self.settings.min_new_documents, self.min_documents)
@@ -83,7 +83,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         numbers = np.flatnonzero(sampled.main >= self.min_documents).tolist()
         topics = {number: sampled.topic(number, settings.n_words) for number in numbers}
         topics = {number: topic for number, topic in topics.items() if topic}
-        guided = [  # a topic without any word of its guide was not guided
+        guided = [  # a topic was not guided if its guide has no word in it
             number < len(ids) and bool(topic.keys() & guides[number].keys())
             for number, topic in topics.items()
         ]
@@ -102,17 +102,17 @@ class FLDAClient(TopicClient[FLDASettings]):
         return words, frequent(counted.columns(columns), self.rarest)
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
-        """Adopt the words of all clients' topics, for all documents of the rounds so far."""
+        """Adopt the words of all clients' topics, for the documents of all rounds so far."""
         self.corpus = self._arrivals.used()
         super().adopt(words, total, length)
-        if len(self.usable) < self.min_documents:  # then it sends none
+        if len(self.usable) < self.min_documents:  # too few documents to send any sums
             self.usable, self._training = self.usable[:0], 0
             self.bag = self.bag[self.usable]
             self.corpus = self.corpus.take([])
 
     @leaves(
-        "Two numbers for each word that enough of the documents contain, zeros for the rest; the "
-        "number of documents."
+        "For each word that enough of the documents contain, the number of documents with it and "
+        "its number of occurrences; zeros for other words; the number of documents."
     )
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
         self.check(vocabulary)

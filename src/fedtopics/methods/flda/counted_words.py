@@ -1,4 +1,4 @@
-"""F-LDA's model, and words of topics counted in all clients' documents."""
+"""F-LDA's model, and the counts of its topics' words in all clients' documents."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
 def count_topic_words(
     clients: Clients, topics: Sequence[GlobalTopic], eta: float
 ) -> tuple[Agreement, NDArray[np.float64]]:
-    """Count the topics' words at the clients; absent clients' words count as in the topics."""
+    """Count the topics' words at the clients; for absent clients, counts follow from the topics."""
     agreement = adopt_words(clients, topics)
     n, index = len(agreement.vocabulary), agreement.vocabulary.index
     template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
@@ -73,7 +73,7 @@ def model_of(plan: Plan[FLDASettings], agreement: Agreement, state: FLDAState, r
     topics = state.topics[: plan.settings.n_components]
     if not topics:
         raise StudyError(
-            "No topic remains: no two clients have similar ones, or none has enough documents; "
+            "No topic remains: no two clients have similar topics, or none has enough documents; "
             "give more documents, keep unmatched topics, or lower threshold or min_new_documents."
         )
     known = {word for topic in state.topics if topic.clients for word in topic.words}

@@ -1,11 +1,11 @@
-"""The threshold of F-LDA from pairs of topics that a person labels as the same or different.
+"""The threshold of F-LDA, from pairs of topics that a person has labelled as same or different.
 
 References
 ----------
 The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. The
-paper labels a random sample, in which almost all pairs are unlike; ours has all degrees of
-similarity, which does not bias a regression of labels given the cosine. Its threshold is read off
-where the probability declines; ours is where it falls below one half.
+paper labels a random sample, in which almost all pairs differ. Our sample has all degrees of
+similarity, which does not bias a regression of labels on the cosine. The paper's threshold is read
+off where the probability declines; ours is where the probability falls below one half.
 """
 
 import csv
@@ -53,7 +53,7 @@ def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
     if not files:
         raise RunError(
             f"There is no topics-*.json in {run}, so it is not the folder of a run of F-LDA with "
-            "topics from clients; give one that is."
+            "topics from clients; give the folder of such a run."
         )
     return [_read_round(path) for path in files]
 
@@ -77,7 +77,7 @@ def sample_pairs(
     rounds: Sequence[Mapping[str, Sequence[Topic]]], n_pairs: int = 60, seed: int = 0,
     n_words: int = 10,
 ) -> list[TopicPair]:  # fmt: skip
-    """Sample pairs of topics of different clients in one round, of all degrees of similarity."""
+    """Sample pairs of topics from two clients in the same round, with all degrees of similarity."""
     pairs = [
         (first, second, float(cosine))
         for sent in rounds
@@ -87,7 +87,7 @@ def sample_pairs(
     ]
     if not pairs:
         raise RunError(
-            "In no round did two clients send topics, so there are no pairs; use the run of a "
+            "There are no pairs, because in no round did two clients send topics; use the run of a "
             "study with more clients, or with more documents."
         )
     drawn = []
@@ -99,7 +99,7 @@ def sample_pairs(
 
 
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
-    """Sample equally many from each tenth of the range of values, if available; return places."""
+    """Sample equally many from each tenth of the values' range, if possible; return positions."""
     rng = np.random.default_rng(seed)
     low, high = values.min(), values.max()
     width = max(high - low, 1e-300)  # all values may be the same
@@ -108,7 +108,7 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
     for number in range(DEGREES):
         members = order[bins[order] == number]
         turn[members] = np.arange(len(members))
-    chosen = np.lexsort((-bins, turn))[:n]  # one of each bin in turn, the most similar first
+    chosen = np.lexsort((-bins, turn))[:n]  # one from each bin in turn, the most similar first
     return rng.permutation(chosen)
 
 
@@ -171,14 +171,14 @@ def check_free(path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Curve:
-    """The log odds that two topics of a cosine are the same: intercept + slope * cosine."""
+    """The log odds that two topics with a cosine are the same: intercept + slope * cosine."""
 
     intercept: float
     slope: float
 
     @property
     def threshold(self) -> float:
-        """The cosine whose probability is one half."""
+        """The cosine at which two topics are the same with a probability of one half."""
         return -self.intercept / self.slope
 
     def probability(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -210,7 +210,7 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
         )
     if not 0 < curve.threshold <= 1:
         raise DataError(
-            "By the labels, two topics are equally likely the same or different at a cosine of "
+            "According to the labels, the threshold would be a cosine of "
             f"{curve.threshold:.2f}, which is impossible; label more pairs, from a run with more "
             "topics."
         )
@@ -218,7 +218,7 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
 
 
 def decided_alike(pairs: Sequence[TopicPair], threshold: float) -> int:
-    """Count the labelled pairs that a threshold classifies like the person."""
+    """Count the labelled pairs that a threshold classifies as the person did."""
     values, labels = _labelled(pairs)
     return int(((values >= threshold) == labels).sum())
 
@@ -229,7 +229,7 @@ def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[
 
 
 def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
-    """Draw the probability by cosine, with the labelled pairs (the paper's figure 6), as SVG."""
+    """Draw, as SVG, the probability by cosine with the labelled pairs (the paper's figure 6)."""
     values = np.linspace(0, 1, 201)
     line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
     measured, labels = _labelled(pairs)

@@ -1,9 +1,9 @@
-"""Merge models that were trained separately, without any document.
+"""Merge models that were trained separately; no documents are needed.
 
 References
 ----------
-Which topics are the same: Algorithm 1 of the paper of F-LDA, as in `topic_lists.group_topics`, or
-down to a number of topics as in `merging.hierarchy`.
+Algorithm 1 of the paper of F-LDA, as in `topic_lists.group_topics`, finds which topics are the
+same. Merging down to a number of topics is as in `merging.hierarchy`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,35 +28,35 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
-# No documents choose it. In benchmarks/merging.py, 20ng has better topics than at 0.6.
+# It is chosen without documents. In benchmarks/merging.py, 20ng has better topics than at 0.6.
 READING = Reading(0.4)
 
 
 def merge_models(
     models: Sequence[TopicModel], n_topics: int | None = None, threshold: float | None = None
 ) -> TopicModel:
-    """Combine the topics of several models; similar ones of different models become one.
+    """Combine the topics of several models; similar topics of different models become one topic.
 
-    The words are those of all models, with summed counts; a word that a model lacks counts as zero
-    there. For new documents, topics are found by LDA's posterior from the words, whatever the
-    models' methods. A client keeps the shares that its own model found; its share of other topics
-    is zero. Labels that people gave are kept, as in `merge_topics`; suggested ones are not.
+    The merged model has the words of all models, with summed counts; a word that a model lacks
+    counts as zero in it. In new documents, it finds topics by LDA's posterior from words, for
+    models of any method. A client keeps the shares that its own model found, and has zero shares of
+    other topics. Labels from people are kept, as in `merge_topics`; suggested labels are not.
 
     Parameters
     ----------
     models : sequence of TopicModel
         At least two, of any methods, with the same text settings and different clients.
     n_topics : int, optional
-        Merge the nearest topics until this many remain, also two of one model.
+        Merge the nearest topics, even two topics of one model, until this many remain.
     threshold : float in (0, 1], optional
-        Otherwise: cosine from which topics are the same. By default that of F-LDA, which one in a
-        hundred pairs of topics of one model reaches.
+        Without `n_topics`: the least cosine of topics that are the same. By default it is F-LDA's,
+        which one in a hundred pairs of topics of one model reaches.
 
     Raises
     ------
     StudyError
-        If there are fewer than two models, two have a client of the same name, or their text
-        settings differ; if `n_topics` is impossible, or the threshold is not a cosine.
+        If there are fewer than two models, two models have a client of the same name, text settings
+        differ, `n_topics` is impossible, or the threshold is not a cosine.
     """
     if len(models) < 2:
         raise StudyError("One model cannot be merged; name two or more.")
@@ -78,15 +78,15 @@ def _check(models: Sequence[TopicModel]) -> None:
     clients = [*chain.from_iterable(model.documents for model in models)]
     if twice := [name for name in clients if clients.count(name) > 1]:
         raise StudyError(
-            f"Two models have a client {twice[0]!r}; give each a different name, as in "
-            "north=MODEL, and name no model twice."
+            f"Two models have a client {twice[0]!r}; name each model's client, as in north=MODEL, "
+            "and give no model twice."
         )
     first, *others = (model.text.model_dump() for model in models)
     for number, rules in enumerate(others, 2):
         if different := [key for key in rules if rules[key] != first[key]]:
             raise StudyError(
                 f"Model {number} and the first one have different text settings: "
-                f"{', '.join(different)} of [text]; train them with the same."
+                f"{', '.join(different)} of [text]; train both with the same settings."
             )
 
 
@@ -140,7 +140,7 @@ def _described(model: TopicModel) -> MergedModel:
 
 
 def read_models(places: Iterable[str]) -> list[TopicModel]:
-    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client."""
+    """Read models from folders, each given as FOLDER, or as NAME=FOLDER to name its client."""
     models = []
     for place in places:
         name, equals, folder = place.partition("=")
@@ -154,7 +154,7 @@ def _of_client(model: TopicModel, name: str) -> TopicModel:
     check_client_name(name)
     if len(model.documents) != 1:
         raise StudyError(
-            f"The model to be named {name} has {len(model.documents)} clients, which have names of "
+            f"The model given as {name}= has {len(model.documents)} clients, which have names of "
             "their own; leave the name out."
         )
     (share,), (documents,) = model.shares.values(), model.documents.values()

@@ -1,10 +1,10 @@
-"""F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
+"""F-LDA: similar topics of the clients' own LDAs are merged, and guide LDA of new documents.
 
-The paper lacks lines of Algorithm 1, which can be read in two ways. In "paper-transitive",
+Lines of Algorithm 1 are missing in the paper, which can be read in two ways. In "paper-transitive",
 similarity is transitive, and topics without a partner are dropped; soon few topics remain, or one.
-In "paper-pairwise", each similar pair is a topic and the others stay. By default a merged topic has
-at most one topic of a client, topics of one client stay, clients have a few topics without
-guidance, and a missing word counts as zero.
+In "paper-pairwise", each similar pair is a topic and other topics stay. By default, a merged topic
+has at most one topic of each client, topics of only one client stay, clients have a few topics
+without guidance, and a missing word counts as zero.
 
 References
 ----------
@@ -52,7 +52,7 @@ def global_topics(
     local: Mapping[str, LocalTopics], threshold: float, settings: FLDASettings,
     seed_ids: Sequence[int] = (),
 ) -> list[tuple[dict[str, float], list[Place]]]:  # fmt: skip
-    """Merge similar topics of different clients (Algorithm 1), and those guided by one seed."""
+    """Merge similar topics of different clients (Algorithm 1), and topics with the same seed."""
     places = [(name, k) for name, sent in sorted(local.items()) for k in range(len(sent.topics))]
     together = [[at for at in places if local[at[0]].seeds[at[1]] == seed] for seed in seed_ids]
     by_client = {name: sent.topics for name, sent in local.items()}
@@ -71,7 +71,7 @@ def global_topics(
 def optimal_topics(
     local: Sequence[Topic], topics: Sequence[GlobalTopic], threshold: float
 ) -> list[int]:
-    """Return the topics of M nearest to a client's (M*, Algorithm 2), each once, in order."""
+    """Return the topics of M nearest to a client's topics (M*, Algorithm 2), each once, sorted."""
     if not local or not topics:
         return []
     alike = cosines(local, [topic.words for topic in topics])
@@ -129,7 +129,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
         scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence
         if scored and coherence < state.coherence:
-            reason = "the topics are less coherent than those of the previous round, which are kept"
+            reason = "topics are less coherent than those of the previous round, which are kept"
             after = replace(state, round=round_)
         facts = round_facts(state, after, local, settings.n_components)
         if scored:

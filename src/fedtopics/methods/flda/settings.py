@@ -13,7 +13,7 @@ from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
 from fedtopics.text.rules import TextRules
 
-# Algorithms 1 to 3. Every copy of the paper lacks lines of the first: two ways to read it.
+# Algorithms 1 to 3. Every copy of the paper lacks lines of Algorithm 1: here are two readings.
 _PAPER = {
     "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
     "stop": "coherence",
@@ -31,60 +31,60 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
         "default",
-        description='preset for other settings: "paper-transitive" and "paper-pairwise" follow the '
-        "paper's algorithms, of which lines are lost, literally",
+        description='preset for other settings: "paper-transitive" and "paper-pairwise" are two '
+        "literal readings of the paper's algorithms, of which lines are missing",
     )
     max_rounds: int = Field(3, ge=1, description="maximum number of rounds")
     spare_topics: int | None = Field(
         None,
         ge=0,
-        description="topics of a client in addition to n_components, without guidance; by default "
-        "as many again",
+        description="number of topics of a client without guidance, in addition to n_components; "
+        "by default n_components",
     )
     n_words: int = Field(30, ge=2, description="number of words of a topic that a client sends")
     threshold: float | None = Field(
         None, gt=0, le=1,
-        description="cosine from which two topics are the same; by default the value that one in a "
-        "hundred pairs of topics of one client reaches",
+        description="least cosine of two topics that are the same; by default the value that one "
+        "in a hundred pairs of topics of one client reaches",
     )  # fmt: skip
     linkage: Linkage = Field(
         "average",
         description="which topics are merged: the most similar first, at most one of each client "
-        '("average"), all that a chain of pairs over the threshold connects '
-        '("single"), or each such pair separately ("pairs"), so that a topic can be in '
-        "several",
+        '("average"), all topics that a chain of pairs over the threshold connects '
+        '("single"), or each pair over the threshold ("pairs", where a topic can be in several '
+        "merged topics)",
     )
     absent_words: Literal["zero", "ignored"] = Field(
         "zero",
-        description="a word that a merged topic lacks counts as zero in the mean of its weights, "
-        "or is ignored there",
+        description="whether a topic that lacks a word counts as zero in the mean of the word's "
+        "weights, or is ignored in that mean",
     )
     weighting: Literal["topics", "documents"] = Field(
         "topics",
-        description="whether each topic has the same weight in a mean, or is weighted by its "
-        "client's documents",
+        description="whether topics have equal weights in a mean, or are weighted by their "
+        "clients' numbers of documents",
     )
     refill: bool = Field(
-        True, description="whether a client that is guided has as many topics as one that is not"
+        True, description="whether clients with guidance have as many topics as those without"
     )
-    keep_unmatched: bool = Field(True, description="whether topics of a single client stay")
+    keep_unmatched: bool = Field(True, description="whether topics of only one client are kept")
     memory: float = Field(
         0.7, ge=0, le=1,
         description="weight of a topic of the previous round, relative to one of this round",
     )  # fmt: skip
     seed_topics: tuple[tuple[str, ...], ...] = Field(
-        (), description='words of topics to begin with, which keep them: [["fever", "cough"]]'
+        (), description='words of the first topics, which keep them: [["fever", "cough"]]'
     )
     min_new_documents: int = Field(
         100, ge=1, description="a client with fewer new documents skips the round"
     )
     patience: int = Field(
-        1, ge=1, description="end after this many rounds in a row without new documents"
+        1, ge=1, description="end after this many consecutive rounds without new documents"
     )
     stop: Literal["documents", "coherence"] = Field(
         "documents",
         description='"coherence" ends with the first round whose topics are less coherent than '
-        "those of the previous round, which are kept",
+        "those of the previous round; the previous topics are kept",
     )
 
     @model_validator(mode="after")

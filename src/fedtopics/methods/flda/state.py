@@ -23,15 +23,15 @@ class FLDAInfo(TrainingInfo):
     """Training state in a model of F-LDA; all of it is needed to continue."""
 
     threshold: float
-    """Cosine from which two topics were the same in the last round."""
+    """The threshold of the last round: the least cosine of two topics that are the same."""
     optimal: dict[str, list[int]]
-    """By client, its topics (Algorithm 2)."""
+    """Each client's topics M* (Algorithm 2)."""
     clients: list[list[str]]
-    """By topic, the clients that sent it last."""
+    """For each topic, the clients that last sent it."""
     eta: float
     """Pseudo-count of each word, which the weights contain in addition to the topics' words."""
     seeds: int
-    """Topics that began with words of the study, the first ones."""
+    """Number of topics that began with words of the study; they come first."""
     next_id: int
     """The id of the next new topic."""
 
@@ -42,9 +42,9 @@ class GlobalTopic:
 
     id: int  # constant over rounds
     words: dict[str, float]  # with their weights, the largest first
-    clients: list[str]  # that sent a topic merged into it last
-    occurrences: float  # number of its words in documents, with less weight for earlier rounds
-    seed: bool = False  # from seed_topics; it never vanishes
+    clients: list[str]  # clients that last sent a topic that was merged into it
+    occurrences: float  # occurrences of its words in documents; earlier rounds have less weight
+    seed: bool = False  # whether it is from seed_topics and therefore never vanishes
 
 
 @dataclass
@@ -131,7 +131,7 @@ def link_topics(
     new: Sequence[GlobalTopic], before: Sequence[GlobalTopic], threshold: float,
     local: Mapping[str, LocalTopics], merged: Sequence[tuple[Any, list[Place]]],
 ) -> list[GlobalTopic | None]:  # fmt: skip
-    """Return the topic of the previous round that each continues, if any; seeds by guidance."""
+    """Return which previous topic each topic continues, if any; seeds are linked by guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []
     for _, group in merged:
@@ -154,7 +154,7 @@ def link_rounds(
     merged: Sequence[tuple[dict[str, float], list[Place]]], threshold: float,
     settings: FLDASettings,
 ) -> tuple[list[GlobalTopic], int]:  # fmt: skip
-    """Return the topics after a round, seeds first, then the largest first; and the next id."""
+    """Return the topics after a round (seeds first, then by size), and the next id."""
     new = []
     for words, group in merged:
         occurrences = sum(local[name].occurrences[number] for name, number in group)
@@ -189,7 +189,7 @@ def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTo
 def round_facts(
     before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
 ) -> RoundFacts:
-    """Return the facts of a round for its event and the model's history: its largest topics."""
+    """Return facts about a round's largest topics, for its event and the model's history."""
     old, new = ({topic.id for topic in state.topics} for state in (before, after))
     largest = after.topics[:n_topics]
     return {

@@ -27,7 +27,7 @@ def topic_lists(n_topics: int, n_words: int) -> Template:
 
 
 def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
-    """Convert to words, each once, and arrays of shape (n_topics, most words of a topic)."""
+    """Convert topics to a list of distinct words, and arrays (n_topics, most words of a topic)."""
     words = sorted({word for topic in topics for word in topic})
     place = {word: number for number, word in enumerate(words)}
     shape = len(topics), max(map(len, topics), default=0)
@@ -103,7 +103,7 @@ def _joined(
     apart = has @ has.T > 0
     while True:
         mean = np.where(apart, -1.0, total / np.outer(sizes, sizes))
-        one, other = divmod(int(mean.argmax()), len(groups))  # of equal ones, the first topics
+        one, other = divmod(int(mean.argmax()), len(groups))  # among equals, the first topics
         if not mean[one, other] >= threshold:
             return [group for group in groups if group]
         groups[one], groups[other] = groups[one] + groups[other], []

@@ -30,17 +30,17 @@ class FSCCLSettings(ClusterSettings):
         description="how clients train the network; with deletion = 0, only dropout makes views",
     )
     dropout: float = Field(
-        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view omits"
+        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view sets to zero"
     )
     contrast_temperature: float = Field(
         0.5,
         gt=0,
-        description="of the similarity of views: the lower, the more the nearest views count",
+        description="temperature of views' similarity; lower values give near views more weight",
     )
     contrastive_weight: float = Field(
         10.0,
         ge=0,
-        description="weight of the contrastive loss, relative to that of clustering: eta",
+        description="weight of the contrastive loss, relative to the clustering loss (eta)",
     )
 
 
@@ -48,7 +48,7 @@ FEATURES = 128  # dimensions in which views are compared
 
 
 def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
-    """Return the adapter, whose head stacks the two layers of the contrastive head."""
+    """Return the adapter; the weights of its head are both layers of the contrastive head."""
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
@@ -132,8 +132,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         return calls_of_start(settings.start) | {"train_locally": "each round"}
 
     @leaves(
-        "The change of the weights of the network and its centres by training on the documents, "
-        "times their number; the loss, summed over documents; their number."
+        "The change of the network's weights and centres by training on the documents, times the "
+        "number of documents; the loss, summed over documents; the number of documents."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
         self.check(vocabulary)

@@ -6,9 +6,9 @@ References
 ----------
 Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021. McMahan et al.,
 Communication-Efficient Learning of Deep Networks from Decentralized Data (FedAvg), AISTATS 2017.
-Here the encoder is frozen, followed by an adapter; views are of texts without some words (`views`),
-and of embeddings without some numbers, where SCCL has a language model replace words. Its eta is
-the weight of the contrastive loss, as in the authors' code.
+Here the encoder is frozen and followed by an adapter. Views are texts without some words (`views`),
+and embeddings without some numbers; in SCCL, a language model replaces words. Eta is the weight of
+the contrastive loss, as in the authors' code.
 """
 
 from typing import Any

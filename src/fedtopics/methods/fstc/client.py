@@ -1,4 +1,4 @@
-"""The client side of FSTC: it trains its own network on its own pseudo-labels."""
+"""The client side of FSTC: a client trains its own network on its own pseudo-labels."""
 
 import hashlib
 from collections import Counter
@@ -48,11 +48,11 @@ from fedtopics.text.embeddings import document_embeddings
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
 STORED_ROUNDS = 3  # number of last rounds whose state a client stores
 DIMENSIONS = 4  # maximum number of axes of a weight
-MOST_WEIGHTS = 10_000  # of an encoder
+MOST_WEIGHTS = 10_000  # largest number of an encoder's weight arrays
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
-    """A client's network; its last states are stored, for a client that is restarted."""
+    """A client's network; its last states are stored, in case the client is restarted."""
 
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
@@ -64,7 +64,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
         views_of = self.corpus, self.settings.network, self.settings.embedding, site
-        # An encoder that is trained embeds views in each step.
+        # If the encoder is trained, it embeds views in each step.
         self._views = [] if self._encoder else embedded_views(*views_of)
 
     @property
@@ -84,8 +84,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return calls | {"network": f"{every}once, at the end"}
 
     @leaves(
-        "The names and shapes of the encoder's weights and a digest of them, before any training; "
-        "the number of documents. All participants compare those of each client.",
+        "The names, shapes and a digest of the encoder's weights before training; the number of "
+        "documents. All participants see and compare each client's values.",
         seen_by_all=True,
     )
     def encoder(self, vocabulary: str) -> dict[str, Any]:
@@ -121,14 +121,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._trainer = self._new_trainer()
 
     @leaves(
-        "Of each cluster with enough of the documents, the sum of their points and their number; "
-        "the number of all. With secure aggregation, before that: how many are in each cluster, by "
-        "their cluster at the last reply."
+        "For each cluster with enough of the documents, the sum of their embeddings and their "
+        "number; the number of all documents. With secure aggregation, first: for each cluster of "
+        "the last reply, how many of its documents are now in each cluster."
     )
     def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
         self.check(vocabulary)
         labels, n = self._clusters, self.settings.n_components
-        # Between the last sums of k-means and these, documents also move in groups.
+        # Also after the last sums of k-means, documents move only in groups.
         part = self.part(ClusterSums)
         released = part.released.of(n, ALL)
         alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
@@ -140,9 +140,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     @leaves(
-        "Of each cluster with enough of the documents, the sum of the adapter's outputs for them "
-        "and their number; the loss, summed over documents; the number of all. With secure "
-        "aggregation, the numbers in clusters are also summed before that."
+        "For each cluster with enough of the documents, the sum of the adapter's outputs for them "
+        "and their number; the loss, summed over documents; the number of all documents. With "
+        "secure aggregation, first: the number of documents in each cluster."
     )
     def train_locally(
         self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
@@ -173,8 +173,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {"counts": own}, summed
 
     @leaves(
-        "The weights of the network that it trained on its documents, times their number; that "
-        "number. With fine_tune, the weights include the encoder's. Zeros, if it has not trained."
+        "The weights of the network that the client trained, times its number of documents; that "
+        "number. With fine_tune also the encoder's weights. Zeros, if the client has not trained."
     )
     def network(self, vocabulary: str, round: int) -> dict[str, Any]:
         self.check(vocabulary)
@@ -293,7 +293,7 @@ def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
         most = number > len(digests) / 2
         whose = "those of most clients" if most else "those of the other clients"
         raise StudyError(
-            f"The encoders of {', '.join(different if most else digests)} have other weights than "
+            f"The encoders of {', '.join(different if most else digests)} have weights other than "
             f"{whose}; give all clients the same files of the model {settings.embedding.model!r}."
         )
     reply = next(iter(replies.values()))

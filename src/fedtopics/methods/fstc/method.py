@@ -1,12 +1,12 @@
 """FSTC: federated short-text clustering by pseudo-labels and shared cluster centres.
 
-``preset="paper"`` is closer to the paper than the defaults, which have no Gaussian-uniform mixture
-(`mixture_from`) and no augmentation, and a frozen encoder (`fine_tune` trains it).
+``preset="paper"`` is closer to the paper than the defaults. The defaults have no Gaussian-uniform
+mixture (`mixture_from`) and no augmentation, and freeze the encoder (`fine_tune` trains it).
 
 The paper sends all embeddings to the server for the first labels. As texts can largely be restored
-from embeddings, ours come from discriminative clustering or k-means, both by sums. Centres are
-means of the adapter's outputs; those of a frozen encoder would never change. The paper augments
-texts, but no term of its loss uses the views; with `deletion` each has the text's pseudo-label.
+from embeddings, our labels come from sums, by discriminative clustering or k-means. Centres are
+means of the adapter's outputs; means of a frozen encoder's would never change. The paper augments
+texts, but no term of its loss uses the views; with `deletion`, views have the text's pseudo-label.
 
 References
 ----------
@@ -36,8 +36,8 @@ from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 from fedtopics.networks.trained_encoder import Adapter, Shapes
 
-PROTOTYPES = "start/centres", "start/directions"  # have one row per cluster
-CONSTANT = "origin", "start/", "encoder/"  # from round to round
+PROTOTYPES = "start/centres", "start/directions"  # arrays with one row per cluster
+CONSTANT = "origin", "start/", "encoder/"  # arrays that rounds do not change
 
 
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
@@ -70,7 +70,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return state | _centres(agreement.clients.round(0, ask)[0])
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Return the state; clients, which may have restarted, label their documents again."""
+        """Return the state; clients label their documents again, as they may have restarted."""
         shapes = without_prefix("encoder", arrays)
         self._encoder_shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
         self._label_documents(agreement, arrays)

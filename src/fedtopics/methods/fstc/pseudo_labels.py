@@ -5,8 +5,8 @@ scores overflow.
 
 References
 ----------
-Federated short text clustering (FSTC): equations 1 to 14 and Algorithm 1. Lathuilière et al.,
-DeepGUM, ECCV 2018, is where its mixture comes from; Asano et al., ICLR 2020, its schedule.
+Federated short text clustering (FSTC): equations 1 to 14 and Algorithm 1. FSTC's mixture is from
+Lathuilière et al., DeepGUM, ECCV 2018, and its schedule from Asano et al., ICLR 2020.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next one
-SMALLEST_SUM = 1e-200  # below, a sum of exponentials loses digits
+ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next transport
+SMALLEST_SUM = 1e-200  # smaller sums of exponentials lose digits
 PRIOR = 0.8  # initial probability that a pseudo-label is right
 PRIOR_RANGE = 0.05, 0.95
 TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
-# Deviations in a probability below 0.001: a closer fit is no reason to distrust other targets.
+# Deviations of 0.001 in a probability: a closer fit is not a reason to distrust other targets.
 SMALLEST_VARIANCE = 1e-6
 # Minimum width of the uniform, in standard deviations of the Gaussian: three on each side. With the
 # width of equation 12 only, typical documents of the Gaussian count as wrong in 200 dimensions, the
@@ -38,9 +38,9 @@ def transport(
 ) -> Tensor:  # fmt: skip
     """Assign documents to clusters of fixed sizes by optimal transport: Algorithm 1, steps 1 to 9.
 
-    The paper starts Sinkhorn's iterations from random numbers, we from the solution for twice the
-    epsilon. The result is the same, but confident scores reach it sooner (after 50 iterations from
-    v = 1, 5 to 18 % were in a wrong cluster).
+    The paper starts Sinkhorn's iterations from random numbers; we start from the solution for twice
+    the epsilon. The result is the same, but with confident scores it takes fewer iterations (after
+    50 iterations from v = 1, 5 to 18 % of documents were in a wrong cluster).
     """
     mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
     used = mass > 0
@@ -80,8 +80,8 @@ def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
     usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
     if mass.shape != (n_clusters,) or not usable:
         raise ValueError(
-            f"Sizes of {n_clusters} clusters have to be as many finite numbers, not negative and "
-            f"not all 0; these are {mass.tolist()}."
+            f"Sizes of {n_clusters} clusters have to be finite numbers, one for each, not negative "
+            f"and not all 0, but they are {mass.tolist()}."
         )
     return mass / mass.sum() * n
 
@@ -94,12 +94,12 @@ def sharpen(plan: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Residuals of right pseudo-labels are Gaussian with mean 0, those of wrong ones uniform.
+    """A mixture: right pseudo-labels have Gaussian residuals with mean 0, wrong ones uniform ones.
 
     We deviate from equations 8 to 13 where they cannot be computed or would reject all documents:
     Sigma is divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95];
-    moments of the uniform are divided by its responsibilities; variances and its width have lower
-    bounds.
+    moments of the uniform distribution are divided by its responsibilities; the variances and the
+    uniform distribution's width have lower bounds.
     """
 
     prior: float  # probability that a pseudo-label is right: pi
@@ -108,14 +108,14 @@ class Mixture:
 
     @classmethod
     def begin(cls, n_clusters: int) -> Mixture:
-        """Return a mixture that trusts every label; with Algorithm 2's start, it would be 0/0."""
+        """Return a mixture that trusts every label; Algorithm 2's start would lead to 0/0."""
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
     def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
         """Return the new mixture, and responsibilities (n,) for residuals Q - O, (n, n_clusters).
 
-        A mixture that trusts no label is replaced by that of `begin`, as no later step could change
-        it.
+        A mixture that trusts no label is replaced by the one of `begin`, as no later step could
+        change it.
         """
         delta = residuals.detach().double()
         log_odds = self._log_odds(delta)
@@ -125,7 +125,7 @@ class Mixture:
         return self._maximise(delta, right, wrong), right
 
     def _log_odds(self, delta: Tensor) -> Tensor:
-        """Return log odds of right to wrong, from which equation 9 follows, shape (n,)."""
+        """Return the log odds that labels are right, shape (n,), from which equation 9 follows."""
         variances = self.variances.to(delta)
         log_normal = -0.5 * (delta.square() / variances + (math.tau * variances).log()).sum(1)
         return log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
@@ -134,7 +134,7 @@ class Mixture:
         variances = right / right.sum() @ delta.square()
         variances = variances.clamp(min=SMALLEST_VARIANCE)
         n_wrong = wrong.sum()
-        # The smallest number avoids 0/0: if nothing is wrong, the width is minimal.
+        # The smallest number avoids 0/0: if no label is wrong, the width is minimal.
         share = wrong / n_wrong.clamp(min=torch.finfo(wrong.dtype).tiny)
         spread = share @ (delta - share @ delta).square()  # C2 - C1^2, but never negative
         width = torch.maximum(2 * (3 * spread).sqrt(), SPAN * variances.sqrt())
@@ -173,7 +173,7 @@ def weighted_error(
 def schedule(total: int, times: int, first: int = 0) -> list[int]:
     """Return the steps before which pseudo-labels are recomputed: often at first, then rarely.
 
-    These are first + (total - first) (i / times)^2 for i < times, moved apart where they coincide.
+    The steps are first + (total - first) (i / times)^2 for i < times, moved apart if they coincide.
     """
     span = max(total - first, 0)
     times = min(times, span)

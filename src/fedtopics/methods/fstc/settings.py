@@ -18,11 +18,11 @@ _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transport
 _PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    # The paper's start, steps and losses. The paper also trains the encoder and augments texts,
-    # which we do not, and does not spend a tenth of the steps on the labels of the start. Its
-    # lambda is 0.01 on StackOverflow and 1 on the other two data sets.
+    # The paper's start, steps and losses. Unlike here, the paper trains the encoder, augments
+    # texts, and does not spend a tenth of the steps on the labels of the start. Its lambda is 0.01
+    # on StackOverflow and 1 on the other two data sets.
     "paper": {**_PAPER, "mixture_from": 0.0, "alignment": 1.0},
-    # Its ablation, Table 2: without alignment, and also without the mixture.
+    # The paper's ablation, Table 2: without alignment ("rstc"), and also without the mixture.
     "rstc": {**_PAPER, "mixture_from": 0.0, "alignment": 0.0},
     "stc": {**_PAPER, "alignment": 0.0},
 }
@@ -34,10 +34,10 @@ class FSTCSettings(ClusterSettings):
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "rstc", "stc"] = Field(
         "default",
-        description='preset for other settings: "paper" is FSTC from k-means, "rstc" the same '
-        'without alignment, "stc" also without the mixture',
+        description='preset for other settings: "paper" is FSTC that starts from k-means, "rstc" '
+        'is "paper" without alignment, "stc" is "rstc" without the mixture',
     )
-    max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
+    max_rounds: int = Field(10, ge=1, description="number of rounds; 40 in the paper")
     network: NetworkTraining = Field(
         NetworkTraining(local_steps=40),
         description="how clients train their networks; the paper takes 100 local steps",
@@ -51,24 +51,24 @@ class FSTCSettings(ClusterSettings):
     epsilon: float = Field(
         0.1,
         gt=0,
-        description="of the transport: with smaller values, "
-        "documents are assigned more to a single cluster",
+        description="regularisation of the transport: with smaller values, "
+        "a document is assigned more to a single cluster",
     )
     transports: int = Field(
         10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
     warm_up: float = Field(
-        0.3, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
+        0.3, ge=0, lt=1, description="share of all steps, at the start, that use the first labels"
     )
     masses: Literal["even", "global", "own"] = Field(
         "even",
-        description='sizes of clusters at a client, for the transport: "even" as in the paper, as '
-        'over all clients ("global"), or as in its first labels ("own")',
+        description='sizes of clusters at a client, for the transport: "even" as in the paper, '
+        '"global" as over all clients, or "own" as in the client\'s first labels',
     )
     mixture_from: float | None = Field(
         None, ge=0, le=1,
-        description="share of all steps after which the mixture weights documents; by default "
-        "never",
+        description="share of all steps after which the mixture weights documents; by default it "
+        "never does",
     )  # fmt: skip
     loss: Literal["squared", "cross_entropy"] = Field(
         "squared",
@@ -76,15 +76,15 @@ class FSTCSettings(ClusterSettings):
         '"cross_entropy"',
     )
     alignment: float = Field(
-        0.01, ge=0, description="weight of the distance from the global centres: lambda"
+        0.01, ge=0, description="weight of the distance from the global centres (lambda)"
     )
     average_every: int = Field(
         0,
         ge=0,
-        description="rounds between two averages of the networks; 0 averages only at the end",
+        description="networks are averaged every so many rounds; 0 averages only at the end",
     )
     fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
-    encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
+    encoder_learning_rate: float = Field(5e-6, gt=0, description="learning rate of the encoder")
     max_length: int = Field(
         32, ge=1, description="maximum number of tokens of a text on which the encoder is trained"
     )

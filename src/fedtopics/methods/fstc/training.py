@@ -1,4 +1,4 @@
-"""How a client of FSTC trains its own network, on pseudo-labels of its own documents."""
+"""How a client of FSTC trains its own network, with pseudo-labels of its own documents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,13 +44,13 @@ from fedtopics.text.embeddings import require_texts
 
 EVALUATION_BATCH = 2048
 Step = tuple[int, int]
-"""The number of a step of the training, and of the attempt at its round."""
+"""The number of a training step, and the number of the attempt at its round."""
 
 
 class FixedInputs:
-    """Inputs of the network that do not change, (n, n_dimensions); points of views follow below."""
+    """Inputs of the network that do not change, (n, n_dimensions), followed by those of views."""
 
-    weights: Tensors = {}  # noqa: RUF012 - of an encoder that is trained with the network
+    weights: Tensors = {}  # noqa: RUF012 - weights of an encoder trained with the network
     device = torch.device("cpu")
 
     def __init__(self, points: NDArray[np.float32], n_views: int = 0) -> None:
@@ -71,7 +71,7 @@ class FixedInputs:
 
 
 class EncodedInputs(FixedInputs):
-    """Texts, then their views, and an encoder that is trained with the network."""
+    """Texts, followed by their views, and an encoder that is trained with the network."""
 
     def __init__(
         self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret,
@@ -100,18 +100,16 @@ class EncodedInputs(FixedInputs):
 def encoder_to_train(
     corpus: Corpus, settings: FSTCSettings, local_model: str | None
 ) -> EncoderNetwork:
-    """Load the study's encoder, which the client may have elsewhere, to train it on its texts."""
+    """Load the study's encoder (or the client's copy of it), to train it on the client's texts."""
     model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
     encoder = encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
             f"The model {model!r} gives embeddings of {encoder.dimension} dimensions, but the "
             f"study requires {dimension}; set dimension to {encoder.dimension} in the "
-            "study, or check which model it means."
+            "study, or correct the study's model."
         )
-    require_texts(
-        corpus, "on which the encoder is to be trained, or set fine_tune = false in the study"
-    )
+    require_texts(corpus, "on which the encoder is trained, or set fine_tune = false in the study")
     return encoder
 
 
@@ -121,7 +119,7 @@ class Broadcast:
     centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
     present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
     masses: Numbers  # sizes of clusters for the transport, shape (n_clusters,)
-    attempt: int = 1  # at the round
+    attempt: int = 1  # number of the attempt at the round
 
 
 class Trainer:

@@ -1,4 +1,4 @@
-"""The client side of gFedNTM: gradients of minibatches of its own documents."""
+"""The client side of gFedNTM: gradients of minibatches of the client's own documents."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Passes(Exchanges):
     def __init__(self, *clients: GFedNTMClient) -> None:
         super().__init__(clients[0])
         self._clients = clients
-        self.documents: list[int] = []  # of each client in the last minibatch
+        self.documents: list[int] = []  # number of each client's documents in the last minibatch
 
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
-        "numbers), or of theta and its products (n_topics + n_topics**2).",
+        "numbers), or of theta and products of its numbers (n_topics + n_topics**2).",
         noise=True,
     )
     def forward(
@@ -67,13 +67,13 @@ class Passes(Exchanges):
         noise=True,
     )
     def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
-        """Compute the loss and its gradient with respect to what all documents share."""
+        """Compute the loss and its gradient with respect to values that all documents share."""
         loss, gradient = self._pass.loss(self.client.tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
     @leaves(
-        "Summed gradients: of the statistics from the previous stage (four numbers per topic), or, "
-        "at the first stage, of the weights; of the first layer, rows of the minibatch's words.",
+        "Summed gradients: of the statistics from the previous stage (four numbers per topic) or, "
+        "at the first stage, of the weights (for the first layer: rows of the minibatch's words).",
         noise=True,
     )
     def backward(
@@ -164,7 +164,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         if needed and self._embeddings is None:
             raise DataError(
                 f"The documents of client {site.name!r} have no embeddings, which the network "
-                f"{self.settings.network!r} needs; compute them first with Study.embedded."
+                f"{self.settings.network!r} needs; compute embeddings first with Study.embedded."
             )
 
     @staticmethod
@@ -194,7 +194,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
     def steps(
         self, vocabulary: str, round: int, weights: Payload, averages: Payload
     ) -> dict[str, Any]:
-        """Take several local Adam steps, from fresh moments (FedAvg's client update)."""
+        """Take several local steps with a new Adam optimiser (FedAvg's client update)."""
         start = self.tensors(weights)
         local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
         optimizer = torch.optim.Adam(
@@ -218,7 +218,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
         return update | {"loss": loss_sum, "documents": documents}
 
-    @leaves("The summed loss and the number of documents.")
+    @leaves("The summed loss of the held-out documents and their number.")
     def validate(
         self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         total = 0.0
         for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
-        # Running statistics of few rounds can give any loss; a cap does not turn it into a gain.
+        # Running statistics of few rounds can give any loss; a capped loss is never a gain.
         most = NATS * float(self.bag[rows].sum())
         return {"loss": min(total, most), "documents": len(rows)}
 

@@ -27,7 +27,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The exchanges that sum a round's gradients; they depend on how batches are normalised."""
+    """The exchanges that sum a round's gradients, which depend on how batches are normalised."""
 
     settings: GFedNTMSettings
     agreement: Agreement
@@ -39,7 +39,7 @@ class Gradients:
             return self._local_steps()
         if self.settings.norm == "server":
             return self._server_statistics()
-        # A single client's statistics are those of all; without a cut there are none.
+        # A single client's statistics are those of all clients; without a cut there are none.
         local = len(self.agreement.clients.names) == 1 or not self.state.network.stages
         if self.settings.norm == "local" or local:
             return self._client_statistics()
@@ -149,7 +149,7 @@ def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:
-    """Return the network as clients need it to evaluate documents."""
+    """Return the parts of the network that clients need to evaluate documents."""
     shared = finish_all(state.network, state.weights, state.averages)
     return {
         "weights": client_weights(state),

@@ -1,12 +1,12 @@
-"""Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
+"""Federated neural topic models (gFedNTM), Algorithm 1: agree on words, then combine gradients.
 
 References
 ----------
-Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. It is not "equivalent
-to a centralised training" with batch normalisation inside each client: clients that write about
-different things destroy it (docs/concepts/exactness.md). So we normalise by sums over all clients
-(``norm="sync"``). Two more defaults are ours: Adam, and minibatches in proportion to the clients'
-documents. ``preset="paper"`` has all three as published.
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. With batch
+normalisation inside each client, the algorithm is not "equivalent to a centralised training": it
+fails if clients write about different things (docs/concepts/exactness.md). So we normalise by sums
+over all clients (``norm="sync"``). Two more defaults differ: Adam, and minibatches in proportion to
+clients' numbers of documents. ``preset="paper"`` has all three as published.
 """
 
 from typing import Any
@@ -28,11 +28,11 @@ from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
 from fedtopics.networks.passes import finish_all
 
-LEAST_RATE_FACTOR = 0.01  # of the learning rate
+LEAST_RATE_FACTOR = 0.01  # least factor of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
-    """The method's program; a model that is trained further keeps all except Adam's moments."""
+    """The method's program; training a model further keeps everything except Adam's moments."""
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
         super().__init__(plan)
@@ -40,11 +40,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             check_fits(self.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
-        """Return W(0): drawn, from a model, or from topics, given or found before training."""
+        """Return W(0): random, from a model, or from topics that were given or are found first."""
         settings = self.settings
         state = NetworkState.initial(settings, agreement, self.plan.seed)
         set_weights(state, agreement, self.plan)
-        # Running statistics of the first round are those of its own minibatches.
+        # In the first round, running statistics are those of the round's own minibatches.
         if settings.norm == "server" and not state.averages and state.network.stages:
             first = Gradients(settings, agreement, state, self.rounds_before + 1)
             sums, documents = first.first_sums()

@@ -27,7 +27,7 @@ _AVITM = {
     "encoder_input": "counts", "embedding_weight": 0.0, "max_rounds": 5000,
 }  # fmt: skip
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
-# server takes plain gradient steps. The paper names no step size: of .002 to 2, this did best.
+# server takes plain gradient steps. The paper gives no step size; of .002 to 2, this was the best.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
 # For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
 _MIXTURES = {
@@ -50,14 +50,14 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     )
     preset: Literal["default", "paper", "avitm", "mixtures"] = Field(
         "default",
-        description='preset for other settings: "avitm" has the usual settings of the first '
-        'ProdLDA, "paper" Algorithm 1 with these, "mixtures" is for documents that mix '
-        "topics with words of their own",
+        description='preset for other settings: "avitm" has the usual settings of the original '
+        'ProdLDA, "paper" is Algorithm 1 with these settings, "mixtures" is for documents that mix '
+        "topics which have words of their own",
     )
     initialisation: NetworkBeginning = Field(
         "random",
         description=f"{FIRST_TOPICS}; networks with embeddings can also begin with a mixture of "
-        'embeddings and words ("mixture"; several dozen more sums)',
+        'embeddings and words ("mixture"; several dozen more exchanges of sums)',
     )
     norm: Literal["sync", "server", "local"] = Field(
         "sync",
@@ -65,9 +65,9 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
         'statistics ("server"), or at each client separately ("local", as in the paper)',
     )
     optimizer: OptimizerName = Field(
-        "adam", description="the server's; fedavg and fedadam require local_steps > 1"
+        "adam", description="the server's optimiser; fedavg and fedadam require local_steps > 1"
     )
-    learning_rate: float = Field(0.005, gt=0, description="of the server's optimiser")
+    learning_rate: float = Field(0.005, gt=0, description="step size of the server's optimiser")
     learning_rate_decay: Literal["none", "linear"] = Field(
         "none", description='"linear": the learning rate falls to a hundredth at max_rounds'
     )
@@ -75,13 +75,13 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
         0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
     )
     local_steps: int = Field(1, ge=1, description="number of minibatches of a client per round")
-    local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
+    local_learning_rate: float = Field(0.002, gt=0, description="size of clients' local Adam steps")
     validation_share: float = Field(
-        0.0, ge=0, le=0.5, description="held-out share of each client's documents; paper: 0.25"
+        0.0, ge=0, le=0.5, description="held-out share of a client's documents; 0.25 in the paper"
     )
     validate_every: int = Field(50, ge=1, description="number of rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
-    precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
+    precision: Literal["float32", "float64"] = Field("float32", description="for all computations")
 
     @field_validator("network")
     @classmethod
@@ -94,7 +94,7 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
-        # Behind statistics that lag, a long momentum overshoots until all documents share a topic.
+        # As statistics lag behind, a long momentum overshoots until all documents share a topic.
         lags = isinstance(settings, dict) and settings.get("norm") == "server"
         return fill_from(PRESETS, settings, {"layer_norm": True, "beta1": 0.9} if lags else {})
 
@@ -112,7 +112,7 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
                 'does not use; use "anchors", or another network'
             )
         if averaging and self.norm == "sync":
-            raise ValueError('norm "sync" needs an exchange per step; use norm "server" here')
+            raise ValueError('norm "sync" needs an exchange per step; set norm = "server"')
         if self.norm == "server" and not self.layer_norm:
             raise ValueError('norm "server" needs layer_norm = true')
         return self

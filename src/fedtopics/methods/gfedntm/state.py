@@ -29,15 +29,15 @@ from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.networks.passes import Shapes, finish_all, shapes_of
 from fedtopics.text.embeddings import same_model
 
-AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
+AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch normalisation
 
 
 @dataclass
 class NetworkState:
     network: NeuralTopicModel
-    shapes: Shapes  # of the data that its clients send
+    shapes: Shapes  # shapes of the data that clients send
     weights: Tensors
-    optimizer: ServerOptimizer  # which changes the weights in place
+    optimizer: ServerOptimizer  # changes the weights in place
     averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
 
     @classmethod
@@ -95,8 +95,8 @@ def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
         what.append(f"precision = {theirs!r}, the study's {ours!r}")
     if what:
         raise StudyError(
-            f"The model has {'; '.join(what)}, so it cannot be trained further; make the study "
-            'like it, or set vocabulary to "agree" to begin with its topics.'
+            f"The model has {'; '.join(what)}, so it cannot be trained further; change the study's "
+            'settings to these, or set vocabulary to "agree" to begin with the model\'s topics.'
         )
 
 
@@ -107,14 +107,14 @@ def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
     theirs, ours = _described(trained.settings, network), _described(network.settings, network)
     different = [key for key in ours if theirs[key] != ours[key]]
     if not different and _axes_of_words(network, len(model.vocabulary), model.weights) is None:
-        return ["weights of other shapes"]  # its class has changed since
+        return ["weights of other shapes"]  # the network's class has changed
     return [f"{key} = {theirs[key]!r}, the study's {ours[key]!r}" for key in different]
 
 
 def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str, Any]:
     described: dict[str, Any] = {key: getattr(settings, key) for key in MEANINGS}
     if settings.posterior_gain is not None:
-        described["posterior_gain"] = "learned"  # whatever its first value
+        described["posterior_gain"] = "learned"  # its first value does not matter
     if network.sees_embedding:
         theirs, ours = settings.embedding.model, network.settings.embedding.model
         described["embedding.model"] = ours if same_model(theirs, ours) else theirs
@@ -147,7 +147,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
 def _axes_of_words(
     network: NeuralTopicModel, n_words: int, weights: Tensors
 ) -> dict[str, int | None] | None:
-    """Return each weight's axis of words, if any; None if one has several, or shapes differ."""
+    """Return which axis of each weight is words, if any; None if several are, or shapes differ."""
     build = partial(type(network), settings=network.settings, dtype=network.dtype)
     small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
     axes: dict[str, int | None] = {}
@@ -164,7 +164,7 @@ def _axes_of_words(
 def _copy_words(
     weight: torch.Tensor, trained: torch.Tensor, axis: int | None, places: torch.Tensor
 ) -> None:
-    """Copy a trained weight, word by word; for new words a matrix has zeros, a vector the mean."""
+    """Copy a trained weight word by word; new words get zeros in a matrix, the mean in a vector."""
     if axis is None:
         weight.copy_(trained)
         return
@@ -182,7 +182,7 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
     elif settings.initialisation == "mixture":
         mixture = mixture_of(settings)
         sums = find_mixture(agreement, mixture, plan.seed)
-        # Networks use embeddings unchanged, so the topics' directions are measured from no origin.
+        # Networks do not centre embeddings, so the topics' directions are not centred either.
         directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
         topics = topics_of(sums["words"], mixture.smoothing)
         network.start_from(state.weights, topics, directions)
@@ -191,7 +191,7 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
 
 
 def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
-    """Return how often functions find first topics, in addition to those for anchors."""
+    """Return how often functions are called for first topics, in addition to those for anchors."""
     if settings.initialisation != "mixture":
         return {}
     mixture = mixture_of(settings)

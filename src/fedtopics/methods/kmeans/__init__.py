@@ -1,1 +1,1 @@
-"""Federated k-means, exact or in one exchange (k-FED)."""
+"""Federated k-means: exact, or with a single exchange (k-FED)."""

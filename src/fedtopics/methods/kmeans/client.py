@@ -1,4 +1,4 @@
-"""The client side of k-means: sums by centre, or its own clusters (k-FED)."""
+"""The client side of k-means: sums by centre, or the client's own clusters (k-FED)."""
 
 import warnings
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ class KMeansSettings(ClusterSettings):
     )
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
-        description='"lloyd": clients compute sums and the server centres, round after round, as '
-        'if texts were pooled; "k-fed": each client runs its own k-means, once',
+        description='"lloyd": in each round, clients compute sums and the server centres, as if '
+        'texts were pooled; "k-fed": each client runs its own k-means, only once',
     )
     max_rounds: int = Field(100, ge=1, description="maximum number of rounds")
 
@@ -57,8 +57,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         return calls if one_shot else calls | {"cluster_sums": "each round"}
 
     @leaves(
-        "The centre and the number of documents of each cluster with enough of them; the number of "
-        "all. They are merged, not summed: all participants see those of each client.",
+        "The centre and the number of documents of each cluster with enough documents; the number "
+        "of all. Centres are merged, not summed, so all participants see each client's centres.",
         seen_by_all=True,
     )
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
 
         seed = self.secret.seed("clusters") % 2**31
         kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
-        with warnings.catch_warnings():  # about fewer different documents than clusters
+        with warnings.catch_warnings():  # ignores fewer different documents than clusters
             warnings.simplefilter("ignore")
             labels = kmeans.fit_predict(points)
         sums, counts = sums_by_label(points, labels.astype(np.int64), number)

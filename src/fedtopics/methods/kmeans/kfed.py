@@ -21,7 +21,7 @@ from fedtopics.methods.kmeans.client import KMeansSettings
 def own_centres(
     agreement: Agreement, settings: KMeansSettings, origin: Numbers
 ) -> dict[str, dict[str, Any]]:
-    """Return each client's own centres (step 1), fewer of them if a client has few documents."""
+    """Return each client's own centres (step 1); clients with few documents have fewer centres."""
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
     centres = Field((clusters, len(origin)), most, -most)
@@ -30,13 +30,13 @@ def own_centres(
 
 
 def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
-    """Merge the clients' own centres (steps 2 to 8); means are weighted, in k-FED they are not."""
+    """Merge the clients' own centres (steps 2 to 8); unlike in k-FED, means are weighted."""
     centres = np.concatenate([replies[name]["centres"] for name in sorted(replies)])
     counts = np.concatenate([replies[name]["counts"] for name in sorted(replies)])
     if len(centres) < n_clusters:
         raise StudyError(
-            f"The clients have only {len(centres)} clusters of enough documents together, fewer "
-            f"than n_components = {n_clusters}; ask for fewer, or give more documents."
+            f"Together, the clients have only {len(centres)} clusters with enough documents, fewer "
+            f"than n_components = {n_clusters}; lower n_components, or give more documents."
         )
     first = next(len(replies[name]["counts"]) for name in sorted(replies))
     chosen = list(range(min(max(first, 1), n_clusters)))

@@ -1,4 +1,4 @@
-"""Lloyd's algorithm over sums: centres move to the mean of the points nearest to them."""
+"""Lloyd's algorithm with sums: each centre moves to the mean of the points nearest to it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fedtopics.methods.core.training import RoundResult, iterate
 
 Clusterings = TypeVar("Clusterings", bound=Any)
 TRIAL = 10  # rounds after which only the best start continues
-SEED = 1  # of the starts, in addition to the study's
+SEED = 1  # seed of the starts, in addition to the study's
 AT_REST = 1e-9  # centres that move by less, relative to their norm, have converged
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Several k-means clusterings of the same points, and the sums they were computed from."""
+    """Several k-means clusterings of the same points, and the sums that they are computed from."""
 
     centres: Numbers  # of shape (n_starts, n_clusters, n_dimensions)
     sums: Numbers  # of the same shape: of the points nearest to the previous centres
@@ -86,7 +86,7 @@ class Lloyd:
         counts = reply["counts"] + kept * state.counts
         sums = reply["sums"] + kept * state.sums
         means = sums / np.maximum(counts, 1)[..., None]
-        # An empty cluster keeps its centre: it may get points later.
+        # An empty cluster keeps its centre, because it may get points later.
         moved = np.where(counts[..., None] > 0, means, state.centres)
         change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
         distances = reply["distances"] + kept * state.distances
@@ -101,7 +101,7 @@ def start_with_kmeans(
     agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
     seed: int, finalists: int, part: int = ALL,
 ) -> Partition:  # fmt: skip
-    """Cluster embeddings by k-means from several starts, drawn by the points' moments."""
+    """Cluster embeddings by k-means, from several starts drawn with the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, part, moments.length)
@@ -118,8 +118,8 @@ def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> N
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
     if moments.count < k:
         raise StudyError(
-            f"The clients have only {moments.count} documents together, fewer than n_components = "
-            f"{k}; ask for fewer, or give more documents."
+            f"Together, the clients have only {moments.count} documents, fewer than n_components = "
+            f"{k}; lower n_components, or give more documents."
         )
     rng = np.random.default_rng([seed, SEED])
     drawn = moments.draw(start.tries * k, rng)

@@ -1,4 +1,4 @@
-"""Federated k-means: exact, from sums in each round, or k-FED, from one reply of each client."""
+"""Federated k-means: exact, with sums in each round, or k-FED, with one reply per client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return origin and first centres: by moments of embeddings, or of one k-FED exchange."""
+        """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)
@@ -55,7 +55,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             origin, moments = find_moments(agreement, settings.embedding.dimension)
             centres = draw_centres(settings.start, settings.n_components, moments, self.plan.seed)
             return KMeansState(origin, Partition.first(centres))
-        if self._once:  # its only round computes them
+        if self._once:  # the only round computes the centres
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
         return KMeansState(origin, self._merged(own_centres(agreement, settings, origin)))
 

@@ -1,4 +1,4 @@
-"""The client side of LDA: expected counts of words and topics in its own documents."""
+"""The client side of LDA: expected counts of words by topic in the client's own documents."""
 
 from typing import Any, Literal
 
@@ -22,23 +22,23 @@ class LDASettings(MinibatchSettings, LDAPrior):
     name: Literal["lda"] = Field("lda", description="the method")
     learning: Literal["stochastic", "batch"] = Field(
         "stochastic",
-        description='"stochastic": a round uses a minibatch; "batch": a round uses all documents',
+        description='"stochastic": each round uses a minibatch; "batch": each uses all documents',
     )
     learning_offset: float = Field(
-        10.0, ge=0, description="slows the first stochastic rounds: tau_0 of (tau_0 + round)^-kappa"
+        10.0, ge=0, description="tau_0 in a round's weight, (tau_0 + round)^-kappa; slows the start"
     )
     learning_decay: float = Field(
         0.6,
         gt=0.5,
         le=1,
-        description="exponent of the weight of a stochastic round: kappa of the same formula",
+        description="kappa in the weight of a stochastic round, (tau_0 + round)^-kappa",
     )
     batch_size: int = Field(1024, ge=1, description="number of documents in a stochastic round")
     initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="maximum number of rounds")
 
 
-LENGTH_CAP = 50  # times the mean length: the maximum with which a longer document counts
+LENGTH_CAP = 50  # longest documents, in mean lengths; longer ones count as if shortened to it
 
 
 class LDAClient(TopicClient[LDASettings]):
@@ -61,13 +61,13 @@ class LDAClient(TopicClient[LDASettings]):
         super().adopt(words, total, length)
         lengths = self.bag.sum(1)
         own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
-        # A mean announced by others cannot shorten documents of usual length here.
+        # A mean that others announce cannot shorten documents that have this client's usual length.
         self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
 
     @leaves(
-        "For each word that enough of the client's documents contain and that occurs in the "
-        "minibatch, the expected number of occurrences of each topic, which add up to its "
-        "occurrences there; the evidence bound (nats) and the number of documents.",
+        "For each word of the minibatch that enough of the client's documents contain, the "
+        "expected number of its occurrences from each topic, which add up to its occurrences in "
+        "the minibatch; the evidence bound (nats) and the number of documents.",
         noise=False,
     )
     def expected_counts(
@@ -78,8 +78,8 @@ class LDAClient(TopicClient[LDASettings]):
         return self._counted(self.minibatches.draw(round, self.attempt), pseudo_counts)
 
     @leaves(
-        "For each word that enough of the client's documents contain, the expected number of "
-        "occurrences of each topic; the evidence bound (nats) and the number of documents."
+        "For each word that enough of the client's documents contain, the expected number of its "
+        "occurrences from each topic; the evidence bound (nats) and the number of documents."
     )
     def all_expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]

@@ -3,7 +3,7 @@
 References
 ----------
 Arora et al., A Practical Algorithm for Topic Modeling with Provable Guarantees, ICML 2013:
-algorithms 1, 3 (RecoverL2) and 4. Co-occurrence is estimated as in its section 5.
+algorithms 1, 3 (RecoverL2) and 4. Co-occurrence is estimated as in section 5 of that paper.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,10 @@ from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before
 
-WIDTH = 300  # of the projection
+WIDTH = 300  # columns of the projection
 RAREST, ANCHOR_DOCUMENTS = 0.006, 20  # minimum share and number of documents of an anchor
-CANDIDATES = 3  # minimum number per topic, however rare
-HEAVY = 10.0  # weight of the condition that mixtures sum to 1; a larger one changes nothing
+CANDIDATES = 3  # minimum number of candidates per topic, however rare they are
+HEAVY = 10.0  # weight of the condition that mixtures sum to 1; larger weights change nothing
 TINY = 1e-300
 BLOCK = 10_000  # documents whose projections are in memory at once
 
@@ -61,9 +61,9 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
 class Projections(Exchanges):
     @leaves(
         "For each word that enough of the documents contain: 300 random mixtures of how often "
-        "other words occur in a document with it, the number of documents, and its summed share of "
-        "their words; zeros for other words. For short texts or few words, this reveals as much as "
-        "counts of pairs of words, down to one document."
+        "other words occur in documents with it, the number of documents with it, and the sum of "
+        "its shares of their words; zeros for other words. For short texts or few words, these "
+        "numbers reveal as much as counts of pairs of words, even counts of one document."
     )
     def projections(self, vocabulary: str) -> dict[str, Any]:
         self.client.check(vocabulary)
@@ -94,7 +94,7 @@ def first_topics(
 
 
 def _far_apart(rows: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Choose n rows, each the farthest from the affine hull of the earlier ones."""
+    """Choose n rows, each of which is farthest from the affine hull of the earlier rows."""
     first = int(np.square(rows).sum(1).argmax())
     left = rows - rows[first]
     chosen = [first]
@@ -113,14 +113,14 @@ def _recover(
     """Write each word's row as a mixture of the anchors' rows; return p(word | topic)."""
     basis, corners = np.linalg.qr(rows[anchors].T)
     targets = rows @ basis
-    one = HEAVY * np.abs(corners).max()  # one more equation: the weights sum to 1
+    one = HEAVY * np.abs(corners).max()  # for one more equation: the weights sum to 1
     corners = np.vstack([corners, np.full(len(anchors), one)])
     mixtures = np.zeros((len(rows), len(anchors)))
     for word in np.flatnonzero(mass):
         mixtures[word], _ = nnls(corners, np.append(targets[word], one))
     mixtures /= np.maximum(mixtures.sum(1, keepdims=True), TINY)
     topics = (mixtures * mass[:, None]).T
-    # With fewer different words than topics, topics without words are drawn.
+    # If there are fewer different words than topics, topics without words are random.
     empty = topics.sum(1) == 0
     topics[empty] = np.random.default_rng(0).gamma(1, size=(int(empty.sum()), len(mass)))
     return np.asarray(topics / np.maximum(topics.sum(1, keepdims=True), TINY))

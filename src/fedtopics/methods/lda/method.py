@@ -1,4 +1,4 @@
-"""Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
+"""Federated latent Dirichlet allocation by variational Bayes, whose statistics are sums.
 
 References
 ----------
@@ -23,14 +23,14 @@ from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
 
 PseudoCounts = NDArray[np.float64]
-"""Of shape (n_words, n_topics): lambda in the references."""
+"""Array of shape (n_words, n_topics): lambda in the references."""
 
 
 class LDA(Program[LDASettings, PseudoCounts]):
     """The method's program; a model that is trained further continues its numbers of rounds."""
 
     def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
-        """Draw the first topics, or take them from a model, from topics or from anchors."""
+        """Draw the first topics, or take them from a model, given topics or anchors."""
         settings, start = self.settings, self.plan.start
         if start is None and settings.initialisation == "random":
             shape = len(agreement.vocabulary), settings.n_components
@@ -45,7 +45,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
-        # For the check of replies: expected counts of a word cannot exceed its occurrences.
+        # Replies are checked: expected counts of a word cannot exceed its occurrences.
         counted = agreement.vocabulary.occurrences[:, None]
         most = np.inf if self.continued else agreement.upper_bound(counted)
         counts = Field(state.shape, most, 0, rows=True)

@@ -1,1 +1,1 @@
-"""A mixture of topics by embeddings and words: expectation-maximisation by sums."""
+"""A mixture model of embeddings and words: expectation-maximisation with sums."""

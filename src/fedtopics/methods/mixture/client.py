@@ -1,4 +1,4 @@
-"""The client side of the mixture: sums of documents, weighted by the probabilities of topics."""
+"""The client side of the mixture model: sums over documents, weighted by topic probabilities."""
 
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -38,7 +38,7 @@ class MixtureSettings(TopicSettings, MixtureShape):
 
 
 class MixtureSums(PointSums):
-    """Sums of a client's documents as points and words, by topic; networks may begin with them."""
+    """Sums of a client's embeddings and words, by topic; networks may begin with these sums."""
 
     @cached_property
     def seen(self) -> Documents:
@@ -46,10 +46,10 @@ class MixtureSums(PointSums):
         return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.client.bag.indptr) > 0))
 
     @leaves(
-        "For each topic: the weight of the documents that belong to it; for each topic with enough "
-        "weight, by this weight, the sum of their embeddings and the number of occurrences of "
-        "words that enough of the documents contain. The evidence (nats) and the number of "
-        "documents. With secure aggregation, the weights are also summed before that."
+        "For each topic, the sum of the documents' probabilities; for each topic where that sum is "
+        "large enough, the sums, weighted by these probabilities, of embeddings and of occurrences "
+        "of words that enough of the documents contain. The evidence (nats) and the number of "
+        "documents. With secure aggregation, probabilities are also summed first."
     )
     def topic_sums(
         self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]], groups: Groups = SEEN
@@ -79,7 +79,7 @@ class MixtureSums(PointSums):
         return {"counts": weights}, summed
 
     def placed(self, origin: Numbers) -> Points:
-        if len(self.located) == len(self.seen):  # then the rows are the same
+        if len(self.located) == len(self.seen):  # if so, the rows are the same
             return self.points(origin)
         points = np.zeros((len(self.seen), len(origin)), np.float32)
         points[np.isin(self.seen, self.located)] = self.points(origin)

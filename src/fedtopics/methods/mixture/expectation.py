@@ -1,4 +1,4 @@
-"""Expectation-maximisation of a mixture of topics, by sums over all clients' documents."""
+"""Expectation-maximisation of a mixture of topics, from sums over all clients' documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SUMMED = ("directions", "words", "weights")
 
 @dataclass(frozen=True)
 class EMRounds:
-    """Rounds in which clients sum their documents by topic (E), and topics follow (M)."""
+    """Rounds: clients sum their documents by topic (E-step), and topics follow (M-step)."""
 
     settings: MixtureSettings
     known_words: bool = True  # the vocabulary was counted in these documents
@@ -47,7 +47,7 @@ class EMRounds:
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
     ) -> RoundResult[Sums]:
-        """Replace the sums (M-step); a topic of too few documents keeps its previous ones."""
+        """Replace the sums (M-step); a topic with too few documents keeps its previous sums."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
         kept = 1.0 if self.adds else agreement.share_kept(round_)
@@ -65,7 +65,7 @@ def _relative_change(after: Numbers, before: Numbers) -> float:
 
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
-    """Return the sums of k-means' clusters of embeddings; words follow in the first round."""
+    """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
     k, dimension = settings.n_components, settings.embedding.dimension
     origin, moments = find_moments(agreement, dimension)
     found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)

@@ -1,4 +1,4 @@
-"""A mixture of topics by embeddings and words: expectation-maximisation, whose sums are exact.
+"""A mixture model of embeddings and words, by expectation-maximisation with exact sums.
 
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
@@ -32,7 +32,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         return self._sums_of(start, agreement)
 
     def _sums_of(self, start: WarmStart, agreement: Agreement) -> Sums:
-        """Return the sums that correspond to topics; those of embeddings follow in round 1."""
+        """Return the sums that correspond to topics; round 1 adds the sums of embeddings."""
         topics = start.on(agreement.vocabulary.words)
         dimension = self.settings.embedding.dimension
         return {

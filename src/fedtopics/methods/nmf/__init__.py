@@ -1,1 +1,1 @@
-"""Federated non-negative matrix factorisation: topics of weighted words, only by sums."""
+"""Federated non-negative matrix factorisation: topics of weighted words, from only sums."""

@@ -1,4 +1,4 @@
-"""The client side of NMF: sums of its documents' words by their factors."""
+"""The client side of NMF: sums of the client's weighted words by topic."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class NMFSettings(TopicSettings, NMFShape):
     )
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (),
-        description="words of topics, which the first topics begin with and stay near to: "
+        description="words with which the first topics begin and to which they stay near: "
         '[["fever", "cough"]]',
     )
     strength: float = Field(
         0.01, ge=0, le=1,
-        description="how strongly a topic is kept near its words: the weight of synthetic "
-        "documents of only these words, as a share of all documents",
+        description="how strongly a topic is kept near its seed_topics: the weight of synthetic "
+        "documents with only these words, as a share of all documents",
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -66,8 +66,8 @@ class FactorSums(Exchanges):
 
     @leaves(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
-        "it, twenty more than there are topics: sums over documents, whose weighted words have the "
-        "length 1. The number of documents."
+        "it (twenty more than there are topics), as sums over documents, each a vector of weighted "
+        "words of length 1. The number of documents."
     )
     def word_products(
         self, vocabulary: str, rarity: Numbers, directions: Numbers
@@ -81,9 +81,9 @@ class FactorSums(Exchanges):
             add_products(points, points @ directions, total)
         return {"products": total, "documents": len(self.client.usable)}
 
-    @leaves("Two numbers per topic, sums of squares over documents; the number of documents.")
+    @leaves("For each topic, two sums of squares over documents; the number of documents.")
     def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
-        """Sum the squares of the positive and of the negative part of X V, for each direction."""
+        """Sum the squares of the positive and of the negative parts of X V, for each direction."""
         self.client.check(vocabulary)
         squares = np.zeros((2, directions.shape[1]))
         for _, points in self.weighed(rarity):
@@ -93,10 +93,10 @@ class FactorSums(Exchanges):
         return {"squares": squares, "documents": len(self.client.usable)}
 
     @leaves(
-        "For each topic that enough of the documents have, and each word that enough of them "
-        "contain: the sum of the documents' weights of the word by their shares of the topic; for "
-        "two such topics the sum of the products of shares; the number of documents. With secure "
-        "aggregation, before that: for each topic the sums of the shares and of their squares."
+        "For each topic that enough of the documents have and each word that enough of them "
+        "contain, the sum over documents of the word's weight times the share of the topic; for "
+        "each two such topics, the sum of the products of shares; the number of documents. With "
+        "secure aggregation, first: for each topic, the sums of shares and of squared shares."
     )
     def factor_sums(
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
@@ -125,10 +125,10 @@ class FactorSums(Exchanges):
         return {"shares": shares, "squares": np.diag(products)}, summed
 
     @leaves(
-        "For each topic and each word that enough of the documents have: its number of occurrences "
-        "in the documents of the topic, weighted by their shares of it; the number of documents. "
-        "With secure aggregation, before that: for each topic the sums of the shares and of their "
-        "squares."
+        "For each topic that enough of the documents have and each word that enough of them "
+        "contain, the word's occurrences, weighted by documents' shares of the topic; the number "
+        "of documents. With secure aggregation, first: for each topic, the sums of shares and of "
+        "squared shares."
     )
     def topic_words(
         self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN

@@ -1,4 +1,4 @@
-"""Non-negative matrix factorisation over sums: X, weighted words, is approximated by W H'.
+"""Non-negative matrix factorisation with sums: X, the weighted words, is approximated by W H'.
 
 References
 ----------
@@ -26,11 +26,11 @@ from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, su
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import RoundResult, iterate
 
-PASSES = 8  # over all documents; with 4, seeds differ by .02 in NPMI
-MORE = 20  # directions in addition to topics
-ROUNDS_BEFORE = 20  # if another method starts from them
-SMOOTHING = 0.01  # occurrences of each word in each topic
-SWEEPS = 2  # over the topics, per round
+PASSES = 8  # passes over all documents; with 4, results of seeds differ by .02 in NPMI
+MORE = 20  # number of directions in addition to topics
+ROUNDS_BEFORE = 20  # number of rounds if another method starts from the topics
+SMOOTHING = 0.01  # occurrences added to each word in each topic
+SWEEPS = 2  # sweeps over the topics, per round
 START = 0x6E6D66  # keeps these random choices apart from other uses of the seed
 
 
@@ -59,7 +59,7 @@ class Factorisation:
     known_words: bool = True  # the vocabulary was counted in these documents
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
-        # Documents have length 1, which also limits their shares.
+        # Documents have length 1, which also limits their shares of topics.
         counted = agreement.vocabulary.document_frequency[:, None]
         of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
@@ -80,7 +80,7 @@ class Factorisation:
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
         wanted, weights = sums, products
-        if self.seed_vectors is not None:  # documents of only these words
+        if self.seed_vectors is not None:  # add documents of only these words
             wanted = sums + self.pull * n * self.seed_vectors
             weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
@@ -91,7 +91,7 @@ class Factorisation:
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
-    """Do a round's steps; a topic without enough documents at any client is unchanged."""
+    """Do a round's steps; a topic without enough documents at any client does not change."""
     rows, wanted, weights = (np.array(part.T, order="C") for part in (topics, sums, products))
     for _ in range(SWEEPS):
         for k in range(len(rows)):
@@ -122,13 +122,13 @@ def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: in
 
 
 def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
-    """Take of each singular vector the positive or the negative part, whichever explains more."""
+    """Keep the positive or the negative part of each singular vector, whichever explains more."""
     template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors)
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
     weight = [np.linalg.norm(side, axis=0) for side in (above, below)]
-    up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # TINY: else the longer
+    up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # TINY lets the longer part win ties
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
 
 
@@ -144,7 +144,7 @@ def seed_vectors(
 
 
 def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
-    """Put given directions before other topics, in place of those most similar to them."""
+    """Put given directions first, and drop the topics that are most similar to them."""
     _, alike = linear_sum_assignment(-seeds.T @ topics)
     return np.hstack([seeds, np.delete(topics, alike, axis=1)])
 

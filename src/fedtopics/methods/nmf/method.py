@@ -1,4 +1,4 @@
-"""Federated NMF: X is approximated by W H', and H needs only X' W and W' W, sums over documents."""
+"""Federated NMF: X is approximated by W H'; H needs only the sums X' W and W' W over documents."""
 
 from typing import Any
 
@@ -31,11 +31,11 @@ class NMF(Program[NMFSettings, NMFState]):
         if self.continued is not None and plan.settings.seed_topics:
             raise StudyError(
                 "A model that is trained further keeps its topics, so seed_topics cannot be used; "
-                'leave them out, or set vocabulary to "agree".'
+                'leave seed_topics out, or set vocabulary to "agree".'
             )
 
     def rounds(self, agreement: Agreement) -> Factorisation:
-        """Return `Factorisation`: words are weighted by rarity; seeded topics are kept."""
+        """Return a `Factorisation` with words weighted by rarity and with seed topics."""
         settings, vocabulary = self.settings, agreement.vocabulary
         if self.continued is not None:
             rarity = self.continued.weights["rarity"]
