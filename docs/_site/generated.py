@@ -36,8 +36,8 @@ def commands() -> str:
 
 def _helps(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=parent, max_content_width=90)
-    text = re.sub(r"(\n\nOptions:)?\n +(-h, )?--help .*", "", command.get_help(context))
-    yield f"## {context.command_path}\n\n```text\n{text}\n```\n"
+    context.help_option_names = []
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         inner = command.get_command(context, name)
         if inner is not None and not inner.hidden:

@@ -74,7 +74,7 @@ def test_groups_of_settings_are_mappings() -> None:
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"n_clusters": 1}, "n_components"),
-    ({"n_clusters": [4, 3]}, "in order"),
+    ({"n_clusters": [4, 3]}, "in ascending order"),
     ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
     ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
     ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
