@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import fedtopics
-from fedtopics import LDA, Policy, Study, cli, train
+from fedtopics import LDA, Policy, Study, train
 from fedtopics.datasets import synthetic_lda
 from tests.helpers.clients import ALL
 from tests.helpers.pages import DOCS, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,11 +32,6 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     exec(re.sub(r"max_rounds=\d+", "max_rounds=2", second), names)  # noqa: S102
     for scenario in ("alone", "centralised", "federated"):
         assert len(names[scenario].topics_) == 10
-
-
-def test_the_commands_of_the_reference_exist() -> None:
-    shown = re.findall(r"^\| `fedtopics (\w+)", REFERENCE, re.MULTILINE)
-    assert set(shown) == {*cli.app.list_commands(None)}
 
 
 def test_public_names() -> None:
