@@ -98,7 +98,7 @@ def test_verdicts() -> None:
     assert few["which words a single document has"].startswith("yes, many complete documents")
     many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
     assert many["which words a single document has"].startswith("hardly")
-    assert many["what one client's documents add up to"].startswith("no")
+    assert many["what the sum over one client's documents is"].startswith("no")
     assert many["whether a document was there"].startswith("yes")
 
 

@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Show the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
+    """Shows the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 
     def __init__(
         self, console: Console | None = None, say: Callable[[str], None] | None = None,

@@ -53,14 +53,14 @@ def promise(model: Topics) -> str:
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
     return (
-        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
-        "that the study released. Settings, words and encoder are public; the control in "
-        "docs/concepts/differential-privacy.md shows what they yield without any document"
+        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
+        "everything that the study released. Settings, words and encoder are public; the control "
+        "in docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
 
 def counted_units(model: Topics) -> str:
-    """Return what a private model counts: documents or authors."""
+    """Return what a model with differential privacy counts: documents or authors."""
     return "authors" if model.info.get("privacy", {}).get("unit") == "author" else "documents"
 
 
