@@ -1,7 +1,7 @@
 """Every error that fedtopics raises on purpose; each class has an exit code of the command line.
 
 A message says what is wrong, where, and what to do. It never quotes a document.
-Trying again without a change does not help.
+Repeating a call without a change does not help.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ from math import inf
 from numbers import Integral
 from typing import Any
 
-MOST_NAMES = 20  # that a message lists
+MOST_NAMES = 20  # names that a message lists
 
 
 class FedTopicsError(Exception):
@@ -20,7 +20,7 @@ class FedTopicsError(Exception):
 
 
 class InputError(FedTopicsError, ValueError):
-    """Something that was given cannot be used."""
+    """An argument, an option or a file cannot be used."""
 
     exit_code = 2
 
@@ -73,7 +73,7 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 
 def closest(name: object, known: Iterable[Any]) -> Any:
-    """Return the known name whose spelling is nearest, in any case; "" if none is near."""
+    """Return the known name with the nearest spelling, ignoring case, or "" if none is near."""
     names = {str(each).casefold(): each for each in known}
     close = get_close_matches(str(name).casefold(), names, 1)
     return names[close[0]] if close else ""
@@ -95,7 +95,7 @@ def is_number(value: Any, least: int, most: float) -> bool:
 def check_keys(
     values: Any, known: Collection[Any], what: str, error: type[InputError] = StudyError
 ) -> None:
-    """Raise an error for a value that is not a mapping or has unknown keys; `what` names a key."""
+    """Raise `error` unless a value is a mapping of known keys; `what` is the word for a key."""
     if not isinstance(values, Mapping):
         raise error(f"Give a mapping of {what} to value, not {type(values).__name__}.")
     if unknown := [key for key in values if key not in known]:

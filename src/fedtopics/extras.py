@@ -17,14 +17,14 @@ Item = TypeVar("Item")
 
 
 class Registry(Generic[Item]):
-    """Items of one kind by name: built-in, registered, and from entry points of other packages."""
+    """A table of items by name: built-in, registered, or from entry points of other packages."""
 
     def __init__(
         self,
         what: str,  # noun for messages, such as "network"
         group: str,  # entry point group of installed packages
         ours: Mapping[str, str] | None = None,  # "module:name", loaded on first use
-        maker: Callable[[Item], Any] = lambda item: item,  # whose module and name identify an item
+        maker: Callable[[Item], Any] = lambda item: item,  # its module and name identify an item
     ) -> None:
         self._what = what
         self._group = group

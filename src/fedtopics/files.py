@@ -1,4 +1,4 @@
-"""Read regular files only; write files that survive a crash, readable only by their owner.
+"""Read only regular files; write files that survive a crash and that only their owner can read.
 
 All other modules open paths with these functions, or call `require_file` before a library opens
 one: reading a named pipe can block forever, and a device can fill the memory.
@@ -59,7 +59,7 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
+        return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write a byte order mark
     except RecursionError:
         raise ValueError("values are nested too deeply") from None
 
@@ -93,7 +93,7 @@ def open_private(path: Path, mode: str, **how: Any) -> Any:
 
 
 def write_durably(path: Path, content: bytes, public: bool = False) -> None:
-    """Write or replace a file atomically and durably; a public one gets the umask's permissions."""
+    """Write or replace a file atomically and durably, if `public` with the umask's permissions."""
     require_file(path)
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
 
 
 def create(path: Path, content: bytes, public: bool = False) -> None:
-    """Write a new file durably, or nothing; FileExistsError if there is one already."""
+    """Write a new file durably, all or nothing; FileExistsError if the file exists already."""
     mode = 0o666 if public else FILE  # minus the umask
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -123,7 +123,7 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = str(path)  # errors of writing have no name
+            error.filename = str(path)  # errors while writing have no file name
         raise
 
 
@@ -133,8 +133,8 @@ def check_output(
 ) -> str:  # fmt: skip
     """Return the suffix of an output file; InputError if writing it could destroy other data.
 
-    Only files of fedtopics are replaced: unchanged pages and pictures with its last line, or tables
-    and JSON whose first columns or keys have these `names`.
+    Only files that fedtopics wrote are replaced: pages and pictures that nobody has changed since,
+    and tables or JSON whose first columns or keys have these `names`.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -173,7 +173,7 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
         content = read_bytes(path)
         return content.endswith(_mark(content[: -len(_mark(b""))]))
     with suppress(ValueError, LookupError, AttributeError), open_file(path) as file:
-        if suffix == ".parquet":  # whose errors are ValueErrors
+        if suffix == ".parquet":  # pyarrow's errors are ValueErrors
             from pyarrow import parquet
 
             found = parquet.read_schema(file).names
@@ -197,7 +197,7 @@ def copy_folder(source: Path, folder: Path) -> None:
 
 
 def hold(folder: Path) -> IO[str]:
-    """Lock a folder until the returned file is closed; RunError if another process has it."""
+    """Lock a folder until the returned file is closed; RunError if another process holds it."""
     make_folder(folder)
     file: IO[str] = open_private(folder / "lock", "a", encoding="utf-8")
     if fcntl is not None:
@@ -235,7 +235,7 @@ def is_used(path: Path) -> bool | None:
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Wait until no other process uses a file, where the system has such locks."""
+    """Wait until no other process uses a file, on systems that have file locks."""
     with open_private(path.with_name(path.name + ".lock"), "a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -252,7 +252,7 @@ def shortened(fingerprint: str) -> str:
 
 
 class LineFile:
-    """A private file of JSON lines from any thread; `is_used` shows it until it is closed."""
+    """A private file for JSON lines from any thread; `is_used` returns True until it is closed."""
 
     def __init__(self, path: Path, mode: str = "ab") -> None:
         if mode == "ab" and path.exists():

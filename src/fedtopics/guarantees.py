@@ -7,7 +7,7 @@ SECURE, PLAIN = "secure", "plain"
 
 @dataclass(frozen=True)
 class Promise:
-    """What one adversary sees and can do, and the tests that attack it."""
+    """What one adversary sees and can do, and the tests that try to do more."""
 
     adversary: str
     sees: str
@@ -80,14 +80,14 @@ def _secure(members: int, colluders: int, rest: str) -> list[Promise]:
         ),
         Promise(
             f"{who}, without the relay",
-            f"totals, and so {rest}; each member's number of documents, its replies to calls, and "
-            "which candidate words it lists",
-            "change a total within its bounds, unnoticed; stop the run, unnamed",
+            f"totals and, by subtraction, {rest}; each member's number of documents, its replies "
+            "to calls, and which candidate words it lists",
+            "change a total within its bounds unnoticed; stop the run without being named",
             (world, "tests/protocol/test_vocabulary.py"),
         ),
         Promise(
             f"the operator of the relay and {who}",
-            "the same",
+            "the same as without the relay",
             "choose an update after seeing the sum of the others; replace a total for all members "
             "alike, and so choose the model on which the next updates are computed; make the run "
             "unable to continue",
@@ -108,8 +108,8 @@ def _plain(colluders: int) -> list[Promise]:
         Promise(
             who,
             "totals and replies to calls",
-            'send false updates; the server names it, and outliers = "clip" or "median" limits '
-            "what they change",
+            'send false updates; the server names their sender, and outliers = "clip" or "median" '
+            "limits what they change",
             ("tests/protocol/test_plain.py", "tests/methods/test_robust.py"),
         ),
     ]
@@ -146,7 +146,7 @@ def _thieves(aggregation: str) -> list[Promise]:
         Promise(
             "a member restored from a backup, or running twice",
             "nothing more",
-            "stop the run, unless no list contained anything that it forgot",
+            "stop the run, unless the lists contained nothing that the member forgot",
             (world,),
         ),
     ]

@@ -19,7 +19,7 @@ UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode: controls, formats, surrogate
 LESS = "\u2039"  # looks like "<" but does not begin a tag
 JOINERS = "\u00ad\u200c\u200d"  # formats that texts need: Persian, emoji, hyphens
 MOST_MARKS = 6  # combining marks on one letter; more would cover the lines above and below
-# Spreadsheets split at some of these characters, by locale, and evaluate cells that begin so.
+# Some locales' spreadsheets split cells at these, and evaluate cells that begin with the second.
 FORMULA = re.compile(r"(^|[;,\t])(\s*)(?=[=+\-@＝＋－＠])")  # noqa: RUF001 - Japanese Excel's
 MARKDOWN = re.compile(r"[\\`*_\[\]<>|&~${}#]|:(?=//)|^[-+](?![\w.])")
 
@@ -33,7 +33,7 @@ def is_seen(character: str) -> bool:
 
 
 def is_flooded(text: str) -> bool:
-    """Whether too many combining marks are on one letter, or one has no letter.
+    """Whether too many combining marks are on one letter, or a mark has no letter.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def small_products() -> Iterator[None]:
     from threadpoolctl import threadpool_limits
 
     number = chosen() or 1
-    torch = sys.modules.get("torch")  # training of networks has loaded it by now
+    torch = sys.modules.get("torch")  # loaded if networks are trained
     before = torch.get_num_threads() if torch else number
     with threadpool_limits(number, user_api="blas"):  # numpy's
         if torch:

@@ -122,7 +122,7 @@ def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Ref
     (["demo", "--clients", "1"], "Invalid value for '--clients'"),
     (["topics", "nowhere"], "There is no model in nowhere"),
     (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
-    (["transform", "nowhere", "north.csv"], "Name what to write with --out, or what to show with"),
+    (["transform", "nowhere", "north.csv"], "There is nothing to do; add --out, --by or"),
 ])  # fmt: skip
 def test_wrong_arguments(arguments: list[str], message: str, refused: Refused) -> None:
     assert message in refused(*arguments)

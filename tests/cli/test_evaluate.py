@@ -61,7 +61,7 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
     assert "model: 3 topics on 120 documents" in printed
     assert "purity of the largest topics" in printed
-    assert "Labels: 120 documents were scored, without 0 that have no label and 0 in" in printed
+    assert "Labels: 120 documents were scored, leaving out 0 that have no label and 0 in" in printed
     found = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])
     assert found == pytest.approx(evaluate(model, documents, by="documents"))
     assert "purity" not in found, "a column that is called label was not asked for"

@@ -66,12 +66,12 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
     ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
     (["serve", "empty.toml", "--key", "server"], "The study has no certificates, so it cannot be"),
     (["join", "study.toml"], "Missing option '--key'."),
-    (JOIN[:4], "Documents are missing, and only an observer"),
+    (JOIN[:4], "Only an observer can join without documents"),
     ([*JOIN, "--key", "stranger"], "does not contain the certificate of this key (stranger), but"),
     ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
     ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
     ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
-    (["check", "study.toml", "--policy", "p.toml"], "go with --data"),
+    (["check", "study.toml", "--policy", "p.toml"], "need --data"),
     (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
 ])  # fmt: skip
 def test_wrong_input(arguments: list[str], message: str, folder: Path, refused: Refused) -> None:

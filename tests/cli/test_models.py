@@ -54,8 +54,8 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
 
 @pytest.mark.parametrize(("arguments", "change", "message"), [
     (["train", "--from", "out/model"], "", "Missing argument 'STUDY'."),
-    (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary go with --from"),
-    (["train", "study.toml", "--keys", "x"], "", "go with --engine flare."),
+    (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary need --from"),
+    (["train", "study.toml", "--keys", "x"], "", "need --engine flare."),
     (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
     (["train", "x.toml", "--from", "out/model"], "", "there is no such file"),
     (CONTINUE, "n_components = 4", "3 topics to begin with, but the study has n_components = 4;"),

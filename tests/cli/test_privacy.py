@@ -47,12 +47,12 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     said = " ".join(out.split())
     assert code == 0
-    assert "Words: 6 that occur in enough" in said
+    assert "Words: 6 occur in enough" in said
     assert "140 documents with" in said
-    assert "Yes, some words of some documents: sums are of 140 of these documents" in said
+    assert "Yes, some words of some documents: a sum is over 140 of these documents" in said
     own.write_text("min_documents = 100\nmin_document_frequency = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
-    assert "Words: 7 that occur in enough" in out
+    assert "Words: 7 occur in enough" in out
     own.write_text("min_documents = 100\nmin_document_frequency = 141\n")
     code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     assert (code, "No word occurs in 141" in err) == (2, True)

@@ -37,7 +37,7 @@ def test_an_ended_run(run: Path, typed: Typed) -> None:
 
 
 def test_the_status_of_no_run_and_of_half_of_one(run: Path, typed: Typed) -> None:
-    assert "There is no run in nowhere; name that of a" in typed("status", "nowhere")[2]
+    assert "There is no run in nowhere; name the folder of a" in typed("status", "nowhere")[2]
     shutil.rmtree(run / "model")
     assert typed("status", run)[0] == 0
 

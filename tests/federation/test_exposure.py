@@ -97,8 +97,8 @@ def test_verdicts() -> None:
     few = verdicts(method={"name": "lda", "batch_size": 52})
     assert few["which words a single document has"].startswith("yes, many complete documents")
     many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
-    assert many["which words a single document has"].startswith("yes, if sums are of fewer")
-    assert many["what one client's documents add up to"].startswith("no")
+    assert many["which words a single document has"].startswith("yes, if a sum is over fewer")
+    assert many["what the sum over one client's documents is"].startswith("no")
     assert many["whether a document was there"].startswith("yes")
 
 

@@ -184,9 +184,9 @@ def change(ledger: Path) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "fault"), [
-    (cut, "its head records 3 lines, and there are 2"),
+    (cut, "its head records 3 lines, but there are 2"),
     (change, "line 2 does not follow the one before"),
-    (lambda ledger: ledger.unlink(), "its head records 3 lines, and there are 0"),
+    (lambda ledger: ledger.unlink(), "its head records 3 lines, but there are 0"),
     (lambda ledger: head_path(ledger).unlink(), "ledger.head next to it is missing or damaged"),
 ])  # fmt: skip
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(

@@ -89,7 +89,7 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     shown = looked(plan, Policy(min_documents=10))
     assert shown["seen"].startswith(f"Aggregation is plain, as {why}")
     assert shown["seen"].endswith(": the server sees every update of this client.")
-    assert "recovered 10 documents of 10 from one gradient" in shown["policy"]
+    assert "recovered 10 of 10 documents from one gradient" in shown["policy"]
     with pytest.raises(PolicyError, match="requires secure aggregation, but the study has plain"):
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
 

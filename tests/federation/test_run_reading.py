@@ -37,7 +37,7 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
     expected = model.read(USUAL, STATUS_WORDS)
     assert run.topics == expected
-    assert run.title == "Topics after round 3, as they form"
+    assert run.title == "Topics after round 3, not final yet"
     found = run.plain()
     assert (found["topics"], found["topics_of_round"]) == (expected, 3)
     assert (found["state"], found["round"], found["rounds"]) == ("training", 4, 6)
@@ -82,7 +82,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"There is no run in .*nowhere; name that of a member"):
+    with pytest.raises(RunError, match=r"There is no run in .*nowhere; name the folder of"):
         read_run(tmp_path / "nowhere")
     for damaged in (b"[]\n", b"{}\n", b'{"event": "round"}\n', b"\xff\n", b"1\n"):
         refused(tmp_path, damaged)
@@ -155,7 +155,7 @@ def test_rounds_seconds_and_bytes() -> None:
     ]  # fmt: skip
     assert found.lines(False, 112.0)[1:] == [
         "round 2 of 10, 2.00 s per round", "last event 6 s ago",
-        "no process is running it; the same command resumes it",
+        "no process works on the run; start the same command again to resume it",
     ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_lines_that_are_cut_off_at_the_end(ledger: Path) -> None:
         ledger.write_bytes(b"".join(lines[:number]))
         assert "end" in faults(ledger)
         assert [c.text for c in verify(ledger.parent) if c.what == "end"] == [
-            f"{ledger}: its head records 7 lines, and there are {number}; lines were changed or "
+            f"{ledger}: its head records 7 lines, but there are {number}; lines were changed or "
             "cut off, or lost when power failed."
         ]
     ledger.write_bytes(b"".join(lines)[:-9])

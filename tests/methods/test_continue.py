@@ -155,7 +155,7 @@ def test_a_run_that_began_with_a_model_resumes_with_it(vocabulary: Words, tmp_pa
 
     other: Words = "agree" if vocabulary == "keep" else "keep"
     for start, words in ((models[1], vocabulary), (models[0], other), (None, vocabulary)):
-        with pytest.raises(RunError, match="with the model that it started"):
+        with pytest.raises(RunError, match="with the model that the run started"):
             train(plan, corpora, out=tmp_path, resume=True, start=start, vocabulary=words)
     events = Notes()
     how: Any = {"start": models[0], "vocabulary": vocabulary, "on_event": events.append}

@@ -212,7 +212,7 @@ def test_nobody_is_clipped_in_an_honest_study_whatever_clients_write_about() -> 
 
 def test_the_median_needs_replies() -> None:
     study = Study.make(federation={"outliers": "median"})
-    with pytest.raises(RunError, match="at_once has only sums; leave one of them out"):
+    with pytest.raises(RunError, match="at_once has only sums; leave out one"):
         train(study, [["oak elm"], ["oak ash"]], at_once=True)
 
 

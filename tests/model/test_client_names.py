@@ -68,5 +68,5 @@ def test_a_study_names_its_clients(tmp_path: Path) -> None:
     assert "Forest <office>" not in page
     with pytest.raises(StudyError, match="two clients have the same name"):
         Study.make(clients={"a": {"name": "b"}, "b": {}})
-    with pytest.raises(StudyError, match="write one line, of characters that print"):
+    with pytest.raises(StudyError, match="write one line of printable characters"):
         Study.make(clients={"a": {"name": "a\tb"}})

@@ -88,7 +88,7 @@ def test_lists_that_cannot_be(words: list[str]) -> None:
     allowed = np.zeros(size, np.bool_)
     allowed[v.buckets_of(["w1"], STUDY, size)] = True
     assert v.joined([["w1"], []], STUDY, allowed) == ["w1"]
-    with pytest.raises(FederationError, match="a list of words cannot be right"):
+    with pytest.raises(FederationError, match="a list of words is not valid"):
         v.joined([words], STUDY, allowed)
 
 

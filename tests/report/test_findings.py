@@ -121,7 +121,7 @@ def test_a_simulations_header(tmp_path: Path) -> None:
     assert f'<p class="purpose">{ABOUT["purpose"]}</p>' in page.html
     assert found["Who runs it"]["value"] == ABOUT["operator"]
     assert found["Who took part"]["value"] == "5 clients"
-    assert found["Who gets it"]["value"] == "the city council"
+    assert found["Who gets the model"]["value"] == "the city council"
     assert found["Kept for"]["value"] == "two years"
     today = json.loads((page.folder / "events.jsonl").read_text().splitlines()[-1])["time"]
     assert page.facts.ended == str(np.datetime64(int(today), "s").astype("datetime64[D]"))
@@ -169,7 +169,7 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
 
 
 @pytest.mark.parametrize(("info", "value", "good", "detail"), [
-    ({}, "Only sums, no guarantee", None, "No document left its client, but"),
+    ({}, "Only sums, no guarantee", None, "Sums of few documents can reveal one"),
     ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
     ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
     (

@@ -382,7 +382,7 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     page = Path("out/report-with-documents.html").read_text()
     assert sum(text in each for text in texts for each in re.findall("<title>.*?</title>", page))
     assert 'id="own"' not in Path("out/report.html").read_text()
-    said = "error: --with-text goes with --examples-from FILE.\n"
+    said = "error: --with-text needs --examples-from FILE.\n"
     assert typed("report", "out", "--with-text")[2] == said
     with_documents = ("report", "out", "--examples-from", "north.csv")
     assert "no column 'abstract'" in refused(*with_documents, "--columns", "text=abstract")

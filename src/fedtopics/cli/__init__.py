@@ -16,7 +16,7 @@ from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 LINE = 200  # characters of a description, which are not cut
-INTERRUPTED = "Interrupted; the same command resumes the run (for train, add --resume)."
+INTERRUPTED = "Interrupted; to resume the run, repeat the command, and add --resume if it is train."
 
 
 class Commands(click.Group):
@@ -104,7 +104,7 @@ def app() -> None:
 
 
 class TerminatedError(BaseException):
-    """A service manager ends the process: like Ctrl-C, with another exit code."""
+    """A service manager ends the process: handled like Ctrl-C, but with another exit code."""
 
 
 def main(command: click.Command = app) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(Console):
-    """A console on which text of others cannot control the terminal or be markup."""
+    """A console on which text of others can neither control the terminal nor act as markup."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **how)
@@ -58,8 +58,8 @@ _SENTENCES = {
     "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
     "first ones have {words} words",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
-    "skipped": "round {round:,}: {client} skips it: it has {documents:,} new documents, but needs "
-    "{least:,}",
+    "skipped": "round {round:,}: {client} takes no part: it has {documents:,} new documents, but "
+    "needs {least:,}",
     "finished": "{received} have the model",
     "joined": "{client} has joined",
     "lost": "{client} is no longer connected",
@@ -74,7 +74,7 @@ _SENTENCES = {
 
 
 def program_name() -> str:
-    """Return how to type this program here: its path if the shell would not find it."""
+    """Return how to call this program in the shell: its name, or its path if that is not found."""
     typed = Path(sys.argv[0])
     found = shutil.which("fedtopics")
     if typed.name != "fedtopics" or (found and Path(found).resolve() == typed.resolve()):
@@ -157,8 +157,8 @@ def topic_news(event: Mapping[str, Any]) -> str:
     by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
     lines = [
-        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; those "
-        f"with a cosine of at least {event['threshold']:.2f} are the same"
+        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; "
+        f"topics with a cosine of at least {event['threshold']:.2f} count as the same"
     ]
     if "bytes_received" in event:
         sent, received = (event[f"bytes_{way}"] / 1000 for way in ("sent", "received"))
@@ -182,7 +182,7 @@ def topic_lines(
     from fedtopics.model.labels import shown_label
 
     yield (
-        "topic, its share of all documents, its words; below, its share of each client's documents",
+        "each topic, its share of all documents, its words; below, its share of clients' documents",
         "",
     )
     for row in model.get_topic_info(words, relevance):
@@ -193,7 +193,7 @@ def topic_lines(
 
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
-    """Print what a client sent, and received if the ledger contains it."""
+    """Print what a client sent and, if the ledger records it, what the client received."""
     table = Table(title=f"Data sent by {client}", title_justify="left")
     table.add_column("function", overflow="fold")  # not cut: names begin alike
     columns = ["replies", "documents", "values", "bytes"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 key_option = click.option(
     "--key", "key_folder", type=FOLDER, required=True, metavar="FOLDER",
-    help="Folder that `fedtopics key create` made.",
+    help="Folder of your key, which `fedtopics key create` made.",
 )  # fmt: skip
 listen_option = click.option(
     "--listen", default="", metavar="HOST:PORT",
@@ -50,7 +50,7 @@ def print_event(event: dict[str, Any]) -> None:
     "--key", "key_folder", type=FOLDER, metavar="FOLDER",
     help="Folder of this member's key, to check that the server answers.",
 )  # fmt: skip
-@click.option("--data", type=FOLDER, help="This member's documents, to check against its policy.")
+@click.option("--data", type=FOLDER, help="Documents, to check that the policy allows the study.")
 @options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.policy
@@ -65,9 +65,9 @@ def check(
 ) -> None:  # fmt: skip
     """Show what a study would share, and with whom.
 
-    With --key it checks that the server can be reached. With --data it checks that the policy
-    allows the study, and rehearses a few rounds on some of the documents in this process, to count
-    the bytes that would be sent. Nothing is sent.
+    With --key, this checks that the server answers. With --data, it checks that the policy allows
+    the study, and rehearses a few rounds on some of the documents in this process, to count the
+    bytes that would be sent. No data is sent.
     """
     from fedtopics import Columns, Corpus, Policy, Study
     from fedtopics.federation.exposure import expose, rehearse_noise
@@ -76,7 +76,7 @@ def check(
     from fedtopics.methods.core.events import Documents
 
     if data is None and (policy is not None or words is not None or any(columns.values())):
-        raise click.UsageError("--policy, --words and columns go with --data FILE.")
+        raise click.UsageError("--policy, --words and options about columns need --data FILE.")
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
@@ -141,9 +141,9 @@ def serve(
 ) -> None:
     """Serve a study for members on other machines.
 
-    With secure aggregation this process is the relay: it adds encrypted updates, and learns no
-    document, word, number or model. With plain aggregation it is a trusted server, which also
-    trains and writes the model. The same command resumes an interrupted run.
+    With secure aggregation, this process is the relay: it adds encrypted updates, and learns no
+    document, word, number or model. With plain aggregation, it is a trusted server, which also
+    trains and writes the model. To resume an interrupted run, start the same command again.
     """
     from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
@@ -171,25 +171,25 @@ def serve(
 @click.command()
 @click.argument("study", type=FOLDER)
 @key_option
-@click.option("--data", type=FOLDER, help="The documents, which stay here. An observer has none.")
+@click.option("--data", type=FOLDER, help="Documents, which stay here. An observer has none.")
 @options.columns("text", "tokens", "id", "embedding", "author", "time", "round")
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]")
 @click.option(
-    "--follow", is_flag=True, help="In each round, use the documents added to --data since."
+    "--follow", is_flag=True, help="In each round, use documents added to --data since the last."
 )
 @click.option("--host", is_flag=True, help="Run the server inside this process.")
 @listen_option
-@click.option("--dry-run", is_flag=True, help="Check the study against the policy; do not join.")
+@click.option("--dry-run", is_flag=True, help="Only check that the policy allows the study.")
 @click.option(
     "--accept-roster", metavar="DIGEST", default="",
-    help="Accept the certificates of the study with this digest, after comparing it with members.",
+    help="Accept the certificates of the study with this digest. First compare it with members.",
 )  # fmt: skip
 @options.from_model
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=7 * 86400.0,
-    metavar="SECONDS", help="Stop after this time without the server.  [default: seven days]",
+    metavar="SECONDS", help="Stop if the server is silent for so long.  [default: seven days]",
 )  # fmt: skip
 @click.option(
     "--insecure-seed", is_flag=True,
@@ -204,10 +204,10 @@ def join(
 ) -> None:  # fmt: skip
     """Join a study with documents that stay on this machine.
 
-    All members use the same STUDY file. This command shows what the study shares, checks it
-    against the policy, and trains: this machine computes each step of the model itself. It
-    reconnects when the connection breaks; the same command resumes an interrupted run. At the end,
-    the model and theta.parquet, the topics of your own documents, are in the --out folder.
+    All members use the same STUDY file. This command shows what the study shares, checks that the
+    policy allows it, and trains: this machine computes each step of the model itself. It reconnects
+    when the connection breaks. To resume an interrupted run, start the same command again. The
+    model and theta.parquet, the topics of your own documents, are then in the --out folder.
     """
     from fedtopics import Study, TopicModel
     from fedtopics.federation.join import check_key
@@ -244,7 +244,7 @@ def _participation(
         raise click.UsageError(
             f"{name} is an observer; leave out --data."
             if data is not None
-            else "Documents are missing, and only an observer has none; give --data FILE."
+            else "Only an observer can join without documents; give --data FILE."
         )
     rules = Policy.read(policy) if policy else Policy()
     if data is None:

@@ -1,4 +1,4 @@
-"""Commands for F-LDA: which topics are the same, and how they change over rounds."""
+"""Commands for F-LDA: decide which topics are the same, and show how topics change over rounds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ from fedtopics.files import write_output
 def group() -> None:
     """Find the threshold of F-LDA with a person's help.
 
-    After a first run, `sample-pairs` draws pairs of its topics and writes them to a file. Label
-    them there. Then `threshold` finds the cosine above which topics are the same.
+    After a first run, `sample-pairs` draws pairs of its topics and writes them to a file. Label the
+    pairs there. Then `threshold` finds the cosine above which two topics count as the same.
     """
 
 
@@ -53,12 +53,12 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
 @group.command()
 @click.argument("pairs", type=FOLDER)
 @click.option(
-    "--compare", type=click.FloatRange(0, 1), help="Another threshold to compare with it."
+    "--compare", type=click.FloatRange(0, 1), help="Another threshold to compare with that found."
 )
-@options.output("--plot", help="SVG file of the curve.")
+@options.output("--plot", help="SVG file to which the curve is drawn.")
 @options.as_json
 def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
-    """Find the cosine above which topics are the same, from the labels in PAIRS.
+    """Find the cosine above which two topics count as the same, from the labels in PAIRS.
 
     At this cosine, logistic regression finds "same" and "different" equally likely.
     """
@@ -91,11 +91,11 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
     say(
         f"threshold = {curve.threshold:.3f}   for [method] of the study: topics with at least this "
         "cosine are more likely the same than not\n"
-        f"It agrees with the person on {facts['decided_alike']} of {facts['labelled']} labelled "
-        f"pairs; the person labelled {facts['same']} the same."
+        f"The threshold agrees with the person on {facts['decided_alike']} of {facts['labelled']} "
+        f"labelled pairs; the person labelled {facts['same']} the same."
     )
     if compare is not None:
-        say(f"{compare:g} agrees on {facts['compared_decided_alike']} of them.")
+        say(f"{compare:g} as threshold agrees on {facts['compared_decided_alike']} of them.")
     if plot is not None:
         say(f"The plot is in {plot}.")
 
@@ -103,7 +103,7 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 def print_history(model: Path, as_json: bool) -> None:
     """Print the largest topics of F-LDA in each round, and which are new or vanished.
 
-    A small topic can enter the table without being new, and leave it without having vanished.
+    A topic can enter this table by growing, without being new, or leave it without having vanished.
     """
     from fedtopics.model.folder import model_folder
     from fedtopics.model.topic_model import TopicModel
@@ -121,8 +121,8 @@ def print_history(model: Path, as_json: bool) -> None:
         print_json({"topics": rows, "rounds": history})
         return
     say(
-        "topic, its share of the words of a round's largest topics, its words; '-' if it is not "
-        "one of them"
+        "each topic, its share of the words of each round's largest topics ('-': not one of them), "
+        "its words"
     )
     say(" " * 5 + "".join(f"{entry['round']:>8}" for entry in history), "bold")
     for row in rows:

@@ -31,7 +31,7 @@ AUTO = "          # NMF for longer texts, a mixture model for short ones"
 @with_default("--method", type=click.Choice(METHODS.names), default="auto", help="Method.")
 @click.option("--all", "everything", is_flag=True, help="Write all settings, with their defaults.")
 def study(file: Path, method: str, everything: bool) -> None:
-    """Write a short study to FILE, study.toml by default; FILE - prints it."""
+    """Write a short study to FILE, by default study.toml; with - as FILE, print it."""
     from fedtopics.federation.study import example_study
 
     short = STUDY.format(method=method, note=AUTO if method == "auto" else "")
@@ -41,7 +41,7 @@ def study(file: Path, method: str, everything: bool) -> None:
 @click.command()
 @click.argument("file", type=FOLDER, default="policy.toml")
 def policy(file: Path) -> None:
-    """Write a policy with all its keys to FILE, policy.toml by default; FILE - prints it."""
+    """Write a policy with all keys to FILE, by default policy.toml; with - as FILE, print it."""
     from fedtopics import Policy
     from fedtopics.federation.study_tables import as_toml
 

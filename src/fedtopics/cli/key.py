@@ -54,7 +54,7 @@ def create(names: tuple[str, ...], out: Path) -> None:
 @click.argument("path", metavar="FOLDER_OR_PEM", type=FOLDER)
 @options.as_json
 def show(path: Path, as_json: bool) -> None:
-    """Show the name, the last day and the fingerprint of a key's folder or of a certificate."""
+    """Show the name, last valid day and fingerprint of a key or a certificate."""
     from fedtopics.protocol.roster import (
         Key,
         fingerprint,

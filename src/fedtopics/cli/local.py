@@ -40,14 +40,14 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 FLARE = "fedtopics.integrations.flare_command"
 DEMO = {
-    "purpose": "To show what the documentation of Python packages is about, each package a client",
+    "purpose": "To show what the documentation of Python packages is about; each one is a client",
     "operator": "the person who ran fedtopics demo",
 }
 
 
 @click.command()
-@options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
-@options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
+@options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="Number of clients.")
+@options.with_default("--topics", type=click.IntRange(2), default=20, help="Number of topics.")
 @click.option(
     "--method", type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
@@ -97,7 +97,7 @@ def demo(
 @options.out
 @options.resume
 @options.from_model
-@click.option("--rounds", type=click.IntRange(1), help="With --from: how many more rounds.")
+@click.option("--rounds", type=click.IntRange(1), help="With --from: number of further rounds.")
 @click.option(
     "--vocabulary", type=click.Choice(["keep", "agree"]),
     help="With --from: keep the model's words, or agree on new ones.  [default: keep, if the study "
@@ -110,7 +110,7 @@ def demo(
 @click.option("--keys", type=FOLDER, help="With FLARE's simulator: folder of the clients' keys.")
 @click.option(
     "--startup-kit", "kit", type=FOLDER, metavar="DIR",
-    help="Submit to this FLARE system, with an admin's kit, instead of the simulator.",
+    help="Submit to a FLARE system instead of the simulator: folder of an admin's startup kit.",
 )  # fmt: skip
 def train(
     study: Path, out: Path | None, resume: bool, start: Path | None, rounds: int | None,
@@ -119,10 +119,10 @@ def train(
     """Train a study with all its clients on this machine.
 
     With --from, training continues from MODEL with more rounds or new documents; MODEL does not
-    change. With its old words, its weights and its count of rounds continue. With new words, its
-    topics are carried over word by word.
+    change. If MODEL's words are kept, its weights and its count of rounds continue. If the clients
+    agree on new words, its topics are carried over word by word.
 
-    With --engine flare, the study runs in FLARE's simulator, or on a FLARE system. There, the sites
+    With --engine flare, the study runs in FLARE's simulator, or on a FLARE system. Its sites
     have the names of the study's clients and read their own documents (fedtopics init flare-site).
     """
     from fedtopics import Study, TopicModel
@@ -130,14 +130,14 @@ def train(
     from fedtopics.methods.core.plan import usual_words
 
     if start is None and (rounds or vocabulary):
-        raise click.UsageError("--rounds and --vocabulary go with --from MODEL.")
+        raise click.UsageError("--rounds and --vocabulary need --from MODEL.")
     if engine == "local" and (keys or kit):
-        raise click.UsageError("--keys and --startup-kit go with --engine flare.")
+        raise click.UsageError("--keys and --startup-kit need --engine flare.")
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":
         if start is not None:
-            raise click.UsageError("--from goes with --engine local; FLARE starts without a model.")
+            raise click.UsageError("FLARE cannot start from a model; leave out --from or --engine.")
         run = import_module(FLARE).run  # this layer must not import integrations
         run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
         return
@@ -151,7 +151,7 @@ def train(
         model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
     show_run(model, folder)
     if start is not None:
-        say(f"What changed:  fedtopics models compare {start} {folder}/model")
+        say(f"To see what changed:  fedtopics models compare {start} {folder}/model")
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
@@ -160,26 +160,26 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 2:
-        raise click.BadParameter("give numbers of at least 2, with commas: 5,10,20")
+        raise click.BadParameter("give numbers of at least 2, separated by commas: 5,10,20")
     return numbers
 
 
 @click.command()
 @click.argument("study", type=FOLDER)
 @options.with_default(
-    "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
+    "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, comma-separated."
 )
 @options.with_default(
     "--seeds", type=click.IntRange(1), default=3,
-    help="Trainings of each number, with different seeds and samples of documents.",
+    help="How often to train each number, with different seeds and samples of documents.",
 )  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
     """Compare several numbers of topics.
 
-    This trains a study with each number, with all clients on this machine. A tenth of each client's
-    documents is held out. The same command resumes an interrupted sweep.
+    This trains a study once or more with each number, with all clients on this machine. A tenth of
+    each client's documents is held out for scores. The same command resumes an interrupted sweep.
     """
     from fedtopics.federation.study import Study
     from fedtopics.federation.sweep import chart_of, recommend

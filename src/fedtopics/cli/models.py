@@ -56,9 +56,9 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
 @options.relevance
 @click.option(
     "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
-    help="By default the format of FILE's suffix, else a table.",
+    help="Output format; by default that of --out's suffix, else a table.",
 )  # fmt: skip
-@options.output("--out", "-o", help="File to write instead: .md, .csv, .json or .txt.")
+@options.output("--out", "-o", help="File to write instead of printing: .md, .csv, .json or .txt.")
 @click.option("--suggest", is_flag=True, help="Suggest labels first, and save them in MODEL.")
 @click.option(
     "--examples-from", "examples", type=FOLDER,
@@ -72,7 +72,7 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
 )  # fmt: skip
 @options.with_default(
     "--match-by", type=click.Choice(["words", "meaning"]), default="words",
-    help="Compare words, or embeddings.",
+    help="With --match: compare words, or embeddings.",
 )  # fmt: skip
 @click.option("--history", is_flag=True, help="F-LDA: show the topics of each round.")
 @options.as_json
@@ -96,7 +96,7 @@ def topics(
     from fedtopics.model.folder import model_folder, write_labels
 
     if examples and not suggest:
-        raise click.UsageError("--examples-from goes with --suggest.")
+        raise click.UsageError("--examples-from needs --suggest.")
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
     chosen = "json" if as_json else format_
@@ -151,7 +151,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
 @click.option("--period", type=click.Choice(PERIODS), help="Period of --by-time.  [default: month]")
 @options.with_default(
     "--min-documents", type=click.IntRange(1), default=10,
-    help="Leave out values and periods with fewer documents.",
+    help="Leave out groups and periods with fewer documents than this.",
 )  # fmt: skip
 @options.as_json
 @options.columns("text", "tokens", "id", "embedding")
@@ -163,9 +163,9 @@ def transform(
 ) -> None:  # fmt: skip
     """Find the topics of documents.
 
-    The table has one row per document, in their order, empty documents included. FILE is CSV, TSV,
-    JSON lines, Parquet, or a folder of .txt files. --by and --by-time summarise topics by a column.
-    Everything stays on this machine.
+    The table has one row per document, in the order of FILE, also for empty documents. FILE is CSV,
+    TSV, JSON lines, Parquet, or a folder of .txt files. --by and --by-time summarise topics by a
+    column. Everything stays on this machine.
     """
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.finding import THETA, THETA_FILES
@@ -173,7 +173,7 @@ def transform(
     from fedtopics.text.readers import read_table
 
     if not (out or by or by_time):
-        raise click.UsageError("Name what to write with --out, or what to show with --by.")
+        raise click.UsageError("There is nothing to do; add --out, --by or --by-time.")
     if out is not None:
         check_output(out, THETA_FILES, [file], THETA)
     loaded = TopicModel.from_pretrained(model)
@@ -237,14 +237,14 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @click.argument("model", type=FOLDER)
 @click.option(
     "--data", type=FOLDER, required=True, multiple=True,
-    help="The documents; give it again for each further file.",
+    help="File or folder of documents; repeat the option for each further one.",
 )  # fmt: skip
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
 @options.relevance
 @options.with_default(
     "--by", type=click.Choice(["windows", "documents"]), default="windows",
-    help="Count words together in windows; use documents if the order of words is lost.",
+    help="Count words together in windows or, if the order of words is lost, in documents.",
 )  # fmt: skip
 @options.as_json
 def evaluate(
@@ -253,9 +253,9 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Score a model's topics on documents.
 
-    The scores are coherence (of the ten words shown of each topic), diversity, and agreement with
-    labels. Documents without a label, or without a word that the model knows, are not scored for
-    agreement; their number is shown.
+    The scores are coherence (of each topic's first ten words), diversity (each score names the
+    words), and agreement with labels. Documents without a label, or without a word that the model
+    knows, are not scored for agreement; their number is shown.
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
@@ -305,7 +305,7 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
         )
     if "labelled" in scores:
         say(
-            f"Labels: {scores['labelled']:,} documents were scored, without "
+            f"Labels: {scores['labelled']:,} documents were scored, leaving out "
             f"{scores['without_label']:,} that have no label and {scores['unseen']:,} in which the "
             "model knows no word."
         )
@@ -317,13 +317,13 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @options.words
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True),
-    help="Least cosine of topics that are the same.  [default: 0.6, best on labelled corpora]",
+    help="Least cosine of topics that count as the same.  [default: 0.6, best on labelled corpora]",
 )  # fmt: skip
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
-    """Match the topics of two models one to one; the others are new in B or missing from it."""
+    """Match the topics of two models one to one; the others are new in B or missing from B."""
     from fedtopics.model.comparison import SAME_TOPIC
     from fedtopics.model.comparison import compare as compared
     from fedtopics.model.topic_model import TopicModel
@@ -341,11 +341,11 @@ def compare(
 @click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
 @click.option(
     "--topics", "n_topics", type=click.IntRange(1),
-    help="Merge the nearest topics down to this number.  [default: merge similar topics]",
+    help="Merge the nearest topics until this many are left.  [default: merge similar topics]",
 )  # fmt: skip
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True),
-    help="Least cosine of topics that are the same.  [default: computed from the models]",
+    help="Least cosine at which two topics count as the same.  [default: computed from the models]",
 )  # fmt: skip
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
@@ -353,7 +353,7 @@ def merge(
     """Merge models that were trained separately.
 
     Similar topics become one. Each MODEL is a folder, or NAME=FOLDER to name the client of a model
-    with one client. No documents are read. The merged model finds topics by words.
+    with one client. No documents are read. The merged model finds topics only by words.
     docs/how-to/choose-a-model.md compares its scores with those of a federation.
     """
     from fedtopics.methods.flda.merged_models import merge_models, read_models
@@ -391,7 +391,7 @@ def _print_comparison(comparison: Comparison) -> None:
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
             f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
         )
-    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.removed)):
+    for title, topics in (("new in B", comparison.new), ("missing from B", comparison.removed)):
         if topics:
             say(f"\n{title}", "bold")
         for topic in topics:

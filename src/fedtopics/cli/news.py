@@ -31,7 +31,7 @@ _NEWS = {  # of a client
     "allowed": "the policy allows this study; nothing was sent. To join, leave out --dry-run.",
     "defect": "round {round}: {function} failed with {error}; nothing was sent",
     "model": "the model is in {folder}; next to it, theta.parquet has the topics of {documents:,} "
-    "documents (in {unknown:,} of them the model knows nothing)",
+    "documents (in {unknown:,} of them, the model knows nothing)",
 }
 
 

@@ -18,15 +18,15 @@ COLUMNS = {
     "text": "the text",
     "tokens": "lists of words, used unchanged",
     "id": "identifiers",
-    "label": "labels, for purity, accuracy and NMI of the largest topics",
+    "label": "labels, to compare with each document's largest topic (purity, accuracy, NMI)",
     "embedding": "embeddings, for methods that need them",
-    "author": "each document's author, for privacy by author",
+    "author": "each document's author, for differential privacy of authors",
     "time": "when each document was written, for topics by period",
-    "round": "rounds or times, for studies that use them",
+    "round": "each document's round or time, for methods that take new data",
 }
 NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # column names may contain commas
 
-OVERWRITES = "It replaces only files of fedtopics."  # see `files.check_output`
+OVERWRITES = "Only files that fedtopics wrote are replaced."  # see `files.check_output`
 
 
 def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A002 - as of click
@@ -37,15 +37,15 @@ def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A
 with_default = partial(click.option, show_default=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 out = click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-resume = click.option("--resume", is_flag=True, help="Resume the run in that folder.")
+resume = click.option("--resume", is_flag=True, help="Resume the run in the folder of --out.")
 policy = click.option(
-    "--policy", type=FOLDER, help="TOML file of what may be shared.  [default: see docs]"
+    "--policy", type=FOLDER, help="TOML file that limits what is shared.  [default: see docs]"
 )
 embedding_model = click.option(
-    "--embedding-model", help="Model of the embeddings column, or a folder with the study's model."
+    "--embedding-model", help="Model that made the embeddings column, or the folder of the study's."
 )
 relevance = click.option(
-    "--relevance", type=click.FloatRange(0, 1), help="Rank words: 1 probability, 0 lift."
+    "--relevance", type=click.FloatRange(0, 1), help="Rank words: 1 by probability, 0 by lift."
 )
 words = with_default(
     "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="Number of words per topic."
@@ -66,7 +66,7 @@ def columns(
             kind, equals, name = pair.partition("=")
             if kind not in kinds:
                 raise click.BadParameter(
-                    f"this command has no column {kind!r}; {nearest(kind, kinds)}"
+                    f"{kind!r} is not a kind of column of this command; {nearest(kind, kinds)}"
                 )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")

@@ -34,7 +34,7 @@ def budget(policy: Path, as_json: bool) -> None:
 
     rules = Policy.read(policy)
     if rules.max_epsilon is None or rules.account is None:
-        raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; set it.")
+        raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; add one.")
     account = Account(rules.account)
     if as_json:
         spent = {"epsilon": account.epsilon, "delta": account.delta}
@@ -83,7 +83,7 @@ def show_exposure(exposure: Exposure) -> None:
     if exposure.chosen:
         say(f"  For documents like these the method is {exposure.chosen}.")
     if exposure.words:
-        say(f"  Words: {exposure.words:,} that occur in enough of these documents.")
+        say(f"  Words: {exposure.words:,} occur in enough of these documents.")
     weighed = exposure.bytes is not None
     table = Table(box=None, padding=(0, 2))
     for column in ("what", "how often", "who sees it"):
@@ -155,4 +155,4 @@ def attack(
     )
     if found.allowed is not None:
         auc, share = found.allowed
-        say(f"The study's epsilon limits every attack to an AUC of {auc:.3f}, and to {share:.1%}.")
+        say(f"The study's epsilon limits every attack to an AUC of {auc:.3f}, finding {share:.1%}.")

@@ -36,7 +36,7 @@ MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 def show_status(run: Path, as_json: bool) -> None:
     """Show how far a run is.
 
-    It shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, a
+    This shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, a
     simulation, or a server with plain aggregation, during the run or afterwards. The command only
     reads files.
     """
@@ -79,7 +79,7 @@ def log(run: Path, as_json: bool) -> None:
         print_json(summaries)
         return
     if seen := ", ".join(n for n, path in paths.items() if kept.has(path, "masked", False)):
-        say(f"Aggregation of {seen} was plain: the server saw each update.\n")
+        say(f"For {seen}, aggregation was plain: the server saw each update.\n")
     for client, rows in summaries.items():
         print_ledger(client, rows)
     say(
@@ -90,12 +90,12 @@ def log(run: Path, as_json: bool) -> None:
     if seeded := ", ".join(n for n, p in paths.items() if kept.has(p, "secret", kept.SEEDED)):
         say(
             f"The random choices of {seeded} follow from the study's seed (--insecure-seed), which "
-            "all members know. Use that only for tests and demonstrations.\n"
+            "all members know. Use --insecure-seed only for tests and demonstrations.\n"
         )
     if any(row["masked"] for rows in summaries.values() for row in rows):
         say(
-            "*: with secure aggregation; members saw only the total of all clients, the server "
-            "nothing.\n"
+            "*: with secure aggregation: members saw only the total of all clients, and the server "
+            "saw nothing.\n"
         )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
@@ -104,8 +104,8 @@ def log(run: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@click.option("--certificate", type=FOLDER, help="The client's; only its signatures count.")
-@click.option("--head", default="", help="A digest of the last line that you kept earlier.")
+@click.option("--certificate", type=FOLDER, help="Only signatures with its key count.")
+@click.option("--head", default="", help="Digest of the ledger's last line that you noted earlier.")
 @options.as_json
 def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
     """Check that nobody has changed a run's ledger and files.
@@ -134,9 +134,9 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
 def dpia(place: Path, out: Path, audit: Path | None) -> None:
     """Draft a data protection impact assessment.
 
-    It is filled in from the records of a run; questions that only people can answer are marked. It
-    contains no text of a document. RUN is the folder of a member, a server, or a simulation. Before
-    there is a run, give the STUDY file.
+    The draft is filled in from the records of a run; questions that only people can answer are
+    marked. It contains no text of a document. RUN is the folder of a member, a server, or a
+    simulation. Before there is a run, give the STUDY file.
     """
     from fedtopics.report.dpia import assess
     from fedtopics.report.dpia_document import write_document
@@ -153,7 +153,7 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
 )
 @options.with_default(
     "--min-documents", type=click.IntRange(1), default=10,
-    help="Leave out a client's share of a topic if it stands for fewer documents.",
+    help="Leave out a client's share of a topic if it stands for fewer documents than this.",
 )  # fmt: skip
 @click.option(
     "--examples-from", "examples", type=FOLDER,
@@ -179,7 +179,7 @@ def report(
     text = Columns(text=columns["text"])
     documents = examples and Corpus.read(examples, text)
     if with_text and documents is None:
-        raise click.UsageError("--with-text goes with --examples-from FILE.")
+        raise click.UsageError("--with-text needs --examples-from FILE.")
     if labels is not None:
         keep_labels(run, labels)
     own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}

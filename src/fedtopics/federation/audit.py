@@ -67,7 +67,7 @@ class Audit(BaseModel):
             raise RunError(f"{path} is not an audit; {remedy}") from None
         if found.study != study:
             of = f"{path} is an audit of the study {visible(found.study)}, not of {study}"
-            raise RunError(f"{of}; audit this one, or remove the file.")
+            raise RunError(f"{of}; attack this study, or remove the file.")
         sha256 = hashlib.sha256(content).hexdigest()
         return found.model_copy(update={"path": path, "sha256": sha256})
 
@@ -76,7 +76,7 @@ def audit(
     study: Study, documents: Corpus, shadows: int = SHADOWS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Audit:  # fmt: skip
-    """Attack a study's model with one's own documents; more `shadows` (models) make it stronger."""
+    """Attack a study's model with one's own documents; more `shadows` (models) help the attack."""
     names = list(study.clients)
     if len(documents) // 2 // len(names) < PER_SET:
         raise DataError(f"An audit needs {2 * PER_SET} documents per client; give more documents.")

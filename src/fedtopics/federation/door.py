@@ -15,7 +15,7 @@ from fedtopics.text.words import LONGEST_WORD, is_word
 
 
 class Door:
-    """Call a client's functions; release replies that the policy allows."""
+    """Calls a client's functions, and releases only replies that the policy allows."""
 
     def __init__(
         self, client: str, client_side: TopicClient[Any], policy: Policy, ledger: Ledger
@@ -33,7 +33,7 @@ class Door:
         return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
-        """Call a function; check, record and return its reply; only the last call can repeat."""
+        """Call a function; check, record, return its reply. Only the last call can be repeated."""
         self._admit(call)
         reply = self.repeat(call)
         self._let_out(call, reply)
@@ -95,8 +95,8 @@ class Door:
             raise PolicyError(
                 f"{self._describe_answer(last.function, last.position)}, and now gets a call of "
                 f"{function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
-                f"{position.exchange}, which is past. Nothing was sent; check which programs and "
-                "run folders the others use."
+                f"{position.exchange}, which was earlier. Nothing was sent; check which programs "
+                "and run folders the others use."
             )
 
     def _check_question(self, call: Call) -> None:
@@ -107,8 +107,8 @@ class Door:
         if self._ledger.questions.get(release, how) != how:
             raise PolicyError(
                 f"Client {self.client!r} got a different call of {call.function!r} than before in "
-                "this run. Both sums would have the same noise, and their difference none. Nothing "
-                "was sent; check which programs and run folders the others use."
+                "this run. Both sums would have the same noise, so their difference would have "
+                "none. Nothing was sent; check which programs and run folders the others use."
             )
 
     def _describe_answer(self, function: str, position: Position) -> str:
@@ -148,8 +148,8 @@ class Door:
             texts = value if isinstance(value, list) else [value]
             if not all(is_word(text) for text in texts if isinstance(text, str)):
                 raise PolicyError(
-                    f"{what} has a word in {name!r} of more than {LONGEST_WORD} characters, or "
-                    "with one that does not print. Nothing was sent; correct the words."
+                    f"{what} has a word in {name!r} with more than {LONGEST_WORD} characters, or "
+                    "with a character that does not print. Nothing was sent; correct the words."
                 )
         rarest = min((_rarest(value) for value in reply.values()), default=np.inf)
         if rarest < self._policy.min_document_frequency:
@@ -160,11 +160,11 @@ class Door:
 
 
 class AtOnce:
-    """Sums over all clients of a simulation at once; policies apply, no ledger is kept."""
+    """Computes sums over all clients of a simulation at once; policies apply, no ledger is kept."""
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = doors
-        self._round: tuple[Sequence[str], Any] = ([], None)  # its clients, and what computes
+        self._round: tuple[Sequence[str], Any] = ([], None)  # clients, and what computes for them
 
     def sum(self, names: Sequence[str], call: Call) -> dict[str, Any] | None:
         """Return the sum of clients' replies, or None if each must be computed separately."""

@@ -1,6 +1,6 @@
 """What a study would reveal of a client's documents, to whom, and in how many bytes.
 
-A local rehearsal counts the bytes; docs/concepts/threat-model.md has the attacks behind verdicts.
+A local rehearsal counts the bytes. The attacks behind verdicts: docs/concepts/threat-model.md.
 """
 
 from collections import Counter
@@ -77,13 +77,13 @@ class Exposure:
     def verdicts(self) -> dict[str, str]:
         """What an attacker with all shared data and the strongest known attack learns."""
         privacy = self.study.differential_privacy
-        there = "yes, better than by chance: there is no noise, and the model remembers"
+        there = "yes, better than by chance: there is no noise, and a model remembers documents"
         if privacy is not None:  # for a document, also where the study protects authors
             there = in_words(together([privacy]), privacy.delta)
         return {
             "whether a document was there": there,
             "which words a single document has": _words(self.study, self.documents),
-            "what one client's documents add up to": (
+            "what the sum over one client's documents is": (
                 "no: aggregation is secure, and every sum is over all members"
                 if self.study.is_secure else
                 "yes, the server sees each update: aggregation is plain"
@@ -158,7 +158,7 @@ class _WeighedDoor:
 
 
 class _SecureClients(LocalClients):
-    """Clients for which the vectors of secure sums are counted."""
+    """Clients that also count the vectors of secure sums."""
 
     def __init__(self, doors: Mapping[str, Any], once: Counter[str], rounds: Counter[str]) -> None:
         super().__init__(doors, hidden=True)
@@ -245,15 +245,15 @@ def _words(study: Study, documents: int | None) -> str:
     elif batch is not None and getattr(method, "batch_split", "") != "fixed":
         batch //= clients
     if batch is not None and documents is not None and documents <= rounds:
-        solved = f"sums of {rounds:,} rounds can be solved for {documents:,} documents"
+        solved = f"the sums of {rounds:,} rounds suffice to compute all {documents:,} documents"
         return f"yes, all: {solved}; lower max_rounds"
     own = min((each for each in (batch, documents) if each is not None), default=None)
     together = None if batch is None else batch * (clients if study.is_secure else 1)
     if own is None or (documents is None and (together or 0) >= SOME_READABLE):
-        return f"yes, if sums are of fewer than about {SOME_READABLE:,} documents"
+        return f"yes, if a sum is over fewer than about {SOME_READABLE:,} documents"
     number = own  # how many documents the others have is not known before they join
     others = " and those of the others, whose number is not known yet" if study.is_secure else ""
-    reason = f"sums are of {number:,} of these documents{others}"
+    reason = f"a sum is over {number:,} of these documents{others}"
     if number < SOME_READABLE:
         much = "many complete documents" if number <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"

@@ -48,7 +48,7 @@ def join(
     key = part.key
     check_key(study, key)
     if not (dry_run or host) and (model := part.finished(study)) is not None:
-        with suppress(FedTopicsError):  # a relay that was restarted does not know it
+        with suppress(FedTopicsError):  # a relay that was restarted does not know that
             if study.is_secure:
                 (link or study.server_plan.link(key)).ask(encode(Ask(b"", 0, "done", b"")))
         return model
@@ -73,7 +73,7 @@ def join(
 
 
 def _refuse(part: Participation, study: Study, link: Link, error: PolicyError) -> None:
-    """Tell the others that this member's policy refuses; send only the name of its setting."""
+    """Tell the others which setting of this member's policy refuses the study, not its value."""
     named = [name for name in Policy.model_fields if re.search(rf"\b{name}\b", str(error))]
     reason = f"{REFUSED} ({named[0]})" if named else REFUSED
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown

@@ -1,7 +1,7 @@
 """The ledger: one JSON line for everything that a client sent or received, in a chain of digests.
 
 The head, a file next to it, contains the number of lines and the last digest, to detect a cut
-ledger. The client's key signs both, except in simulations. A kill can leave the head a line behind.
+ledger. The client's key signs both, except in simulations. After a kill it can lack a line.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class Head:
         return f"fedtopics ledger of {self.lines} lines, the last {self.sha256}".encode()
 
     def fault(self, digests: Sequence[str]) -> str:
-        """Describe how lines differ from those that it counts; "" if none do."""
+        """Describe how lines differ from those that the head counts; "" if none do."""
         if self.lines >= len(digests):
-            return f"its head records {self.lines:,} lines, and there are {len(digests) - 1:,}"
+            return f"its head records {self.lines:,} lines, but there are {len(digests) - 1:,}"
         same = digests[self.lines] == self.sha256
         return "" if same else f"line {self.lines:,} differs from the one that its head records"
 
@@ -180,9 +180,9 @@ class Ledger:
     ) -> bool:  # fmt: skip
         """Record a reply before it is sent: names, shapes, sizes and digests, no values.
 
-        `summed` is its number of documents if it does not contain it. Return False, and write
-        nothing, if a different reply to the same call was sent; with `once`, to any call of the
-        function at that turn.
+        `summed` is the number of documents of a reply that does not contain it. Return False, and
+        write nothing, if a different reply was sent to the same call or, with `once`, to any call
+        of the function at that turn.
         """
         noted = {} if question is None else {"asked": question}
         function, position = call.function, call.position
@@ -320,7 +320,7 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
 
 
 def has(path: Path, key: str, value: Any) -> bool:
-    """Whether a line has this value; for example, "masked" False: the server saw a reply."""
+    """Whether some line has this value; for example, "masked" is False if the server saw it."""
     found: list[bool] = []
     read_ledger(path, lambda line: found.append(line.get(key) == value))
     return any(found)

@@ -48,7 +48,7 @@ SECURE = (
     "which candidate words it lists."
 )
 SEEDED = (
-    "This client's random choices follow from the study's seed, which everybody knows: for tests."
+    "This client's random choices follow from the study's seed, which all know: only for tests."
 )
 PLAIN = "Aggregation is plain, as {}: the server sees every update of this client."
 
@@ -79,7 +79,7 @@ class Participation:
         self.start = start
         self._insecure_seed = insecure_seed
         self._accepted_roster = accepted_roster
-        self._ended = False  # the model is here
+        self._ended = False  # the model is in this folder
         self._ledger: Ledger | None = None
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
@@ -245,7 +245,7 @@ def check_policy(
     policy: Policy, study: Study, corpus: Corpus, client: str, embedding_model: str | None = None,
     grows: bool = False, accepted_roster: str = "",
 ) -> tuple[Mapping[str, float], str]:  # fmt: skip
-    """Check that a policy allows a study and that the documents fit; return as `check_texts`."""
+    """Check that a policy allows a study and that documents fit; return what `check_texts` does."""
     policy = policy.in_study(study.is_secure)
     known = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, known, study.fingerprint, accepted_roster)

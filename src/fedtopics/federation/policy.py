@@ -22,12 +22,12 @@ from fedtopics.text.words import LISTS, PATTERNS
 SEEN_DOCUMENTS = 256
 FEW_TELL = (
     "Others see each update, and an update over few documents reveals them: attacks recovered 10 "
-    "documents of 10 from one gradient, 49 of 52, and a third of the words from 256."
+    "of 10 documents from one gradient, 49 of 52, and of 256 a third of their words."
 )
 
 
 class Policy(BaseModel):
-    """What a client shares, whatever others in a study want."""
+    """Limits of what a client shares, which only its own operator can change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,15 +38,15 @@ class Policy(BaseModel):
         10,
         ge=1,
         description="a reply must sum over at least this many documents; between machines, plain "
-        "aggregation requires a policy that sets it",
+        "aggregation requires a policy that sets this number",
     )
     min_documents_in_sum: int | None = Field(
-        None, ge=1, description="a secure sum must be over at least this many documents in all"
+        None, ge=1, description="a secure sum must be over this many documents of all clients"
     )
     min_document_frequency: int = Field(
         5, ge=1, description="a word is shared only if at least this many documents have it"
     )
-    max_rounds: int = Field(100_000, ge=1, description="most training rounds in a study")
+    max_rounds: int = Field(100_000, ge=1, description="a study may have at most so many rounds")
     min_clients_in_sum: int = Field(
         2,
         ge=1,
@@ -65,7 +65,7 @@ class Policy(BaseModel):
         None,
         gt=0,
         description="privacy budget of these documents for all studies together; studies without "
-        "privacy are refused",
+        "differential privacy are refused",
     )
     account: Path | None = Field(
         None, description="file that records the spent budget; by default next to the policy"
@@ -73,7 +73,7 @@ class Policy(BaseModel):
     counts_of_all: bool = Field(
         True,
         description="with secure aggregation, min_documents of a group counts documents of all "
-        "clients, not only this client's; set it to false if clients may lie about their counts",
+        "clients, not only this client's; set false if clients may lie about their counts",
     )
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns that may split texts into words, besides the named ones"
@@ -274,7 +274,7 @@ class Policy(BaseModel):
 
 
 def _known(entries: Sequence[str]) -> set[str]:
-    """Return the SHA-256 of the certificates in folders and files, and given ones."""
+    """Return the SHA-256 of certificates, which are given as folders, files or SHA-256."""
     known = set()
     for entry in entries:
         if digits := _digits(entry):
@@ -299,4 +299,4 @@ def _digits(text: str) -> str:
 
 
 OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
-"""For one corpus that is trained where it is."""
+"""A policy for training on a single corpus, of which nothing is sent."""

@@ -43,7 +43,7 @@ def end_of_wait(event: Mapping[str, Any]) -> str:
 
 
 class Progress:
-    """Show the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
+    """Shows the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 
     def __init__(
         self, console: Console | None = None, say: Callable[[str], None] | None = None,

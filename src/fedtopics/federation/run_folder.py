@@ -53,13 +53,13 @@ LONGEST_UNSAVED = 60.0  # seconds
 
 
 def require_no_other_study(folder: Path, ours: str) -> None:
-    """Raise RunError if a folder has a study.toml without `ours`, a file that runs write."""
+    """Raise RunError if a folder has a study.toml but not `ours`, a file that every run writes."""
     if (folder / "study.toml").exists() and not (folder / ours).exists():
         raise RunError(f"{folder} contains a study.toml that no run wrote; name another folder.")
 
 
 def has_run(folder: Path) -> bool:
-    """Whether a folder contains a run; an incomplete first line is left from a full disk."""
+    """Whether a folder contains a run; an incomplete first event, left by a full disk, is none."""
     events = folder / EVENTS
     if not events.exists():
         return False
@@ -70,11 +70,11 @@ def has_run(folder: Path) -> bool:
 class StepCounts(Protocol):
     @property
     def step(self) -> int:
-        """Steps that are done."""
+        """The number of steps that are done."""
 
     @property
     def turn(self) -> int:
-        """Rounds that have begun."""
+        """The number of rounds that have begun."""
 
 
 class RunFolder:
@@ -132,7 +132,7 @@ class RunFolder:
         if first != self._study:
             raise RunError(
                 f"The run in {self.folder} is of study {first}, but this is study {self._study}; "
-                "resume with the study.toml in the run's folder, and with the model that it "
+                "resume with the study.toml in the run's folder, and with the model that the run "
                 "started from, if any."
             )
         return started
@@ -156,7 +156,7 @@ class RunFolder:
         return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept if the run is resumed, else None; RunError if damaged."""
+        """Return what `keep` wrote if the run is resumed, else None; RunError if it is damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         with suppress(ValueError, RecursionError):
@@ -303,7 +303,7 @@ class MemberRun(RunFolder):
         self.event(CaughtUp(found["round"]))
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept if there is a checkpoint, else None."""
+        """Return what `keep` wrote if there is a checkpoint, else None."""
         return None if super().restore() is None else super().recall(name)
 
     def checkpoint(self, state: Checkpoint) -> bool:

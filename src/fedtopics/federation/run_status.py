@@ -186,7 +186,7 @@ class RunStatus:
         if self.updated is not None:
             lines.append(f"last event {duration(max(now - self.updated, 0))} ago")
         if running is False and self.state != "finished":
-            lines.append("no process is running it; the same command resumes it")
+            lines.append("no process works on the run; start the same command again to resume it")
         return lines
 
 
@@ -228,7 +228,7 @@ class RunReading:
     def title(self) -> str:
         round_ = self.topics_of_round
         return self.no_topics or (
-            "Topics" if round_ is None else f"Topics after round {round_:,}, as they form"
+            "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
         )
 
     def plain(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def read_run(folder: Path) -> RunReading:
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
         raise RunError(
-            f"There is no run in {folder}; name that of a member, a simulation or a server."
+            f"There is no run in {folder}; name the folder of a member, a simulation or a server."
         )
     study, status = None, RunStatus()
     with suppress(FedTopicsError, OSError):  # no study, or a method that is not installed

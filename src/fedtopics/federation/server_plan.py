@@ -1,4 +1,4 @@
-"""What the server of a study needs to know; it loads fast and takes little memory."""
+"""What the server of a study needs to know; this module loads fast and takes little memory."""
 
 import msgspec
 

@@ -56,8 +56,8 @@ def train(
         carried over word by word. See docs/how-to/continue-compare-merge.md.
     at_once : bool, optional
         Compute sums over all clients' minibatches at once, if the method supports it. This is
-        faster and equal up to rounding, but there are no single replies for a ledger: it is the
-        default without `out`. False: bit for bit identical to other engines.
+        faster, with equal results up to rounding, but a ledger would need single replies. So it is
+        the default only without `out`. With False, results are bit for bit those of other engines.
 
     Raises
     ------
@@ -70,10 +70,10 @@ def train(
     has_rule = study.federation.outliers not in (None, "none")
     if at_once and out is not None:
         raise RunError(
-            "Ledgers in out need replies, but at_once has only sums; leave one of them out."
+            "Ledgers in out need single replies, but at_once computes only sums; leave out one."
         )
     if at_once and has_rule:
-        raise RunError("outliers needs updates, but at_once has only sums; leave one of them out.")
+        raise RunError("outliers needs single updates, but at_once has only sums; leave out one.")
     if at_once is None:
         at_once = out is None and not has_rule
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
@@ -177,7 +177,7 @@ def by_client(clients: Any) -> Mapping[Any, Any]:
     if not isinstance(clients, Mapping):
         raise DataError(
             "The documents are not those of several clients; give a mapping of client to "
-            "documents, a list with the documents of each client, or to an estimator a table and "
+            "documents, or a list of each client's documents. An estimator also takes a table and "
             "the name of its column of clients. For one corpus use fit."
         )
     return clients

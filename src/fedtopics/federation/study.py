@@ -81,17 +81,17 @@ class Study(BaseModel):
 
     name: Line = Field("study", max_length=100, description="a name for people and folders")
     about: About = Field(
-        About(), description="its purpose and who is responsible, shown to all members"
+        About(), description="the study's purpose and who is responsible, shown to all members"
     )
-    seed: int = Field(0, ge=0, le=2**63 - 1, description="all random choices follow from it")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="the seed of all random choices")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
-    run: int = Field(1, ge=1, description="number of the run; another number is another study")
+    run: int = Field(1, ge=1, description="number of the run; another number makes another study")
     aggregation: Literal["secure", "plain"] | None = Field(
         None,
         description='"secure": the server sees no update and no total; "plain": it sees all of '
-        "them; by default secure if rounds have three clients, the method computes sums, and "
-        "federation.outliers is unset",
+        "them; by default secure if rounds have three or more clients, the method computes sums, "
+        "and federation.outliers is unset",
     )
     differential_privacy: PrivacySettings | None = Field(
         None, description="differential privacy for each document, by noise in all sums"
@@ -140,7 +140,7 @@ class Study(BaseModel):
             )
         if self.aggregation == "secure" and (reason := _hindrance(self)):
             raise ValueError(
-                f'aggregation = "secure" is not possible: {reason}; change that, or leave it out'
+                f'aggregation = "secure" is not possible: {reason}; change that, or leave this out'
             )
         host = self.server.host
         if host is not None and host not in {*self.clients, *self.observers}:
@@ -194,7 +194,7 @@ class Study(BaseModel):
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """What all members agree on, as plain data, without the places of documents."""
+        """What all members agree on, as plain data, without the paths of documents."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         plain["clients"] = sorted(self.clients)
         optional = {
@@ -223,7 +223,7 @@ class Study(BaseModel):
 
     @property
     def described(self) -> dict[str, Any]:
-        """The name and settings for a run's events, without lists of words or places of files."""
+        """The name and settings for a run's events, without lists of words or paths of files."""
         keys = ("seed", "aggregation", "differential_privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in keys if key in self.agreed}
         settings = dict(dotted(plain)) | {"clients": len(self.clients)}

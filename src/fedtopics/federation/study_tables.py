@@ -32,7 +32,7 @@ TABLES = {"dict_type", "model_type", "model_attributes_type"}  # errors where a 
 
 def _one_line(value: str) -> str:
     if visible(value) != value or is_flooded(value):
-        raise ValueError("write one line, of characters that print")
+        raise ValueError("write one line of printable characters")
     return value
 
 
@@ -78,7 +78,7 @@ class ClientData(BaseModel):
     text: str | None = Field(None, description="column of the text")
     tokens: str | None = Field(None, description="column of lists of words, used unchanged")
     id: str | None = Field(None, description="column of identifiers")
-    label: str | None = Field(None, description="column of labels, for measuring only")
+    label: str | None = Field(None, description="column of labels, used only to score the model")
     embedding: str | None = Field(None, description="column of embeddings")
     author: str | None = Field(
         None, description="column of authors, for differential privacy of each author"
@@ -90,7 +90,7 @@ class ClientData(BaseModel):
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
     embedding_model: str | None = Field(
-        None, description="the model of those embeddings, or the folder of the study's model"
+        None, description="the model that made those embeddings, or the folder of the study's model"
     )
     certificate: str | None = Field(
         None, description="the client's certificate between machines, as a PEM file or its content"
@@ -161,7 +161,7 @@ class ServerData(BaseModel):
         None, description="the server's certificate, as a PEM file or its content"
     )
     host: str | None = Field(
-        None, description="the member in whose process the server runs, if it has no own process"
+        None, description="the member in whose process the server runs, if it has none of its own"
     )
 
 
@@ -185,7 +185,7 @@ class FederationSettings(BaseModel):
         None, ge=1, description="fewest clients in a round; by default more than half"
     )
     round_timeout: float = Field(
-        600.0, gt=0, description="seconds for a round, which continues without later clients"
+        600.0, gt=0, description="seconds for a round, which then continues without missing clients"
     )
     join_timeout: float = Field(
         86_400.0, ge=0, description="seconds that the server waits for all clients at the start"
@@ -199,7 +199,7 @@ class FederationSettings(BaseModel):
         'nothing, "clip" limits them, "median" takes the median over clients; by default "clip"',
     )
     round_interval: float = Field(
-        0.0, ge=0, description="seconds between two rounds, for new documents"
+        0.0, ge=0, description="seconds between two rounds, in which documents can arrive"
     )
     largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
@@ -214,21 +214,21 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
         )
     if outliers not in (None, "none"):
         raise ValueError(
-            "with privacy each update contains only a part of the noise, but a rule for outliers "
-            "needs single updates; leave out federation.outliers"
+            "with differential privacy each update has only a part of the noise, but a rule for "
+            "outliers needs single updates; leave out federation.outliers"
         )
     if clients > 1 and not secure:
         raise ValueError(
-            "with privacy each client adds a part of the noise, which protects only totals; set "
-            'aggregation = "secure", which three clients can'
+            "with differential privacy each client adds a part of the noise, which protects only "
+            'totals; set aggregation = "secure", which needs three clients'
         )
     if clients > MOST_CLIENTS:
         raise ValueError(
-            f"with privacy a study has at most {MOST_CLIENTS:,} clients; with more, each client's "
-            "part of the noise is too small for the whole numbers of secure sums"
+            f"with differential privacy a study has at most {MOST_CLIENTS:,} clients; with more, "
+            "each client's part of the noise is too small for the whole numbers of secure sums"
         )
     if method.clients_per_round is not None:
-        raise ValueError("with privacy all clients take part; leave out clients_per_round")
+        raise ValueError("all clients of a private study take part; leave out clients_per_round")
 
 
 def _able() -> Iterator[str]:

@@ -84,8 +84,8 @@ def sweep(
     study : Study
     topics : iterable of int
     seeds : int
-        Number of trainings of each. Every training except the first has its own seed and a sample
-        of the documents, so that methods without random choices also differ.
+        Number of trainings of each number of topics. Every training except the first has its own
+        seed and a sample of the documents, so that methods without random choices also differ.
     out : path
         Folder of the models and of runs.jsonl; several studies may share it.
     corpora : mapping of client name to whatever `Corpus.of` takes, optional
@@ -202,7 +202,7 @@ def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     """Return a number of topics that is among the best by most criteria, and why.
 
-    Of several, it is the smallest that predicts held-out documents about as well as the others.
+    Of several such numbers, it is the smallest whose held-out loss is close to the lowest.
     """
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
@@ -247,7 +247,7 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
     model : TopicModel
     corpora : mapping of client name to Corpus
     seed : int
-        For the split into halves.
+        Seed of the random split into halves.
 
     Returns
     -------

@@ -54,7 +54,7 @@ class _Key(NamedTuple):
 def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
     """Check ledgers and the files that they name.
 
-    With a `certificate`, only its signatures count; a kept `head` must be the digest of a line.
+    With a `certificate`, only signatures with its key count. A kept `head` must be a line's digest.
     """
     study: Study | str  # or what is wrong with its file
     try:
@@ -151,7 +151,7 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         return Check("signature", False, f"{path}: {fault}.")
     source = "the given certificate"
     if trusted is None:
-        source = "the ledger's own certificate: compare it, or give the one that you trust"
+        source = "the ledger's own certificate: compare its fingerprint, or give one that you trust"
     text = f"{path} is signed by {key.name!r} with the key {key.shown} of {source}."
     return Check("signature", True, text)
 
@@ -232,5 +232,5 @@ def _audit(path: Path, study: Study) -> Check:
         found = Audit.read(path, study.fingerprint)
     except RunError as error:
         return Check("audit", False, str(error))
-    text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger has."
+    text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger records."
     return Check("audit", True, text)

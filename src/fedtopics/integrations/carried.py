@@ -1,6 +1,6 @@
 """A member's calls over a framework that only carries requests to it and answers back.
 
-So an answer contains the member's calls, signed with its key; the next request has their results.
+An answer contains the member's calls, signed with its key; the next request has their results.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class CarriedServer:
             self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
-        """Whether all members have ended, once it has to stop."""
+        """Whether all members have ended, after `stop` was called."""
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:

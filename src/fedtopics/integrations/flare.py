@@ -1,4 +1,4 @@
-"""A study as a job of NVIDIA FLARE, which makes the two parts by the names of their classes."""
+"""A study as a job of NVIDIA FLARE, which creates the server's and sites' parts by class name."""
 
 import logging
 import re
@@ -45,7 +45,7 @@ class SiteSettings(ClientData):
 
 
 class StudyServer(ServerPart):
-    """The server's part of a job; `run` stays the same when it is resumed."""
+    """The server's part of a job; `run` stays the same when a job is resumed."""
 
     def __init__(self, run: str, out: str = "") -> None:
         self.run = _checked(run)
@@ -90,7 +90,7 @@ class StudySite(SitePart):
         """Answer a message; join with the first one.
 
         Leaves the client
-            Only data that `federation.door.Door` permits; of a failure, only that there was one.
+            Only data that `federation.door.Door` permits; about a failure, only that it happened.
         """
         if self._link is None:
             folder = context.workspace / FOLDER / self.run
@@ -168,7 +168,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _fail(folder: Path, sentence: str) -> None:
-    """Leave a sentence for people: in the log, and in a file that is easy to find."""
+    """Write a sentence for people to the log, and to a file that is easy to find."""
     logger.error("%s", sentence)
     with suppress(OSError):
         make_folder(folder)

@@ -31,7 +31,7 @@ def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) 
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     if not study.clients:
         raise StudyError("The study has no clients; add a table [clients.NAME] for each.")
-    say("FLARE runs the study; starting and ending it takes half a minute each.")
+    say("FLARE runs the study; its start and its end take half a minute each.")
     if kit is None:
         _simulate(study, folder, keys)
     else:
@@ -62,7 +62,7 @@ def allow(
     """Let fedtopics run at a FLARE server or site.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. This adds the classes of
-    fedtopics to the allowed classes in local/resources.json. With --data it writes the options to
+    fedtopics to the allowed classes in local/resources.json. With --data, it writes the options to
     local/fedtopics.toml, which jobs cannot change.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))

@@ -1,7 +1,7 @@
 """A study as an app of Flower, called by the two files of `fedtopics init flower`.
 
-Flower starts a new process with each message; it passes the message on to a resident process with
-the client's program. If that is killed, the next one resumes from the client's last checkpoint.
+For each message, Flower starts a process that passes it on to a resident process with the client's
+program. If the resident process is killed, the next one resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def server_app(study: str | Path) -> ServerApp:
 
 
 def client_app(study: str | Path) -> ClientApp:
-    """Make the ClientApp: answer with documents that stay at the SuperNode.
+    """Make the ClientApp, which takes part with documents that stay at the SuperNode.
 
     Its node configuration has `name`, the keys of a study's [clients.NAME] table, `key` (by default
     NAME next to the study's file), `out` (runs/NAME), `stay` in seconds, and `insecure_seed` for

@@ -74,7 +74,7 @@ def promise(model: Topics) -> str:
 
 
 def counted_units(model: Topics) -> str:
-    """Return what a private model counts: documents or authors."""
+    """Return what a model with differential privacy counts: documents or authors."""
     return "authors" if model.info.get("privacy", {}).get("unit") == "author" else "documents"
 
 

@@ -22,10 +22,10 @@ def federated_coherence(
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
     """Return (n_topics,) scores by measure.
 
-    `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts, without
-    words in few documents of a client. These would look as if they never occurred together. With
-    `expected`, the share of documents with each word, shape (n_topics, n_words), words that were
-    counted in too few documents are left out. A topic with half of its words left out has NaN.
+    `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts. Clients
+    do not count words in few of their documents, so such words would seem never to occur together.
+    With `expected`, the share of documents with each word, shape (n_topics, n_words), words that
+    were counted in too few documents are left out. A topic with half of its words left out has NaN.
     """
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
@@ -78,7 +78,7 @@ def count_pairs(
 ) -> dict[str, Any]:
     """Count the windows in which two words occur together, for pairs (n_pairs, 2) of word numbers.
 
-    A pair of a word and itself counts the word. A window size of 0 means a whole document.
+    A pair of a word with itself counts windows with it. A window size of 0 means a whole document.
 
     Leaves the client
         For each pair of words, the number of windows that contain both.

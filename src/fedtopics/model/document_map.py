@@ -1,4 +1,4 @@
-"""A t-SNE map of one's own documents, in which documents with similar topics are close together."""
+"""A t-SNE map of one's own documents: documents with similar topics are close together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ LONGEST_TEXT = 160  # characters
 GOLDEN = (5**0.5 - 1) / 2  # its multiples spread hues evenly
 
 
-@dataclass(frozen=True, repr=False)  # its own repr would print documents
+@dataclass(frozen=True, repr=False)  # the dataclass's own repr would print documents
 class DocumentMap:
     """The places of documents in a map, with a description of each. Keep it with the documents.
 
@@ -149,7 +149,7 @@ def document_map(
     with_text : bool
         Whether descriptions contain the documents' beginnings; do not share such a map.
     most : int
-        Most documents shown; of more, this many are taken at even distances.
+        Most documents shown; if there are more, this many are taken at even distances.
 
     Raises
     ------

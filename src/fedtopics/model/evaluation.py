@@ -33,9 +33,9 @@ def evaluate(
     by : {"windows", "documents"}
         Where words occur together: in each measure's usual windows, or in a document.
     relevance : float in [0, 1], optional
-        How topics are read: 1 by probability, 0 by lift. By default the model's reading.
+        How words are ranked: 1 by probability, 0 by lift. By default as the model ranks them.
     embedding_model, on_progress
-        As in `document_embeddings`: the model's name or folder; called with the number done.
+        As in `document_embeddings`: a model's name or folder; gets the number of documents done.
 
     Returns
     -------
@@ -129,7 +129,7 @@ class _Parts:
 
     @cached_property
     def labels(self) -> NDArray[np.str_]:
-        """Labels as text, "" where there is none."""
+        """The documents' labels as text, "" for a document without one."""
         return np.array(Column([self._corpus.labels], "the labels").names().to_pylist(), np.str_)
 
 

@@ -55,7 +55,7 @@ def get_topics(
     """Return, by topic number, the words of each topic with p(word | topic), as BERTopic does.
 
     Words are chosen as in `topics`. Their probabilities come from beta, or from the documents'
-    words if topics are read from these.
+    words if these rank the topic's words.
     """
     shares, column = model.word_shares, model.vocabulary.index
     return {

@@ -1,4 +1,4 @@
-"""Positions in figures, in pixels, which templates write as SVG. Amounts begin at zero."""
+"""Positions in figures, in pixels, which templates write as SVG. Axes begin at zero."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

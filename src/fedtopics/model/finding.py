@@ -253,7 +253,7 @@ THETA_FILES = {".parquet": _as_parquet, ".csv": _as_csv, ".jsonl": _as_json_line
 def representatives(
     theta: NDArray[np.floating], seen: NDArray[np.bool_], n_documents: int = BEST
 ) -> list[list[int]]:
-    """Return, for each topic, the rows with most of it among those whose largest topic it is."""
+    """Return, for each topic, the rows with its largest shares, if it is their largest topic."""
     main = np.where(seen, theta.argmax(1), -1)
     of_topics = (np.flatnonzero(main == topic) for topic in range(theta.shape[1]))
     return [

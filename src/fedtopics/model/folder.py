@@ -190,7 +190,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             if owner.startswith("shared/")
         },
         "vocabulary": vocabulary,
-        "text": TextRules(**{"version": 1} | config["text"]),  # the first one had no number
+        "text": TextRules(**{"version": 1} | config["text"]),  # the first format had no number
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": config["documents"],
         "client_names": names,

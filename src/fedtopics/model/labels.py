@@ -43,9 +43,9 @@ def suggest_labels(
     Parameters
     ----------
     documents : whatever `Corpus.of` takes, optional
-        Source of phrases of two or three agreed words, one at least among the topic's first.
+        Source of phrases of two or three agreed words, at least one among the topic's first.
     min_documents : int
-        A phrase must be in at least this many documents of the topic, and in no more of others.
+        A phrase must be in at least this many of the topic's documents, and not in more others.
 
     Returns
     -------

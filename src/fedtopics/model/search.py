@@ -146,7 +146,7 @@ def match_terms(
     Parameters
     ----------
     terms : mapping of str to list of str
-        Synonyms (words or texts) by term, ``{"J45": ["asthma", "wheezing"]}``; the nearest counts.
+        Synonyms (words or texts) by term, ``{"J45": ["asthma", "wheezing"]}``; the nearest decides.
     top_n : int
         Most terms per topic.
     by : {"words", "meaning"}

@@ -1,4 +1,4 @@
-"""Which words are shown for a topic; `beta` stays what the decoder uses.
+"""Which words are shown for a topic; this does not change `beta`, which the decoder uses.
 
 Words are ranked by relevance (Sievert and Shirley, LDAvis, 2014, equation 1) or class-based TF-IDF
 (Grootendorst, BERTopic, 2022, equation 2), with a weight chosen by coherence and diversity.
@@ -16,7 +16,7 @@ ADDED_SHARE = 1e-9  # keeps the logarithm of a share finite
 DIFFERENT = 0.9  # wanted share of different words among all shown words
 LESS_DIFFERENT = 0.02  # most that this share may fall when the most coherent words are shown
 LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-WORDS_SHOWN = 10  # of a topic, by default; as many decide the reading
+WORDS_SHOWN = 10  # words of a topic by default, also to choose the reading
 CANDIDATES = 15  # first words of a topic from which these are chosen
 Columns = NDArray[np.int64]
 
@@ -96,7 +96,7 @@ def choose(
 
 
 def keep_coherent(npmi: NDArray[np.float64], n_kept: int = WORDS_SHOWN) -> list[int]:
-    """Drop the word least coherent with the rest until `n_kept` remain; the later one of equals."""
+    """Drop the word least coherent with the rest until `n_kept` remain; the last one of equals."""
     kept = list(range(len(npmi)))
     while len(kept) > n_kept:
         among = npmi[np.ix_(kept, kept)]

@@ -19,7 +19,7 @@ class Door(BaseDoor, Protocol):
     """The only exit for a client's data between machines."""
 
     def leave(self, call: Call, reply: Mapping[str, Any]) -> None:
-        """Record data that is sent and derived from a reply, or raise PolicyError."""
+        """Record data that is derived from a reply before it is sent, or raise PolicyError."""
 
     def check_members(self, members: Sequence[str]) -> None:
         """Raise PolicyError if so few clients may not share a sum."""
@@ -32,7 +32,7 @@ class Door(BaseDoor, Protocol):
 
 
 class ClientSide:
-    """A client's door (None: server, observer); if it refuses or fails, the program ends."""
+    """A client's door (None for server and observers); if it refuses or fails, the program ends."""
 
     def __init__(
         self, door: Door | None, stop: Callable[[str], None], notify: Callable[[Event], None]
@@ -44,7 +44,7 @@ class ClientSide:
         self._skipped: list[Call] = []
 
     def begin(self, round_: int) -> None:
-        """Begin a round or an attempt at it; forget the calls skipped before."""
+        """Begin a round, or an attempt at it; forget calls that were skipped before."""
         self.round = round_
         self._skipped.clear()
 

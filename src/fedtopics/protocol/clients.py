@@ -32,7 +32,7 @@ LEAVES = {
     MODEL: "The SHA-256 of the client's model, by which members compare their models.",
     ARRAYS: "The first member's model, which all use if their processors rounded differently.",
 }
-WRONG = "a number, a word or an update cannot be right"
+WRONG = "a number, a word or an update is not valid"
 
 
 class SecureClients:
@@ -66,7 +66,7 @@ class SecureClients:
         def own() -> bytes:
             if documents is None:
                 return b""
-            self._position = Position(exchange=2)  # a ledger begins before that
+            self._position = Position(exchange=2)  # the ledger begins before this agreement
             self._leave(DOCUMENTS, {"documents": documents})
             return documents.to_bytes(8, "big")
 
@@ -111,12 +111,12 @@ class SecureClients:
             reply: dict[str, Any] = loads(content)
             if not find_fault(reply, template, [name]):
                 return reply
-        self._exchange.stop(f"{name} sent a reply that cannot be right")
+        self._exchange.stop(f"{name} sent a reply that is not valid")
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        """Call a function of every client; return the total, of which nobody sees a part."""
+        """Call a function of every client; return the total; nobody sees a single reply."""
         if not self._drawn:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]

@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Patience:
     """Repeats a call until the server answers; gives up after so many seconds without an answer.
 
-    It also says for whom a step waits: after 5 seconds, then ever more rarely.
+    It also reports for whom a step waits: after 5 seconds, then at growing intervals.
     """
 
     def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
@@ -89,7 +89,7 @@ class Exchange:
         self._since = 0.0  # of the step
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> Entry:
-        """Give a vector or reply; return the total or all replies. FederationError on a stop."""
+        """Send a vector or a reply; return the total or all replies. FederationError on a stop."""
         member = self.member
         self._since = time.monotonic()
         self._say(member.give(function, kind, layout, content))

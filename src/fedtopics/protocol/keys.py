@@ -38,7 +38,7 @@ def digest(*fields: bytes | str | int) -> bytes:
 
 
 def digest_of_list(parts: Sequence[bytes]) -> bytes:
-    """Return the digest of a list without signatures: one can be written in several ways."""
+    """Return the digest of a list without signatures, which can be written in several ways."""
     read = (decode(part, Part) for part in parts)
     return digest(*(encode(msgspec.structs.replace(part, signature=b"")) for part in read))
 

@@ -42,7 +42,7 @@ class Layout:
 
     @classmethod
     def of(cls, template: Template, members: Sequence[str], n: int) -> Layout:
-        """Return the layout of the updates of these of n members; StudyError if it has none."""
+        """Return the layout of updates of these `members` of all n; StudyError if there is none."""
         documents = _most(template.get("documents", Announced({})), members)
 
         def part(of: Any, name: str, start: int) -> _Part:
@@ -100,7 +100,7 @@ class _Part:
 
     @classmethod
     def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
-        """Derive it from the largest number of documents of a member, and the number of members."""
+        """Derive a part from a member's largest number of documents, and the number of members."""
         low, high = _bounds(field, documents)
         share, most = (TOTAL_BOUND - 1) // members, max(-low, high)
         fraction, reach = 0, np.inf

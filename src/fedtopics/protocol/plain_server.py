@@ -159,7 +159,7 @@ class PlainServer:
             return {n: now - each.called for n, each in self.clients.items() if each.asks}
 
     def wait_until_done(self, seconds: float) -> list[str]:
-        """Wait until all clients have the model; return those that do not in time."""
+        """Wait until all clients have the model; return those that do not have it in time."""
         until = time.monotonic() + seconds
         with self.changed:
             while missing := [n for n in self.possible() if not self.clients[n].is_done]:
@@ -211,7 +211,7 @@ class PlainServer:
                 if left <= 0 or client.away or client.excluded:
                     return None
                 self.wait(left)
-            self._wanted[name] = b""  # a read one takes no memory
+            self._wanted[name] = b""  # an update that was read takes no memory
             return content
 
     def lose(self, name: str, reason: str) -> None:

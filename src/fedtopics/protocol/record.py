@@ -1,6 +1,6 @@
 """A member's data on disk, from which it sends the same bytes again after a crash.
 
-So the record is written before the part is sent, and again, with the list, before the body.
+For this, the record is written before the part is sent, and again, with the list, before the body.
 """
 
 from __future__ import annotations

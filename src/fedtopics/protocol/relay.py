@@ -250,7 +250,7 @@ class RelayService:
             self._changed.notify_all()
 
     def wait_until_done(self, seconds: float) -> list[str]:
-        """Wait until all members are done; return those that are not in time."""
+        """Wait until all members are done; return those that are not done in time."""
         until = time.monotonic() + seconds
         with self._changed:
             while missing := [n for n in self.relay.names if n not in self.relay.done]:

@@ -191,7 +191,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
 
 
 def alone(content: bytes, where: str) -> bytes:
-    """Return only the first certificate of a PEM file: people compare no other."""
+    """Return only the first certificate of a PEM file, which people compare."""
     return read_certificate(content, where).public_bytes(Encoding.PEM)
 
 

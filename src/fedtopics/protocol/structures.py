@@ -1,4 +1,4 @@
-"""Checks of MessagePack before it is decoded: a byte of it can take seventy bytes of memory."""
+"""Checks of MessagePack before it is decoded, as each byte can take seventy bytes of memory."""
 
 LARGEST_STRUCTURE = 16 << 20  # bytes: a certificate of each of ten thousand clients
 MOST_FIELDS = 1 << 16  # values and their names; checked in a thirtieth of a second

@@ -1,8 +1,8 @@
-"""Plain data to bytes and back: MessagePack, then the numbers of its arrays. No code travels.
+"""Turn plain data into bytes and back: MessagePack, then the numbers of arrays. No code is sent.
 
 A body is the length of its MessagePack in 8 bytes, the MessagePack, and pieces: numbers of arrays,
 little-endian, each starting at a multiple of 64 bytes. In the MessagePack, an extension stands for
-an array whose pieces come next. It contains unsigned numbers of 8 bytes, listed at its code below.
+an array whose pieces come next. It contains unsigned numbers of 8 bytes; see the codes below.
 """
 
 import math
@@ -19,7 +19,7 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.protocol.structures import MOST_FIELDS, check
 
-ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
+ALIGNMENT = 64  # bytes, as in torch: it decides the last bits of matrix products
 LENGTH = 8  # bytes
 SPARSE_FROM = 1 << 14  # bytes of the smallest matrix that is searched for zero rows
 TEXT = 64  # bytes of memory per text of a list, plus its characters

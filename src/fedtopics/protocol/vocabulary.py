@@ -1,9 +1,9 @@
 """The agreement on words under secure aggregation, as pure functions.
 
-Members add up a table of counts by bucket, a hash of the word. Each lists its own words whose
-buckets may hold an agreed word, but only those of which it has a fair share: a member that fills
-all buckets then does not make the others list all their words. The listed words are counted
-exactly. The relay sees no total, so it cannot try the words of a dictionary.
+Members add up a table of counts by bucket, a hash of the word. Each member then lists its own words
+whose buckets may hold an agreed word, but only those of which it has a fair share: so no member can
+make the others list all their words by filling all buckets. The listed words are counted exactly.
+The relay sees no total, so it cannot try the words of a dictionary.
 
 A word has a bucket in each of a few rows, and its smallest count is used: two words that share a
 bucket in one row rarely share one in every row.
@@ -84,7 +84,7 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
     order = enough[np.argsort(-key[enough], kind="stable")]
     fit = frequency[order] <= limits.max_document_share * documents
     usual, often = order[fit], order[~fit]
-    # Two words of one client each can look like one of two clients.
+    # Two words, each of one client, can look like one word of two clients.
     further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
     room = limits.max_words + further + SPARE
     least = key[usual[room - 1]] if len(usual) >= room else 0
@@ -99,7 +99,7 @@ def listed(
 ) -> list[str]:
     """Return a member's words whose buckets pass and of which it has at least the mean count."""
     places = buckets_of(own.names, study, len(allowed))
-    # Of a word with a total of m, some member has m / n: one with less leaves it to that member.
+    # Some member has m / n or more of a word's total m: a member with less leaves the word to it.
     share = own.values[:, 1] * members >= table["occurrences"][places].min(0)
     chosen = allowed[places].all(0) & (share | (own.values[:, 3] > 0))
     return [own.names[row] for row in np.flatnonzero(chosen).tolist()]
@@ -109,9 +109,9 @@ def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.boo
     """Return all listed words in the order of their bytes; FederationError for an invalid list."""
     for words in lists:
         if len(words) > 4 * allowed.sum() + SPARE or not all(map(is_word, words)):
-            raise FederationError("a list of words cannot be right")
+            raise FederationError("a list of words is not valid")
         if not allowed[buckets_of(words, study, len(allowed))].all():
-            raise FederationError("a list of words cannot be right")
+            raise FederationError("a list of words is not valid")
     return sorted({word for words in lists for word in words})
 
 

@@ -70,7 +70,7 @@ def _parties(records: Records) -> Parts:
             f"Participants, whose documents stay with them: {names}.",
             f"{records.cited}, [clients]",
         ),
-        answer_or_gap(records, "contact", CONTROLLER, "Whom do people ask about this processing?"),
+        answer_or_gap(records, "contact", CONTROLLER, "Whom can people ask about this processing?"),
         Gap(
             CONTROLLER,
             "Which organisation is behind each of these names, as controller or joint controller? "
@@ -96,7 +96,7 @@ def _overview(records: Records) -> Parts:
         )
         for facts in records.ledgers
     ]
-    begins = [] if ran else [Gap(CONTROLLER, "When will it begin?")]
+    begins = [] if ran else [Gap(CONTROLLER, "When will the processing begin?")]
     return [
         Section("0.3", "Name of the processing"),
         Statement(
@@ -104,7 +104,7 @@ def _overview(records: Records) -> Parts:
             "fingerprint, which changes with its purpose, settings and participants.",
             records.cited,
         ),
-        Gap(CONTROLLER, "What is it called in the record of processing activities?"),
+        Gap(CONTROLLER, "What is the processing called in the record of processing activities?"),
         Section("0.4", "Planning of the processing"),
         *ran,
         *begins,
@@ -116,11 +116,11 @@ def _overview(records: Records) -> Parts:
         Gap(CONTROLLER, "Which guidelines, standards and codes of conduct were used?"),
         Gap(
             CONTROLLER,
-            "Why is it done: large-scale special categories or another case of Article 35(3); "
-            "national law; criteria of supervisory authorities (sensitive data, large scale, "
-            "matching of datasets, vulnerable persons, new technology, ...); or voluntarily?",
+            "Why is this DPIA done: large-scale special categories or another case of Article "
+            "35(3); national law; criteria of supervisory authorities (sensitive data, large "
+            "scale, matching of datasets, vulnerable persons, new technology ...); or voluntarily?",
         ),
-        Gap(CONTROLLER, "When was it finished, and who approved it? Will it be published?"),
+        Gap(CONTROLLER, "When was this DPIA finished, and who approved it? Will it be published?"),
     ]
 
 

@@ -26,7 +26,7 @@ KNOWN = {
     "A topic may be about few documents",
     True: "Participants know that the others take part. A topic may be about few documents",
 }
-NOISY_MODEL = "public words that documents surely have, topics, weights, all from noisy sums"
+NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 THREATS = TABLES["threats"]
 
 

@@ -22,23 +22,23 @@ SCORES = {
     ),
     "c_v": (
         "coherence, C_V",
-        "0 to 1; like NPMI, but by the similarity of the words' neighbours",
+        "-1 to 1; high if a topic's ten first words occur with the same words among these ten",
         "Röder, Both and Hinneburg 2015",
     ),
     "u_mass": (
         "coherence, U_Mass",
-        "up to 0; how often a word occurs in documents with a more important one",
+        "up to 0; high if a topic's words often occur in documents with its more important ones",
         "Mimno et al. 2011",
     ),
     "diversity": (
         "topic diversity",
-        "0 to 1; share of different words among the ten first words of all topics",
+        "0 to 1; share of different words in the list of all topics' ten first words",
         "Dieng, Ruiz and Blei 2020",
     ),
     "dissimilarity": (
         "mean cosine dissimilarity",
-        "0 to 1; mean over pairs of topics, over all words",
-        "1 - cosine of rows of beta",
+        "0 to 1; high if topics rarely give the same words a high probability",
+        "1 - the mean cosine of two topics' word probabilities",
     ),
 }
 

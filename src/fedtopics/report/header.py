@@ -13,15 +13,15 @@ from fedtopics.report.run import Rows, RunFacts
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
 UNSAID = "not stated", "The study's [about] can name an operator."
-LATER = {"recipients": "Who gets it", "retention": "Kept for", "contact": "Whom to ask"}
-UNBOUND = "No document left its client, but no number limits what sums reveal about a single one."
+LATER = {"recipients": "Who gets the model", "retention": "Kept for", "contact": "Whom to ask"}
+UNBOUND = "Sums of few documents can reveal one; no differential privacy was used."
 UPDATES_SEEN: Mapping[object, str] = {
     True: "Aggregation was secure: nobody saw the updates of one client.",
     False: "Aggregation was plain: the server saw the updates of each client.",
 }
 KEPT = (
     "Each client's own program refuses whatever its policy does not allow. The client's ledger, "
-    "which stays there, is the proof."
+    "which stays with the client, is the proof."
 )
 
 
@@ -83,7 +83,7 @@ def _policy(run: RunFacts) -> Fact:
 
 
 def _replies(rows: Rows) -> Rows:
-    """Return the rows of updates over documents."""
+    """Return the ledger's rows about updates that were computed from documents."""
     return [row for row in rows if row["replies"] and row["documents"]]
 
 

@@ -33,8 +33,8 @@ EXAMPLES = 3  # documents of a topic
 EXCERPT = 400  # characters shown of a document
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SERVER_SAW = (
-    "No document left its client: the server saw sums over documents and the words that "
-    "enough documents have, and so does every reader of this report."
+    "No document left its client. The server saw sums over documents, and the words that enough "
+    "documents have. Every reader of this report sees them too."
 )
 UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
 MASKED = (
@@ -42,7 +42,7 @@ MASKED = (
     "totals over all clients, the words that enough documents have, and what this report shows "
     "about each client."
 )
-SEEN_BY_ALL = "Seen by all members for each client, without secure aggregation: {}."
+SEEN_BY_ALL = "Sent without secure aggregation, so that all members saw it for each client: {}."
 FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 

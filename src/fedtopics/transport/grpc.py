@@ -165,7 +165,7 @@ class GrpcServer:
     def _serve(
         self, version: str, method: str, chunks: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Answer a call; as a stream, since gRPC waits for others without our deadline."""
+        """Answer a call as a stream, because gRPC waits for other calls without our deadline."""
         if version != f"{VERSION}":
             context.abort(
                 StatusCode.UNIMPLEMENTED,
