@@ -110,7 +110,7 @@ def demo(
 @click.option("--keys", type=FOLDER, help="With FLARE's simulator: folder of the clients' keys.")
 @click.option(
     "--startup-kit", "kit", type=FOLDER, metavar="DIR",
-    help="Submit to a FLARE system instead of the simulator: folder of an admin's startup kit.",
+    help="Folder of an admin's startup kit: use that FLARE system, not the simulator.",
 )  # fmt: skip
 def train(
     study: Path, out: Path | None, resume: bool, start: Path | None, rounds: int | None,

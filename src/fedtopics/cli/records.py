@@ -130,7 +130,9 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
 @click.command()
 @click.argument("place", metavar="RUN|STUDY", type=FOLDER)
 @options.output("--out", "-o", required=True, help="File to write: .md, or .html for printing.")
-@click.option("--audit", type=FOLDER, help="Result of audit attack.  [default: RUN/audit.json]")
+@click.option(
+    "--audit", type=FOLDER, help="File of `fedtopics audit attack`.  [default: RUN/audit.json]"
+)
 def dpia(place: Path, out: Path, audit: Path | None) -> None:
     """Draft a data protection impact assessment.
 

@@ -168,7 +168,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _fail(folder: Path, sentence: str) -> None:
-    """Write a sentence for people to the log, and to a file that is easy to find."""
+    """Write a readable sentence to the log, and to a file that is easy to find."""
     logger.error("%s", sentence)
     with suppress(OSError):
         make_folder(folder)

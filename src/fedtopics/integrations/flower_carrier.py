@@ -31,7 +31,7 @@ def unwrapped(message: Message) -> bytes:
     """Take the bytes out of a message; ValueError if another app wrote it."""
     record = message.content.array_records.get(_NAME)
     if record is None or _NAME not in record:
-        raise ValueError("A message through Flower is not from fedtopics.")
+        raise ValueError("A message that arrived through Flower is not from fedtopics.")
     return bytes(record[_NAME].data)
 
 

@@ -51,7 +51,7 @@ def evaluate(
     Raises
     ------
     DataError
-        If no document has a word of the model, the labels are lists, or embeddings do not fit.
+        If no document has a word of the model, if labels are lists, or if embeddings do not fit it.
     """
     corpus = Corpus.of(documents)
     parts = _Parts(model, corpus, by, relevance, (embedding_model, on_progress))

@@ -176,7 +176,7 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
 
 
 def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return rows without zeros that sum to 1."""
+    """Return rows that contain no zeros and sum to 1."""
     positive = np.maximum(np.asarray(rows, np.float64), TINY)
     return np.asarray(positive / positive.sum(1, keepdims=True))
 

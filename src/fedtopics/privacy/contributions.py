@@ -1,4 +1,4 @@
-"""Which documents count, and what each document adds to a sum: a vector of at most length 1."""
+"""Which documents count, and what each one adds to a sum: a vector with a norm of at most 1."""
 
 import hashlib
 import json

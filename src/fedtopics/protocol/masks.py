@@ -93,7 +93,7 @@ def mask(
 def add(total: Words | None, content: bytes) -> Words:
     """Add a masked vector to the running total; the relay does this without any key."""
     if len(content) % 8 or (total is not None and len(content) != total.nbytes):
-        raise FederationError("a vector has another length than the others")
+        raise FederationError("a vector differs in length from the others")
     words = np.frombuffer(content, "<u8")
     if total is None:
         return words.copy()

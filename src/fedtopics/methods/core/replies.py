@@ -64,7 +64,7 @@ class Announced:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts by word: documents, occurrences, clients, and clients with it in first `places`."""
+    """Counts by word: documents, occurrences, clients, and clients with it among first words."""
 
     places: int
 
