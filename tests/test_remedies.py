@@ -146,7 +146,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
     "secure aggregation": (
-        lambda: study(aggregation="secure", method={"name": "flda"}), "leave it out",
+        lambda: study(aggregation="secure", method={"name": "flda"}), "leave this out",
         lambda: study(method={"name": "flda"}),
     ),
     "secure aggregation and outliers": (

@@ -26,7 +26,7 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     assert f"continuing from model {print_[:16]} of gfedntm after 12 rounds, with its voc" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
-    assert "What changed:  fedtopics models compare out/model runs/study-continued/model" in out
+    assert "what changed:  fedtopics models compare out/model runs/study-continued/model" in out
     more = TopicModel.from_pretrained("runs/study-continued/model")
     assert more.info["rounds"] == 17
     assert more.vocabulary.words == known.vocabulary.words

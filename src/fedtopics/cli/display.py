@@ -182,7 +182,7 @@ def topic_lines(
     from fedtopics.model.labels import shown_label
 
     yield (
-        "each topic, its share of all documents, its words; below, its share of clients' documents",
+        "topic, its share of all documents, its words; below, its share of each client's documents",
         "",
     )
     for row in model.get_topic_info(words, relevance):

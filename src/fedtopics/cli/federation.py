@@ -73,7 +73,6 @@ def check(
     from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
     from fedtopics.federation.proposal import proposal_of, reach
-    from fedtopics.methods.core.events import Documents
 
     if data is None and (policy is not None or words is not None or any(columns.values())):
         raise click.UsageError("--policy, --words and options about columns need --data FILE.")
@@ -103,16 +102,22 @@ def check(
     else:
         show_study(proposal)
         if corpus is not None:
-            allowed = not isinstance(problem, PolicyError)
-            say(f"Your policy {'allows' if allowed else 'REFUSES'} this study.", "bold")
-            say(sentence(Documents.of("this client", corpus).plain()))
-            say(rules.in_study(plan.is_secure).described(seen=not plan.is_secure))
+            _show_own(corpus, rules.in_study(plan.is_secure), plan, problem)
         show_exposure(exposure)
         show_promises(proposal)
         if reached:
             say(reached)
     if problem is not None:
         raise problem
+
+
+def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None) -> None:
+    from fedtopics.methods.core.events import Documents
+
+    refuses = isinstance(problem, PolicyError)
+    say(f"Your policy {'REFUSES' if refuses else 'allows'} this study.", "bold")
+    say(sentence(Documents.of("this client", corpus).plain()))
+    say(policy.described(seen=not study.is_secure))
 
 
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:

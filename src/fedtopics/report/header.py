@@ -60,8 +60,8 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
     if bound["seeded"]:
         return _fact("Is it private?", "Only for experiments", f"{text}.", False)
     answer = risk(bound["epsilon"])
-    asked = f"Can others learn whether it was there? {answer.capitalize()}."
-    detail = f"For each {bound['unit']}. {asked}"
+    learned = f"Can others learn whether it was there? {answer.capitalize()}."
+    detail = f"For each {bound['unit']}. {learned}"
     protects = "nothing" not in answer
     value = f"{'Yes' if protects else 'Hardly'}, epsilon {bound['epsilon']:g}"
     return _fact("Is it private?", value, f"{detail} {seen}".strip(), protects)
