@@ -67,8 +67,8 @@ def promise(model: Topics) -> str:
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
     learned = f"Can others learn whether it was there? {risk(bound['epsilon']).capitalize()}."
     return (
-        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
-        f"that the study released. {learned} Settings, words and encoder are public; the control "
+        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
+        f"everything that the study released. {learned} Settings, words and encoder are public; the control "
         "in docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
