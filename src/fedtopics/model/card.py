@@ -68,8 +68,8 @@ def promise(model: Topics) -> str:
     learned = f"Can others learn whether it was there? {risk(bound['epsilon']).capitalize()}."
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
-        f"everything that the study released. {learned} Settings, words and encoder are public; the control "
-        "in docs/concepts/differential-privacy.md shows what they yield without any document"
+        f"everything that the study released. {learned} Settings, words and encoder are public; "
+        "the control in docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
 
