@@ -69,7 +69,7 @@ def promise(model: Topics) -> str:
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
         f"everything that the study released. {learned} Settings, words and encoder are public; "
-        "the control in docs/concepts/differential-privacy.md shows what they yield with no document"
+        "the control in docs/concepts/differential-privacy.md shows what they yield alone"
     )
 
 
