@@ -133,7 +133,7 @@ def test_a_card_says_which_bound_was_kept(tmp_path: Path) -> None:
     bound = {"epsilon": 3.0, "delta": 1e-6, "unit": "document", "seeded": False}
     made(info={"privacy": bound}).save_pretrained(tmp_path)
     said = (tmp_path / "README.md").read_text("utf-8")
-    assert "- Differentially private for each document: epsilon 3, delta 1e-06, for all" in said
+    assert "- Differentially private for each document: epsilon 3, delta 1e-06, for every" in said
     assert TopicModel.from_pretrained(tmp_path).info["privacy"] == bound
     tried = made(info={"privacy": bound | {"seeded": True}})
     assert "Differentially private" not in card(tried)
