@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ def print_event(event: dict[str, Any]) -> None:
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
     plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
-    write(to_json(plain, default=str, allow_nan=False) + "\n")
+    write(to_json({"time": time.time()} | plain, default=str, allow_nan=False) + "\n")
 
 
 @click.command()
