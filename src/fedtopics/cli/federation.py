@@ -16,7 +16,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure, show_promises, show_study
 from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.files import check_output, write_output
+from fedtopics.files import write_output
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name, for_csv
 
@@ -115,8 +115,8 @@ def check(
 def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None) -> None:
     from fedtopics.methods.core.events import Documents
 
-    refuses = isinstance(problem, PolicyError)
-    say(f"Your policy {'REFUSES' if refuses else 'allows'} this study.", "bold")
+    answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
+    say(f"Your policy {answer} this study.", "bold")
     say(sentence(Documents.of("this client", corpus).plain()))
     say(policy.described(seen=not study.is_secure))
 
@@ -124,14 +124,12 @@ def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsEr
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
     from fedtopics.text.vocabulary import count_words
 
-    check_output(path, [".csv"], [], ["word"])
     least = max(study.vocabulary.min_document_frequency, policy.min_document_frequency)
     named, counts = count_words(corpus, study.text).named(least)
-    rows = sorted(
-        (int(documents), word) for word, (documents, _) in zip(named, counts, strict=True)
-    )
-    lines = ["word,documents", *(f"{for_csv(word)},{documents}" for documents, word in rows)]
-    write_output(path, ("\n".join(lines) + "\n").encode(), suffixes=[".csv"], names=["word"])
+    rows = sorted(zip(counts[:, 0].tolist(), map(for_csv, named), strict=True))
+    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}",{documents}' for documents, word in rows)
+    content = "\n".join(["word,documents", *quoted, ""]).encode()
+    write_output(path, content, suffixes=[".csv"], names=["word", "documents"])
     say(f"{len(rows):,} words could be shared; {path} has them, the rarest first.")
 
 
