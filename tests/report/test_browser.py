@@ -145,7 +145,7 @@ def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> Non
     opened.page.keyboard.press("Tab")
     slider, shown = (opened.topic(topic).locator(kind) for kind in ("input[type=range]", "output"))
     assert slider.evaluate("slider => slider === document.activeElement")
-    assert slider.get_attribute("aria-label") == f"lambda of {run.summary['kind']} {topic}"
+    assert slider.get_attribute("aria-label") == f"relevance of {run.summary['kind']} {topic}"
     for key, relevance in (("ArrowLeft", 0.0), ("ArrowRight", 1.0)):
         for _ in range(10):
             opened.page.keyboard.press(key)

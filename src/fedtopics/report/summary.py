@@ -213,8 +213,8 @@ def _reading(model: TopicModel) -> dict[str, Any]:
     by = "the words of documents" if model.reading.by_sums else "the decoder"
     first = ", starting with the most coherent ones" if model.reading.first else ""
     if model.reading.class_based:
-        return {"lambda": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
-    return {"lambda": model.reading.relevance, "words": f"relevance, from {by}{first}"}
+        return {"relevance": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
+    return {"relevance": model.reading.relevance, "words": f"relevance, from {by}{first}"}
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
