@@ -134,5 +134,5 @@ def test_document_similarity_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_documents() -> None:
-    with pytest.raises(DataError, match="of 3 and 2 documents"):
+    with pytest.raises(DataError, match="has 3 documents and the other 2"):
         document_similarity(np.eye(3), np.eye(2))

@@ -128,7 +128,7 @@ def test_no_embedding_and_no_rare_word_leaves(
 def test_odd_corpora(case: str, corpora: str) -> None:
     plan, clients = plan_of(case), ODD[corpora]()
     if (case, corpora) == ("k-fed", "two texts"):
-        with pytest.raises(StudyError, match="have only 4 clusters of enough documents"):
+        with pytest.raises(StudyError, match="have only 4 clusters with enough documents"):
             trained(plan, clients)
     else:
         assert_sound(trained(plan, clients), clients)

@@ -93,7 +93,7 @@ def texts_of(n: int, seed: int) -> list[str]:
 
 
 CLIENTS = {"north": texts_of(36, 1), "south": texts_of(24, 2), "west": texts_of(30, 3)}
-OTHER = "encoders of {} have other weights than those of most clients"
+OTHER = "encoders of {} have weights other than those of most clients"
 TRUTH = np.concatenate([np.arange(len(texts)) % 3 for texts in CLIENTS.values()])
 
 

@@ -78,7 +78,7 @@ def test_it_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
     assert not secret.seeded
     assert secret.key.hex() not in repr(secret) and repr(secret.key) not in repr(secret)
     path.write_bytes(b"short")
-    with pytest.raises(RunError, match="is not a secret of 32 bytes; restore it"):
+    with pytest.raises(RunError, match="does not contain a secret of 32 bytes; restore it"):
         Secret.keep(path)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fedtopics.errors import PolicyError, nearest
+from fedtopics.errors import PolicyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.registry import METHODS
@@ -83,8 +83,8 @@ class Policy(BaseModel):
     @classmethod
     def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for name in value or ():
-            if name not in METHODS.names:
-                raise ValueError(f"there is no method {name!r}; {nearest(name, METHODS.names)}")
+            if name not in METHODS.names and (meant := closest(name, METHODS.names)):
+                raise ValueError(f"there is no method {name!r}; did you mean {meant!r}?")
         return value
 
     @classmethod

@@ -213,7 +213,7 @@ def _reading(model: TopicModel) -> dict[str, Any]:
     by = "the words of documents" if model.reading.by_sums else "the decoder"
     first = ", starting with the most coherent ones" if model.reading.first else ""
     if model.reading.class_based:
-        return {"relevance": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
+        return {"relevance": None, "words": f"class-based TF-IDF, from words of documents{first}"}
     return {"relevance": model.reading.relevance, "words": f"relevance, from {by}{first}"}
 
 

@@ -142,7 +142,7 @@ def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict
 
 def _check_number(words: int, least: int) -> None:
     if words < max(least, 2):
-        fewer = f"n_components = {least}; ask for fewer topics," if least > 2 else "2;"
+        fewer = f"n_components = {least}; lower n_components," if least > 2 else "2;"
         raise StudyError(
             f"The agreed vocabulary has {words} words, fewer than {fewer} give more documents, or "
             "lower min_document_frequency in the study and in policies with a larger value."
