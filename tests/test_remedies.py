@@ -108,7 +108,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(2, max_document_share=1.0).fit([*ALL, *["oak"] * 20]),
     ),
     "more topics than words": (
-        lambda: NMF(20).fit(ALL), "ask for fewer topics", lambda: NMF(4).fit(ALL),
+        lambda: NMF(20).fit(ALL), "lower n_components", lambda: NMF(4).fit(ALL),
     ),
     "few words of a policy": (
         lambda: NMF(2, min_clients_per_word=2).fit_clients({"a": TREES, "b": BOATS}),
