@@ -2,6 +2,8 @@
 
 import copy
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,6 +14,22 @@ from fedtopics.errors import FederationError
 from fedtopics.protocol.messages import Answer, Ask, Body, Kind, List, Stop, decode, encode
 from fedtopics.protocol.relay import Relay
 from tests.protocol.three import NAMES, NOTHING, VECTORS, Run, honest, member_of
+
+# Threads that read their process's first messages at once, as those of a relay do.
+FIRST = """
+import gc, sys, threading
+from fedtopics.protocol.messages import Answer, Body, Part, Stop, decode, encode
+gc.set_threshold(1)
+sys.setswitchinterval(1e-6)
+message = encode(Answer(Stop("ann", b"", b"", 3, "reason"), {"bob": "computes"}))
+gate = threading.Barrier(8)
+def work():
+    gate.wait()
+    assert decode(message, Answer).message.reason == "reason"
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
 
 
 @pytest.fixture
@@ -37,6 +55,11 @@ def relay_with(run: Run) -> Relay:
     for name, part in run.parts.items():
         relay.say(name, part)
     return relay
+
+
+def test_threads_read_their_first_messages_at_once() -> None:
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", FIRST], check=True, timeout=60)
 
 
 def test_a_large_part_is_refused_by_the_relay() -> None:

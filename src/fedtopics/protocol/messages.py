@@ -1,5 +1,7 @@
 """The messages between a member and the relay, as MessagePack."""
 
+from functools import cache
+from threading import Lock
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -94,11 +96,16 @@ class Last(msgspec.Struct, array_like=True):
 
 M = TypeVar("M")
 encode = msgspec.msgpack.encode
+# Two threads that make msgspec's first decoder of a class at once end the process.
+_lock = Lock()
+_decoder = cache(msgspec.msgpack.Decoder)
 
 
 def decode(content: bytes, kind: type[M]) -> M:
     """Read a message of this kind; FederationError if it is damaged."""
+    with _lock:
+        reader: msgspec.msgpack.Decoder[M] = _decoder(kind)  # type: ignore[arg-type]
     try:
-        return msgspec.msgpack.decode(content, type=kind)
+        return reader.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise FederationError("A message is damaged.") from None
