@@ -34,9 +34,19 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
     scores = evaluate(model, documents)
     for measure, values in model.coherence.items():
         assert scores[measure] == pytest.approx(values.mean())
+        assert scores[f"{measure}_in_training"] == pytest.approx(values.mean())
     assert (scores["documents"], scores["topics"], scores["by"]) == (120, 3, "windows")
     assert scores["relevance"] == model.reading.relevance
     assert "purity" not in scores
+    assert scores["absent"] == 0
+    assert "npmi_in_training" not in evaluate(model, documents, relevance=1.0)
+
+
+def test_topics_whose_words_do_not_occur_are_counted(model: TopicModel) -> None:
+    first, *others = model.topics()
+    absent = sum(len({*first} & {*topic}) < 5 for topic in others)
+    assert absent
+    assert evaluate(model, [first[:6], first[4:]] * 3)["absent"] == absent
 
 
 @pytest.fixture
@@ -61,6 +71,8 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
     assert "model: 3 topics on 120 documents" in printed
     assert "purity of the largest topics" in printed
+    assert f"({model.coherence['npmi'].mean():.3f} in training)" in printed
+    assert "3 topics on 240 documents" in typed("evaluate", "model", *DATA, *DATA[:2])[1]
     assert "Labels: 120 documents were scored, leaving out 0 that have no label and 0 in" in printed
     found = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])
     assert found == pytest.approx(evaluate(model, documents, by="documents"))

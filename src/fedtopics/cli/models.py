@@ -296,7 +296,9 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
         for metric in metrics:
             if metric.group == title:
                 value = scores[metric.name]
-                table.add_row(f"  {metric.title}", "-" if value is None else f"{value:.3f}")
+                row = [f"  {metric.title}", "-" if value is None else f"{value:.3f}"]
+                known = scores.get(f"{metric.name}_in_training")
+                table.add_row(*row, "" if known is None else f"({known:.3f} in training)")
     console.print(table)
     if scores["absent"]:
         say(

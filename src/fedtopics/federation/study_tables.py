@@ -132,7 +132,9 @@ def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         members = study.get(key, {})
         for member in members.values() if isinstance(members, dict) else ():
             if not isinstance(member, dict):
-                raise ValueError(f"each of the {key} is a table [{key}.NAME]")
+                raise ValueError(
+                    f"each of the {key} is a table, such as [{key}.north] and its lines below it"
+                )
             yield member
     if isinstance(server := study.get("server"), dict):
         yield server

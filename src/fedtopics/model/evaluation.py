@@ -41,7 +41,8 @@ def evaluate(
     -------
     dict
         ``topics``, ``documents``, ``by``, ``relevance``: what was scored, and how. ``absent``:
-        number of topics of which most of the words shown occur in no document.
+        number of topics of which most of the words shown occur in no document. ``npmi_in_training``
+        and so on: coherence in the clients' documents, if the words are the same.
         Every metric of `METRICS` by name, registered ones included: ``c_v``, ``npmi``, ``u_mass``,
         ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
@@ -64,6 +65,8 @@ def evaluate(
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
     scores["relevance"] = model.reading.relevance if relevance is None else relevance
     scores["absent"] = parts.absent
+    known = model.coherence if scores["relevance"] == model.reading.relevance else {}
+    scores |= {f"{name}_in_training": float(np.nanmean(of_all)) for name, of_all in known.items()}
     for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
