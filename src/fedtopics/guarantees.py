@@ -79,7 +79,7 @@ def _secure(members: int, colluders: int, rest: str) -> list[Promise]:
             (world, "tests/protocol/test_attacks.py"),
         ),
         Promise(
-            f"{who}, without the relay",
+            f"{who} without the relay",
             f"totals and, by subtraction, {rest}; each member's number of documents, its replies "
             "to calls, and which candidate words it lists",
             "change a total within its bounds unnoticed; stop the run without being named",

@@ -21,8 +21,8 @@ class Proposal:
         one, others = (promises(self.kind, self.members, n) for n in (1, self.members - 1))
         chosen = [one[1], one[2], *([others[2]] if self.members > 2 else []), one[-1]]
         return [
-            f"{each.adversary[0].upper()}{each.adversary[1:]} sees {each.sees}."
-            + (f" It can {each.can}." if each.can != "nothing" else "")
+            f"{each.adversary[0].upper()}{each.adversary[1:]} can see {each.sees}"
+            + (f"; and can {each.can}." if each.can != "nothing" else ".")
             for each in chosen
         ]
 
