@@ -30,6 +30,11 @@ def test_topics_by_column_and_year(
 ) -> None:
     monkeypatch.chdir(place)
     transform = ("transform", "model", "letters.csv", "--columns", "text=text", "--by", "office")
+    out = typed(*transform[:3], "--columns", "text=text,id=office", "--out", "theta.csv")[1]
+    assert "row numbers" not in out
+    rows = Path("theta.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows[1:37]] == ['"port"'] * 36
+    assert "row numbers" in typed(*transform[:5], "--out", "numbered.csv")[1]
     code, out, _ = typed(*transform)
     assert code == 0
     assert "port: 36 documents\n" in out

@@ -10,6 +10,7 @@ import pytest
 
 from fedtopics import Study, cli
 from fedtopics.cli import display
+from fedtopics.files import hold
 from fedtopics.protocol.roster import Key
 from tests.helpers.background import Background, until
 from tests.helpers.command_line import Refused, Typed
@@ -85,6 +86,12 @@ def test_a_member_without_a_server_says_so_and_ends(folder: Path, typed: Typed) 
     assert code == 4
     assert ": Connection refused; trying again in" in out
     assert "The server did not answer for 1 seconds: cannot reach" in err
+    ledger, (lock,) = folder / "run/ledger.jsonl", folder.glob("run/**/lock")
+    before = ledger.read_bytes()
+    with hold(lock.parent):
+        code, _, err = typed(*JOIN, "--timeout", 1, "--out", "run")
+    assert (code, "Another process uses" in err) == (2, True)
+    assert ledger.read_bytes() == before
     code, _, err = typed("check", "study.toml", "--key", "north")
     assert code == 4
     assert "cannot reach" in err
@@ -105,7 +112,16 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["event"] for event in events] == ["documents", "offer", "allowed"]
     assert events[2]["exposure"]["documents"] == 41
-    code, out, _ = typed("check", "study.toml", "--data", "north.csv")
+    (folder / "rare.toml").write_text("min_document_frequency = 30\n")
+    code, _, err = typed(*JOIN, "--dry-run", "--policy", "rare.toml")
+    assert (code, "No word occurs in 30" in err) == (2, True)
+    command = ("check", "study.toml", "--data", "north.csv", "--words", "words.csv")
+    code, out, _ = typed(*command)
+    words = [line.split(",") for line in (folder / "words.csv").read_text().splitlines()[1:]]
+    numbers = [int(documents) for _, documents in words]
+    assert {word.strip('"') for word, _ in words} == {f"north{chr(97 + i)}" for i in range(26)}
+    assert numbers == sorted(numbers)
+    assert 5 <= numbers[0] < numbers[-1] < 41
     said = " ".join(out.split())
     assert code == 0
     assert Study.read("study.toml").fingerprint in said

@@ -8,6 +8,7 @@ import pytest
 from fedtopics import Corpus, Study, train
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
+from fedtopics.protocol.roster import Key
 from tests.helpers.command_line import Typed
 
 STUDY = """
@@ -66,6 +67,11 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
 def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     written = study.parent / "audit.json"
     data = study.parent / "documents"
+    names = ("north", "south", "west")
+    for name in names:
+        Key.create(study.parent / name, name)
+    certified = "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in names)
+    study.write_text(STUDY.partition("[clients")[0] + certified)
     attack = ("audit", "attack", study, "--data", data, "--shadow-models", 4)
     code, out, _ = typed(*attack, "-o", written)
     assert code == 0

@@ -44,6 +44,7 @@ def test_each_study_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert joined(second) == home / second.fingerprint, "another study has the name"
     assert joined(first) == home / "letters", "the same study goes on where it was"
     assert joined(planned(name="reports", seed=9)) == home / "reports"
+    assert joined(planned(name="letters", run=2)) == home / "letters-run2"
     assert Study.read(home / "letters/study.toml").fingerprint == first.fingerprint
     assert Study.read(home / "letters/study.toml").name == "letters"
 

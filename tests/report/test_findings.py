@@ -53,8 +53,14 @@ def test_three_sentences_of_what_was_found() -> None:
     assert said == [
         "120 documents have 3 topics; the largest is “Tea”, with 50%.",
         "No topic belongs to a single client; north and west are the most alike.",
-        "1 of 3 topics are common to all clients.",
+        "1 of 3 topics is common to all clients.",
     ]
+
+
+def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
+    shares = np.eye(3) * 0.7 + 0.1
+    found = summarise(model(shares=dict(zip(DOCUMENTS, shares, strict=True))))["found"]
+    assert not any("alike" in sentence for sentence in found)
 
 
 def test_a_federations_periods_are_what_grew() -> None:

@@ -125,7 +125,8 @@ def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) ->
         return ""
     common = [t for t in topics if all(share is not None for share in t["clients"].values())]
     many = "All" if len(common) == len(topics) else f"{len(common) or 'None'} of"
-    return f"{many} {len(topics)} {kind}s are common to all clients."
+    verb = "is" if len(common) == 1 else "are"
+    return f"{many} {len(topics)} {kind}s {verb} common to all clients."
 
 
 def scores_of(model: TopicModel) -> list[dict[str, Any]]:
