@@ -21,6 +21,7 @@ from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import CANDIDATES, WORDS_SHOWN
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.text.vocabulary import count_words
 
 ORDERLESS = {"20ng", "reuters395"}  # bags of words
 SETS = ("demo", "m10", "20ng", "news_outlets", "health_tweets", "reuters395")
@@ -78,7 +79,7 @@ def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> flo
     def ask(**payload: Any) -> dict[str, Any]:
         total = RunningSum()
         for corpus in corpora:
-            total.add(count_pairs(corpus, study.text, **payload))
+            total.add(count_pairs(count_words(corpus, study.text), **payload))
         return total.total()
 
     within: Any = study.method.coherence

@@ -17,7 +17,7 @@ from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
 from fedtopics.model.shown_words import CANDIDATES, READINGS, USUAL, WORDS_SHOWN, choose
 from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import fingerprint, tokens
+from fedtopics.text.vocabulary import count_words, fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
 
 SIZES = {"east": 60, "north": 40, "south": 25}
@@ -71,7 +71,7 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
     pooled = Corpus.pool(half_of(corpora, CHOOSING).values())
 
     def ask(**payload: Any) -> dict[str, Any]:
-        return count_pairs(pooled, plan.text, **payload)
+        return count_pairs(count_words(pooled, plan.text), **payload)
 
     columns = [model.columns(reading, CANDIDATES) for reading in READINGS]
     words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
@@ -116,7 +116,7 @@ def test_counts_of_a_client_by_hand() -> None:
     """Windows of two words: tea with, with milk; tea; the empty one."""
     pairs = np.array([[0, 0], [0, 1], [1, 1], [0, 2]])
     words = ["tea", "milk", "sand"]
-    reply = count_pairs(Corpus.of(TEA), TextRules(), words, pairs, [0, 2])
+    reply = count_pairs(count_words(Corpus.of(TEA), TextRules()), words, pairs, [0, 2])
     assert reply["0"]["windows"] == 3
     assert reply["0"]["pairs"].tolist() == [2, 1, 1, 0]
     assert reply["2"]["windows"] == 4
@@ -126,7 +126,8 @@ def test_counts_of_a_client_by_hand() -> None:
 def counting(asked: list[dict[str, Any]]) -> Any:
     def ask(**payload: Any) -> dict[str, Any]:
         asked.append(payload)
-        tea, sand = (count_pairs(Corpus.of(c), TextRules(), **payload) for c in (TEA, SAND))
+        counted = (count_words(Corpus.of(texts), TextRules()) for texts in (TEA, SAND))
+        tea, sand = (count_pairs(each, **payload) for each in counted)
         return {size: {n: of[n] + sand[size][n] for n in of} for size, of in tea.items()}
 
     return ask

@@ -67,18 +67,24 @@ def count_cooccurrences(
         raise DataError("A word of interest is given twice; give each word once.")
     if window is not None and window < 1:
         raise StudyError(f"A window of {window} tokens is too small; give 1 or more, or None.")
-    n_windows = 0
-    together = np.zeros((len(words), len(words)), np.int64)
-    for codes, lengths in _batches(documents, index):
+    return count_numbered(_batches(documents, index), len(words), window)
+
+
+def count_numbered(
+    parts: Iterable[tuple[NDArray[np.int32], NDArray[np.int64]]], n_words: int, window: int | None
+) -> Cooccurrences:
+    """Count as `count_cooccurrences`, from the words' numbers (-1 for others) and the lengths."""
+    n_windows, together = 0, np.zeros((n_words, n_words), np.int64)
+    for codes, lengths in parts:
         size = int(lengths.max(initial=1)) if window is None else window
         n_windows += int(np.maximum(lengths - size + 1, 1).sum())
-        together += _count_together(codes, lengths, size, len(words))
+        together += _count_together(codes, lengths, size, n_words)
     return {"windows": n_windows, "occurrences": together.diagonal().copy(), "together": together}
 
 
 def _batches(
     documents: Iterable[Sequence[str]], index: dict[str, int]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
     """Yield the words' numbers (-1 for others) and the documents' lengths, in parts."""
     codes: list[int] = []
     lengths: list[int] = []
@@ -86,13 +92,13 @@ def _batches(
         codes.extend(index.get(token, -1) for token in document)
         lengths.append(len(document))
         if len(codes) >= TOKENS or len(lengths) >= TOKENS:
-            yield np.array(codes, np.int64), np.array(lengths, np.int64)
+            yield np.array(codes, np.int32), np.array(lengths, np.int64)
             codes, lengths = [], []
-    yield np.array(codes, np.int64), np.array(lengths, np.int64)
+    yield np.array(codes, np.int32), np.array(lengths, np.int64)
 
 
 def _count_together(
-    codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
+    codes: NDArray[np.int32], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> NDArray[np.int64]:
     """Count windows with two words; windows between two changes form one row with a weight."""
     word, entry, leave = _stays(codes, lengths, size, n_words)
@@ -112,12 +118,12 @@ def _count_together(
 
 
 def _stays(
-    codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
+    codes: NDArray[np.int32], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return each token's word, its first window, and the first window without it."""
     # A word leaves with the earliest of its tokens in the window: gensim then forgets the word.
     at = np.flatnonzero(codes >= 0)
-    word = codes[at]
+    word = codes[at].astype(np.int64)
     document = np.repeat(np.arange(len(lengths)), lengths)[at]
     position = at - (np.cumsum(lengths) - lengths)[document]
     entry = np.maximum(position - size + 1, 0)

@@ -6,10 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, npmi_of_pairs, score_pairs
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import tokens
+from fedtopics.metrics import WINDOWS, Measure, npmi_of_pairs, score_pairs
+from fedtopics.metrics.coherence import count_numbered
+from fedtopics.text.vocabulary import WordCounts
 
 Within = Literal["windows", "documents", "nothing"]
 Ask = Callable[..., dict[str, Any]]
@@ -74,20 +73,22 @@ def _count(
 
 
 def count_pairs(
-    corpus: Corpus, text: TextRules, words: list[str], pairs: NDArray[np.int64], windows: list[int]
-) -> dict[str, Any]:
+    counted: WordCounts, words: list[str], pairs: NDArray[np.int64], windows: list[int],
+    rows: NDArray[np.int64] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Count the windows in which two words occur together, for pairs (n_pairs, 2) of word numbers.
 
     A pair of a word with itself counts windows with it. A window size of 0 means a whole document.
+    Only the documents of `rows` count, by default all.
 
     Leaves the client
         For each pair of words, the number of windows that contain both.
     """
     n_windows = dict.fromkeys(windows, 0)
     together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
-    for batch in tokens(corpus, text):
+    for part in counted.in_order(words, rows):
         for size in windows:
-            counts = count_cooccurrences(batch, words, size or None)
+            counts = count_numbered([part], len(words), size or None)
             n_windows[size] += counts["windows"]
             together[size] += counts["together"]
     return {

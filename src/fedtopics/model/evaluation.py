@@ -15,6 +15,7 @@ from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.vocabulary import count_words
 
 METRIC_WORDS = 25  # most words of a topic that metrics see
 ROWS = {"counts", "theta", "main_topics", "labels"}  # have one row per document
@@ -108,8 +109,10 @@ class _Parts:
                 "With n-grams, the order of a document's words is lost; score by documents."
             )
 
+        counted = count_words(self._corpus, self._model.text)
+
         def ask(**payload: Any) -> dict[str, Any]:
-            return count_pairs(self._corpus, self._model.text, **payload)
+            return count_pairs(counted, **payload)
 
         shown = self._model.topics(WORDS_SHOWN, self._lambda)
         return federated_coherence(ask, shown, self._by)

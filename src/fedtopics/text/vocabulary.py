@@ -22,6 +22,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal
 
 LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
+PART = 1 << 15  # words whose order is read at once
 
 
 class VocabularyLimits(BaseModel):
@@ -117,6 +118,10 @@ class WordCounts:
 
     words: list[str]
     counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
+    # The columns of all words in the order of the texts, -1 where it is no word; where documents
+    # end. Empty if only a vocabulary was counted.
+    order: NDArray[np.int32]
+    ends: NDArray[np.int64]
 
     def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
         """Return the frequent words, sorted, and their numbers of documents and occurrences."""
@@ -135,9 +140,25 @@ class WordCounts:
         counted = np.stack([frequency[order], occurrences[order]], axis=1).astype(np.int64)
         return [self.words[i] for i in order], counted
 
+    def targets(self, vocabulary: Mapping[str, int]) -> NDArray[np.int32]:
+        """Return each word's number in a vocabulary, or -1; for -1, the last entry is -1, too."""
+        return np.array([*(vocabulary.get(word, -1) for word in self.words), -1], np.int32)
+
+    def in_order(
+        self, words: Sequence[str], rows: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Yield documents as numbers of these words, -1 for others, and their lengths, in parts."""
+        target = self.targets({word: number for number, word in enumerate(words)})
+        rows = np.arange(len(self.ends) - 1) if rows is None else rows
+        starts, lengths = self.ends[rows], np.diff(self.ends)[rows]
+        parts = np.flatnonzero(np.diff(np.cumsum(lengths) // PART)) + 1
+        for start, n in zip(np.split(starts, parts), np.split(lengths, parts), strict=True):
+            places = np.arange(n.sum()) + np.repeat(start - np.cumsum(n) + n, n)
+            yield target[self.order[places]], n
+
     def columns(self, vocabulary: Mapping[str, int]) -> sparse.csr_array:
         """Return the counts of the agreed words, (n_documents, n_words agreed)."""
-        target = np.array([vocabulary.get(word, -1) for word in self.words], np.int32)
+        target = self.targets(vocabulary)
         columns = target[self.counts.indices]
         keep = columns >= 0
         ends = np.zeros(len(keep) + 1, self.counts.indptr.dtype)
@@ -162,22 +183,29 @@ def count_words(
     else:
         numbers = vocabulary
         batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
-    data, columns, ends = GrowingArray(np.int32), GrowingArray(np.int32), [np.zeros(1, np.int64)]
+    data, columns, order = (GrowingArray(np.int32) for _ in range(3))
+    ends, lasts = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
     for rows in batches:
-        part = _count_batch(rows, numbers.__getitem__)
+        flat, last = _numbered(rows, numbers.__getitem__)
+        part = _counted(flat, last)
         data.append(part.data)
         columns.append(part.indices)
         ends.append(ends[-1][-1] + part.indptr[1:])
+        if vocabulary is None:
+            order.append(flat)
+            lasts.append(lasts[-1][-1] + last[1:])
     words, pointers = list(numbers), _short(np.concatenate(ends))
-    shape = len(pointers) - 1, len(words)
-    counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
+    matrix = data.array(), columns.array(), pointers
+    counts = sparse.csr_array(matrix, (len(pointers) - 1, len(words)))
+    found = WordCounts(words, counts, order.array(), np.concatenate(lasts))
     if vocabulary is not None:
-        return counts
+        return found
     # Another Python version may spell characters differently that this one's Unicode lacks.
     kept = [word for word in words if is_word(word) and word.isprintable()]
     if len(kept) == len(words):
-        return counts
-    return WordCounts(kept, counts.columns({word: number for number, word in enumerate(kept)}))
+        return found
+    number = {word: number for number, word in enumerate(kept)}
+    return WordCounts(kept, found.columns(number), found.targets(number)[found.order], found.ends)
 
 
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
@@ -222,14 +250,20 @@ def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
     return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
 
 
-def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
+def _numbered(
+    batch: Sequence[Document], number: Callable[[str], int]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the numbers of all words of some documents, and where each document ends."""
     flat = array("i")
     ends = np.zeros(len(batch) + 1, np.int32)  # with int64, scipy would convert the indices too
     for row, document in enumerate(batch):
         flat.extend(map(number, document))
         ends[row + 1] = len(flat)
-    columns = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
-    shape = len(batch), int(columns.max()) + 1 if flat else 1
+    return np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32), ends
+
+
+def _counted(columns: NDArray[np.int32], ends: NDArray[np.int32]) -> sparse.csr_array:
+    shape = len(ends) - 1, int(columns.max(initial=0)) + 1
     ones = np.ones(len(columns), np.int32)
     counts = sparse.csr_array((ones, columns, ends), shape, copy=True)  # the next line sorts it
     counts.sum_duplicates()

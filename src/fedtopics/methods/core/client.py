@@ -117,11 +117,11 @@ class TopicClient(ABC, Generic[Settings]):
         return len(self.usable)
 
     @cached_property
-    def _counts(self) -> WordCounts:
+    def counts(self) -> WordCounts:
         return count_words(self.corpus, self.text)
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        return self._counts.columns(words)
+        return self.counts.columns(words)
 
     @leaves(
         "For each word that enough of the documents contain: the number of documents with it, its "
@@ -133,7 +133,7 @@ class TopicClient(ABC, Generic[Settings]):
         for part in self._parts.values():
             part.forget()
         rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
-        words, counted = _named(self._counts, *rarest)
+        words, counted = _named(self.counts, *rarest)
         if counted[:, 1].sum() > LONGEST * len(self.corpus):
             raise DataError(
                 f"The documents of client {self.name!r} have more than {LONGEST:,} words on "

@@ -93,24 +93,24 @@ class LastSums(Exchanges):
     ) -> dict[str, Any]:  # fmt: skip
         """Count how often the topics' words occur together, to choose or to score them."""
         self.client.check(vocabulary)
-        corpus, bag = self.client.corpus, self.client.bag
+        rows, bag = np.arange(len(self.client.corpus)), self.client.bag
         frequency = document_frequency(bag)
         usual = frequency > 0
         if part != ALL:
-            halves = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
+            halves = draw_halves(self.client.secret, len(rows), self.client.min_documents)
             in_halves = np.stack([document_frequency(bag[rows]) for rows in halves])
             in_both = usual & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
             # If too few words remain in halves, no documents choose words, and all score them.
             if frequency[in_both].sum() < SURVIVING * frequency.sum():
-                halves = [halves[0][:0], np.arange(len(corpus))]
+                halves = [halves[0][:0], rows]
             else:
                 usual = in_both
-            corpus = corpus.take(halves[part])
-        counts = coherence.count_pairs(corpus, self.client.text, words, pairs, windows)
+            rows = halves[part]
+        counts = coherence.count_pairs(self.client.counts, words, pairs, windows, rows)
         both = usual[[self.client.columns[word] for word in words]][pairs].all(1)
         for counted in counts.values():
             counted["pairs"] = counted["pairs"] * both
-        return counts | {"documents": len(corpus)}
+        return counts | {"documents": len(rows)}
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:

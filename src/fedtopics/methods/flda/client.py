@@ -1,6 +1,6 @@
 """The client side of F-LDA: LDA of a client's new documents, guided by all clients' topics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedtopics.methods.lda.client import posterior_means
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import count_words
+from fedtopics.text.vocabulary import WordCounts, count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
@@ -120,8 +120,9 @@ class FLDAClient(TopicClient[FLDASettings]):
         counted = {"containing": document_frequency(self.bag), "occurrences": occurrences}
         return counted | {"documents": self.bag.shape[0]}
 
-    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        return count_words(self.corpus, self.text, words).counts
+    @property
+    def counts(self) -> WordCounts:
+        return count_words(self.corpus, self.text)
 
     def n_topics(self, **model: Any) -> int:
         return int(model["topics"].shape[1])
