@@ -69,7 +69,7 @@ def test_rare_words_of_a_client_are_left_out() -> None:
         Policy(min_documents=1, min_document_frequency=20),
     )
     half: Any = client_of(plan, Site("a", subjects({"a": 60})["a"], policy))
-    half.adopt(sorted({*half._counts.words}), 60, 10.0)
+    half.adopt(sorted({*half.counts.words}), 60, 10.0)
     reply = half.function("projections")(half._fingerprint)
     frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])
     rare = frequency < 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -61,8 +61,13 @@ CALLS_BEFORE = CALLS_OF_START | {
 }
 
 
+Weighed = tuple[Documents, sparse.csr_array]
+KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 200 MB
+
+
 class FactorSums(Exchanges):
     client: TopicClient[Any]
+    _weighed: tuple[Any, Numbers, list[Weighed]] = None, np.zeros(0), []
 
     @leaves(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
@@ -138,11 +143,18 @@ class FactorSums(Exchanges):
         request = {"rarity": rarity, "topics": topics}
         return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
 
-    def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
-        settings = self.client.settings
+    def weighed(self, rarity: Numbers) -> Iterable[Weighed]:
+        """Return the documents' weighted words in batches; they are kept if they are few."""
+        bag, settings = self.client.bag, self.client.settings
+        if self._weighed[0] is bag and np.array_equal(self._weighed[1], rarity):
+            return self._weighed[2]
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
-        for rows in batches(self.client.usable):
-            yield rows, weigh(self.client.bag[rows], rarity, term_weight)
+        batched = batches(self.client.usable)
+        found = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batched)
+        if bag.nnz > KEPT:
+            return found
+        self._weighed = bag, rarity, list(found)
+        return self._weighed[2]
 
 
 class NMFClient(TopicClient[NMFSettings]):
