@@ -26,9 +26,9 @@ WORDS = (10, 15, 20, 30, 45, 60, 90, 120)
 METHODS = {"NMF": "nmf", "mixture": "mixture", "consensus": "discriminative"}
 DOCUMENTS = 1_000  # of each set and length, drawn in the same way
 INTRODUCTION = """\
-NMI of the main topic with the label, NPMI (windows of ten words) of the ten words shown; mean over \
-seeds and over the sets {}. Documents are {:,} of each set, pooled: texts of one label are joined \
-until they have so many words. Command: `make bench NAME=lengths DATA=folder`."""
+NMI of the main topic with the label, NPMI (windows of ten words) of the ten words shown; mean \
+over seeds and over the sets {}. Documents are {:,} of each set, pooled: texts of one label are \
+joined until they have so many words. Command: `make bench NAME=lengths DATA=folder`."""
 
 
 @cache
