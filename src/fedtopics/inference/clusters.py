@@ -26,6 +26,8 @@ from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
 FULLY = 2  # number of known words with which words get half of `word_weight`
+DIRECTIONS = 100  # number of directions of words that extend embeddings
+EXTENDED = 0.2  # share of these directions in a point
 SAME = 1e-6  # embeddings of one text from different computers differ by less than this
 
 
@@ -166,27 +168,39 @@ class ConsensusShape(ClusterShape):
 class Consensus(ClusterInference):
     """A document's cluster follows from its memberships in several discriminative clusterings.
 
-    First, embeddings are moved towards the mean embeddings of their words. `votes` are logarithms
-    of how often documents of a cluster are in each cluster of each clustering.
+    First, embeddings are moved towards the mean embeddings of their words, and extended by their
+    words in the leading directions of all documents' weighted words (latent semantic analysis).
+    `votes` are logarithms of how often documents of a cluster are in each cluster of each
+    clustering.
     """
 
     name = "consensus"
     settings_type: ClassVar[type[BaseModel]] = ConsensusShape
     prototypes = "votes"
 
+    @property
+    def n_directions(self) -> int:
+        return min(DIRECTIONS, self.n_words) if self.settings.word_weight else 0
+
+    @property
+    def n_dimensions(self) -> int:
+        return super().n_dimensions + self.n_directions
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n, k, r = self.n_dimensions, self.settings.n_components, self.settings.n_clusterings
-        d = min(k - 1, n)
+        d, m = min(k - 1, n), super().n_dimensions
         shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
         shapes |= {"votes": (k, r * k), "sizes": (k,)}
         if self.settings.word_weight:
-            shapes |= {"word_origin": (n,), "word_means": (self.n_words, n)}
-            shapes["rarity"] = (self.n_words,)
+            shapes |= {"word_origin": (m,), "word_means": (self.n_words, m)}
+            shapes |= {"rarity": (self.n_words,)}
+            shapes |= {"word_directions": (self.n_words, self.n_directions)}
         return shapes
 
     def layout(self) -> Layout:
         found = super().layout()
-        return found | {n: (found[n][0], "float32") for n in found.keys() & {"word_means"}}
+        single = found.keys() & {"word_means", "word_directions"}
+        return found | {name: (found[name][0], "float32") for name in single}
 
     def infer(
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
@@ -199,19 +213,33 @@ class Consensus(ClusterInference):
     def mixed(
         self, embeddings: NDArray[Any], counts: sparse.csr_array, weights: Mapping[str, Any]
     ) -> NDArray[np.float32]:
-        """Return points relative to `word_origin`, moved towards the means of their words' points.
+        """Return points relative to `word_origin`, moved towards their words and extended by them.
 
-        With n known words, their mean by rarity gets the share `word_weight` * n / (n + 2).
+        With n known words, the mean of their points by rarity gets the share
+        `word_weight` * n / (n + 2).
         """
         points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
+        extended = np.zeros((len(points), points.shape[1] + self.n_directions), np.float32)
         for rows, block in blocks(points):
             bag = counts[rows]
             by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
             known = (by_rarity > 0).sum(1)[:, None]
             share = self.settings.word_weight * known / (known + FULLY)
             by_words = unit_rows(by_rarity @ weights["word_means"])
-            points[rows] = unit_rows((1 - share) * block + share * by_words)
-        return points
+            moved = unit_rows((1 - share) * block + share * by_words)
+            directed = unit_rows(bag.log1p() @ weights["word_directions"])
+            extended[rows] = np.concatenate([moved, directed], axis=1)
+        return extended
+
+    def points(
+        self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
+    ) -> Points:
+        """Return both parts of extended embeddings, each relative to its mean, side by side."""
+        n = len(origin) - self.n_directions
+        assert embeddings is not None  # noqa: S101 - for mypy
+        moved, directed = centred(embeddings[:, :n], origin[:n]), embeddings[:, n:] - origin[n:]
+        parts = np.sqrt(1 - EXTENDED) * moved, np.sqrt(EXTENDED) * unit_rows(directed)
+        return np.concatenate(parts, axis=1, dtype=np.float32) if self.n_directions else moved
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""

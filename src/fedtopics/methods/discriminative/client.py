@@ -18,6 +18,8 @@ from fedtopics.methods.core.groups import SEEN, Groups
 from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS, MOST_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start
+from fedtopics.methods.nmf.client import WordProducts
+from fedtopics.methods.nmf.factorisation import PASSES
 
 COLUMNS = 256  # number of words that are compared with all others at a time
 EACH = 3  # least number of documents for each word
@@ -94,7 +96,7 @@ class ConsensusSums(Exchanges):
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
     """Sums of points by words and by clusters, and of memberships."""
 
-    exchanges = (ClusterSums, ConsensusSums)
+    exchanges = (ClusterSums, ConsensusSums, WordProducts)
 
     @property
     def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
@@ -106,6 +108,7 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
         if settings.word_weight:
             calls = with_call(calls, "means", "once after words are known")
             calls["point_sums"] = "once, before the first round"
+            calls["word_products"] = f"{PASSES} times, before the first round"
         if settings.inference is Consensus:
             calls["member_sums"] = f"at most {CONSENSUS_ROUNDS} times, at the end"
         return calls

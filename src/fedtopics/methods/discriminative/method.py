@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.clusters import Consensus, Discriminants
+from fedtopics.inference.clusters import DIRECTIONS, Consensus, Discriminants
+from fedtopics.inference.nmf import rarities
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
@@ -28,7 +29,10 @@ from fedtopics.methods.discriminative.separation import (
     with_number,
 )
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
+from fedtopics.methods.nmf.factorisation import leading_directions
 from fedtopics.methods.registry import Method
+
+EACH = 20  # documents for each direction of words, at least
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,10 @@ def start_separation(
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
-    words = find_words(agreement, settings) if settings.word_weight else {}
-    origin, moments = find_moments(agreement, settings.embedding.dimension)
+    words = find_words(agreement, settings, seed) if settings.word_weight else {}
+    shape = settings.shape(settings.inference.settings_type)
+    n_dimensions = settings.inference(len(agreement.vocabulary), shape).n_dimensions
+    origin, moments = find_moments(agreement, n_dimensions)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
@@ -52,8 +58,8 @@ def start_separation(
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
 
 
-def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
-    """Send clients the words' mean points and rarity, with zeros for words without sums."""
+def find_words(agreement: Agreement, settings: DiscriminativeSettings, seed: int) -> Arrays:
+    """Send clients the words' points, rarity and directions, with zeros for words without sums."""
     shape = len(agreement.vocabulary), settings.embedding.dimension
     origin = find_origin(agreement, shape[1])
     reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
@@ -61,6 +67,12 @@ def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays
     means = reply["sums"] / np.maximum(counts, 1)[:, None]
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
+    directions = np.zeros((shape[0], min(DIRECTIONS, shape[0])), np.float32)
+    n = max(1, min(directions.shape[1], documents // EACH))
+    # Not only words that have a sum: their directions do not tell embeddings.
+    rarity = rarities(agreement.vocabulary.document_frequency, agreement.documents, 1.0)
+    directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
+    words["word_directions"] = directions
     learn_words(agreement, words)
     return words
 
@@ -119,5 +131,5 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=4, shows="clusters", inferences=(Discriminants, Consensus),
+    DiscriminativeClient, version=5, shows="clusters", inferences=(Discriminants, Consensus),
 )  # fmt: skip

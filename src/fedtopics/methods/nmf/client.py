@@ -65,14 +65,14 @@ Weighed = tuple[Documents, sparse.csr_array]
 KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 200 MB
 
 
-class FactorSums(Exchanges):
+class WordProducts(Exchanges):
     client: TopicClient[Any]
     _weighed: tuple[Any, Numbers, list[Weighed]] = None, np.zeros(0), []
 
     @leaves(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
-        "it (twenty more than there are topics), as sums over documents, each a vector of weighted "
-        "words of length 1. The number of documents."
+        "it (twenty more than there are topics or directions), as sums over documents, each a "
+        "vector of weighted words of length 1. The number of documents."
     )
     def word_products(
         self, vocabulary: str, rarity: Numbers, directions: Numbers
@@ -86,6 +86,21 @@ class FactorSums(Exchanges):
             add_products(points, points @ directions, total)
         return {"products": total, "documents": len(self.client.usable)}
 
+    def weighed(self, rarity: Numbers) -> Iterable[Weighed]:
+        """Return the documents' weighted words in batches; they are kept if they are few."""
+        bag, settings = self.client.bag, self.client.settings
+        if self._weighed[0] is bag and np.array_equal(self._weighed[1], rarity):
+            return self._weighed[2]
+        term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
+        batched = batches(self.client.usable)
+        found = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batched)
+        if bag.nnz > KEPT:
+            return found
+        self._weighed = bag, rarity, list(found)
+        return self._weighed[2]
+
+
+class FactorSums(WordProducts):
     @leaves("For each topic, two sums of squares over documents; the number of documents.")
     def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
         """Sum the squares of the positive and of the negative parts of X V, for each direction."""
@@ -142,19 +157,6 @@ class FactorSums(Exchanges):
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         request = {"rarity": rarity, "topics": topics}
         return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
-
-    def weighed(self, rarity: Numbers) -> Iterable[Weighed]:
-        """Return the documents' weighted words in batches; they are kept if they are few."""
-        bag, settings = self.client.bag, self.client.settings
-        if self._weighed[0] is bag and np.array_equal(self._weighed[1], rarity):
-            return self._weighed[2]
-        term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
-        batched = batches(self.client.usable)
-        found = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batched)
-        if bag.nnz > KEPT:
-            return found
-        self._weighed = bag, rarity, list(found)
-        return self._weighed[2]
 
 
 class NMFClient(TopicClient[NMFSettings]):

@@ -103,8 +103,14 @@ def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
 
 def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
     """Return first topics from the leading singular vectors of all documents (NNDSVD)."""
+    leading = leading_directions(agreement, rarity, n_topics, seed)
+    return _without_signs(agreement, rarity, leading)
+
+
+def leading_directions(agreement: Agreement, rarity: Numbers, n: int, seed: int) -> Numbers:
+    """Return the n leading singular vectors of all documents' weighted words, (n_words, n)."""
     n_words = len(rarity)
-    width = min(n_topics + MORE, n_words)
+    width = min(n + MORE, n_words)
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
     directions = np.linalg.qr(drawn)[0]
     # A document of length 1 adds at most 1 to each of its words.
@@ -117,8 +123,7 @@ def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: in
         if number + 1 < PASSES:
             directions = np.linalg.qr(found)[0]
     values, vectors = np.linalg.eigh(before.T @ found)
-    leading = before @ vectors[:, np.argsort(-values)[:n_topics]]
-    return _without_signs(agreement, rarity, np.ascontiguousarray(leading))
+    return np.ascontiguousarray(before @ vectors[:, np.argsort(-values)[:n]])
 
 
 def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
