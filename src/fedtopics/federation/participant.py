@@ -125,7 +125,7 @@ class Participation:
             )
         is_seeded = self._insecure_seed
         secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
-        policy, key = self.policy_in(study), self.key
+        policy, key = self.policy.in_study(study.is_secure), self.key
         noise = digest(secret.derive("account").hex())
         policy.check_privacy(self.name, study.differential_privacy, run, run, noise)
         self._ledger = Ledger(
@@ -159,7 +159,7 @@ class Participation:
         leaves = {
             each.function: {"often": each.often, "what": each.leaves} for each in exchanges(study)
         }
-        policy = self.policy_in(study)
+        policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         rules = policy.described(seen=not study.is_secure)
@@ -200,9 +200,6 @@ class Participation:
         if self.corpus is not None:
             rehearse_noise(study, self.corpus)
         return found
-
-    def policy_in(self, study: Study) -> Policy:
-        return self.policy.in_study(study.is_secure)
 
     def _place(self, study: Study) -> Path:
         if self._usual_place:

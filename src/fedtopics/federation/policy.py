@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import PolicyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
@@ -26,10 +26,8 @@ FEW_TELL = (
 )
 
 
-class Policy(BaseModel):
+class Policy(BaseModel, extra="forbid", frozen=True):
     """Limits of what a client shares, which only its own operator can change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     methods: tuple[str, ...] | None = Field(
         None, description="methods that may run; by default all installed ones"

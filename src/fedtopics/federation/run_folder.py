@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -42,6 +42,8 @@ from fedtopics.methods.core.events import (
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.clients import SecureClients
+from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.values import dumps, loads
 
 EVENTS = "events.jsonl"
@@ -65,16 +67,6 @@ def has_run(folder: Path) -> bool:
         return False
     with open_file(events) as file:
         return bool(file.readline().endswith(b"\n"))
-
-
-class StepCounts(Protocol):
-    @property
-    def step(self) -> int:
-        """The number of steps that are done."""
-
-    @property
-    def turn(self) -> int:
-        """The number of rounds that have begun."""
 
 
 class RunFolder:
@@ -274,7 +266,7 @@ class RunFolder:
 class MemberRun(RunFolder):
     """The run folder of a member; without a checkpoint, steps are replayed."""
 
-    clients: StepCounts  # whose steps these are
+    clients: PlainClients | SecureClients  # whose steps these are
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
     after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
 

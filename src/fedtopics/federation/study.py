@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializeAsAny,
     field_validator,
@@ -67,7 +66,7 @@ def _settings_of(value: Any) -> Any:
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
-class Study(BaseModel):
+class Study(BaseModel, extra="forbid", frozen=True):
     """Everything that members agree on: what is trained, how, and by whom.
 
     Examples
@@ -76,8 +75,6 @@ class Study(BaseModel):
     >>> study.method.n_components, study.method.name
     (5, 'auto')
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Line = Field("study", max_length=100, description="a name for people and folders")
     about: About = Field(

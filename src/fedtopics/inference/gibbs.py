@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.extras import require
 from fedtopics.metrics.similarity import Topic
 
 
-class GibbsSettings(BaseModel):
+class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Priors of a client's own LDA, and the length of sampling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     alpha: float = Field(0.1, gt=0, description="Dirichlet prior of theta, fitted while sampling")
     eta: float = Field(0.01, gt=0, description="Dirichlet prior of the topics")

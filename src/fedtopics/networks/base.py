@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
@@ -23,9 +23,7 @@ EncoderInput = Literal["counts", "log", "shares"]
 USUAL_LENGTH = 50  # words in a document; shares are scaled to counts in such a document
 
 
-class NetworkSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
+class NetworkSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     n_components: int = Field(20, ge=2, description="number of topics")
     hidden: tuple[PositiveInt, PositiveInt] = Field(
         (100, 100), description="units of the two hidden layers"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import (
@@ -38,10 +38,8 @@ ROWS_ONLY = (".jsonl", ".ndjson")
 LINES = (".csv", ".tsv", *ROWS_ONLY)
 
 
-class ArrivalSettings(BaseModel):
+class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
     """Which documents belong to which round."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     documents_per_round: int | None = Field(
         None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
@@ -132,10 +132,9 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
             )
 
 
-class TopicSettings(BaseModel):
+class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of all methods; base class of each method's settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
     name: str = Field("", description="the method")
