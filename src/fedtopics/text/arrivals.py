@@ -16,15 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
+from fedtopics import files
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import (
-    cut_torn_line,
-    make_folder,
-    open_private,
-    read_bytes,
-    read_text,
-    require_file,
-)
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.readers import text_files
@@ -65,7 +58,7 @@ class Follow:
     """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors."""
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
-        require_file(path, DataError)
+        files.require_file(path, DataError)
         self._path = path
         self._columns = columns
         self._notify = notify
@@ -89,7 +82,7 @@ class Follow:
         return self._last
 
     def _complete_rows(self) -> Corpus:
-        data = read_bytes(self._path)
+        data = files.read_bytes(self._path)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or only a header
@@ -155,8 +148,8 @@ class Arrivals:
 
     def _use(self, round_: int, keys: list[Key]) -> None:
         if self._state is not None:
-            make_folder(self._state.parent)
-            with open_private(self._state, "a", encoding="utf-8") as file:
+            files.make_folder(self._state.parent)
+            with files.open_private(self._state, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
         self._used |= dict.fromkeys(keys, round_)
 
@@ -164,9 +157,9 @@ class Arrivals:
 def _read_state(path: Path) -> dict[Key, int]:
     if not path.exists():
         return {}
-    cut_torn_line(path)
+    files.cut_torn_line(path)
     try:
-        lines = [json.loads(line) for line in read_text(path).splitlines()]
+        lines = [json.loads(line) for line in files.read_text(path).splitlines()]
         return {key: int(line["round"]) for line in lines for key in line["documents"]}
     except (ValueError, LookupError, TypeError):
         raise RunError(

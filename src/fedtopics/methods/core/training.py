@@ -13,15 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import RunError, StudyError
+from fedtopics.methods.core import events
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
-from fedtopics.methods.core.events import (
-    LeftOut,
-    RoundEnded,
-    RoundFacts,
-    RoundReport,
-    Stopped,
-    Validation,
-)
 from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.settings import Progress, TopicSettings, improves, why_stop
@@ -38,7 +31,7 @@ NEVER: Mapping[str, float] = {}
 @dataclass(frozen=True)
 class RoundResult(Generic[State]):
     state: State
-    facts: RoundFacts  # for the round's event: with documents and loss if available
+    facts: events.RoundFacts  # for the round's event: with documents and loss if available
     change: float = np.inf  # see `Progress`
     reason: str = ""  # the method's own reason to end the training here, if any
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
@@ -62,7 +55,7 @@ class Rounds(Protocol[State]):
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
-    ends: Callable[[RoundResult[State], int, RoundReport], tuple[State, bool]] | None = None,
+    ends: Callable[[RoundResult[State], int, events.RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
     """Run the rounds with these numbers; `ends` returns the next state and whether to end."""
     for number in numbers:
@@ -211,12 +204,12 @@ class Program(ABC, Generic[Settings, State]):
         work = partial(self.model, agreement, state, status.round, run)
         model, report = agreement.clients.round(status.round + 1, work)
         if missing := report.get("missing"):
-            run.event(LeftOut(status.round + 1, missing))
+            run.event(events.LeftOut(status.round + 1, missing))
         return model
 
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
-        round_: int, report: RoundReport,
+        round_: int, report: events.RoundReport,
     ) -> tuple[State, bool]:  # fmt: skip
         status.round = round_
         loss = step.facts.get("loss", 0.0)
@@ -227,7 +220,7 @@ class Program(ABC, Generic[Settings, State]):
             raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
             run.publish(name, content)
-        run.event(RoundEnded(round_, step.facts, report))
+        run.event(events.RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, status, step.state)
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = step.why_stop(round_, self.stops, **waited)
@@ -235,7 +228,7 @@ class Program(ABC, Generic[Settings, State]):
         if self.saves_every_round or reason or run.due(round_):
             self._save(run, status, step.state)
         if reason:
-            run.event(Stopped(round_, reason))
+            run.event(events.Stopped(round_, reason))
         return step.state, status.stopped
 
     def _validate(
@@ -245,7 +238,7 @@ class Program(ABC, Generic[Settings, State]):
         if result is None:
             return
         loss, documents = result
-        run.event(Validation(status.round, loss, documents))
+        run.event(events.Validation(status.round, loss, documents))
         if improves(loss, status.best_loss):
             status.best, status.best_loss, status.waited = self.best(state), loss, 0
         else:

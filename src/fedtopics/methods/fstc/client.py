@@ -27,14 +27,8 @@ from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import UpTo, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
+from fedtopics.methods.fstc import training
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import (
-    Broadcast,
-    EncodedInputs,
-    FixedInputs,
-    Trainer,
-    encoder_to_train,
-)  # fmt: skip
 from fedtopics.networks.trained_encoder import (
     Adapter,
     EncoderNetwork,
@@ -60,7 +54,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._encoder: EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
-                self._encoder = encoder_to_train(self.corpus, self.settings, site.embedding_model)
+                self._encoder = training.encoder_to_train(
+                    self.corpus, self.settings, site.embedding_model
+                )
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
         views_of = self.corpus, self.settings.network, self.settings.embedding, site
@@ -161,7 +157,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             self._trainer.take(network)
         masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
         mass = masses[self.settings.masses]
-        broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
+        broadcast = training.Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
         sums, own = self._trainer.cluster_sums()
@@ -224,21 +220,21 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shape = self.settings.model_copy(update=number).trained_shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
-    def _new_trainer(self) -> Trainer:
+    def _new_trainer(self) -> training.Trainer:
         settings = self.settings
         hidden, n_views = settings.network.hidden, settings.network.n_views
         network = Adapter(self.inference_of().n_dimensions, hidden, settings.n_components)
         if self._encoder is not None:
-            inputs: FixedInputs = EncodedInputs(
+            inputs: training.FixedInputs = training.EncodedInputs(
                 self._encoder, self._tokens, self._origin, self.secret, n_views
             )
         else:
             views = self.points_of(self._origin, self._views)
-            inputs = FixedInputs(
+            inputs = training.FixedInputs(
                 np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
             )
         weights = network.initial_weights(self.public_seed)
-        return Trainer(settings, inputs, weights, self._first_labels, self.secret)
+        return training.Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
     def _tokens(self) -> Tokens:
