@@ -235,26 +235,21 @@ class PrivateProgram(Program[Any, Arrays]):
         )  # fmt: skip
 
 
-def clusters_inferred(
-    settings: Any, state: Arrays, found: Numbers, clusters: Callable[[Arrays], dict[str, Numbers]],
-    kind: type[ClusterInference],
-) -> dict[str, Any]:  # fmt: skip
-    """Return the inference for clusters of new documents; see `Recipe`."""
-    shape = settings.shape(ClusterShape)
-    inference = kind(found.shape[1], shape)
-    return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
-
-
 def clustering(
     client: type[NoisyClient[Any]], repeated: stages.Stage, function: str,
     clusters: Callable[[Arrays], dict[str, Numbers]], kind: type[ClusterInference],
     shares: Mapping[str, float], hindrance: Callable[[Any], str], **usual: Any,
 ) -> Recipe:  # fmt: skip
     """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
+
+    def inferred(settings: Any, state: Arrays, found: Numbers) -> dict[str, Any]:
+        inference = kind(found.shape[1], settings.shape(ClusterShape))
+        return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
+
     return Recipe(
         client, first=(stages.key_words, stages.word_vectors), repeated=repeated,
         last=(partial(stages.words_of_clusters, function=function, clusters=clusters),),
-        inferred=partial(clusters_inferred, clusters=clusters, kind=kind),
+        inferred=inferred,
         once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55}, shares=shares,
         usual={"coherence": "nothing", "max_rounds": 5, **usual}, hindrance=hindrance,
     )  # fmt: skip
