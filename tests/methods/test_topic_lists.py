@@ -332,23 +332,20 @@ def reply(**other: Any) -> dict[str, Any]:
     return pack_topics([FRUIT]) | usual | other
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"index": np.array([[0, 2]])},
-        {"index": np.array([[0.0, 1.0]])},
-        {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
-        {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
-        {"weights": np.array([[2.0, -1.0]])},
-        {"weights": np.array([[0.6, np.nan]])},
-        {"words": ["apple", "apple"]},
-        {"words": ["apple"]},
-        {"words": ["apple", "\x1b[2J"]},
-        {"words": ["apple", "x" * 101]},
-        {"seeds": np.array([0.5])},
-        {"occurrences": np.array([-1.0])},
-    ],
-)
+@pytest.mark.parametrize("spoil", [
+    {"index": np.array([[0, 2]])},
+    {"index": np.array([[0.0, 1.0]])},
+    {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
+    {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
+    {"weights": np.array([[2.0, -1.0]])},
+    {"weights": np.array([[0.6, np.nan]])},
+    {"words": ["apple", "apple"]},
+    {"words": ["apple"]},
+    {"words": ["apple", "\x1b[2J"]},
+    {"words": ["apple", "x" * 101]},
+    {"seeds": np.array([0.5])},
+    {"occurrences": np.array([-1.0])},
+])  # fmt: skip
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
     assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
     assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}

@@ -109,13 +109,10 @@ def test_a_run_that_goes_on_is_counted_once(tmp_path: Path) -> None:
         policy.check_privacy("north", THREE, "first", "another run")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"epsilon": 2}, {"epsilon": 3, "delta": 1e-7},
-        {"epsilon": 3, "unit": "author", "most_documents": 5},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("other", [
+    {"epsilon": 2}, {"epsilon": 3, "delta": 1e-7},
+    {"epsilon": 3, "unit": "author", "most_documents": 5},
+])  # fmt: skip
 def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) -> None:
     """By the name of a study and of a run alone it would cost nothing."""
     policy, promised = policy_with(tmp_path, 20), Privacy(**other)

@@ -109,15 +109,12 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
 
 
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ('"the oak fell', "row 61 contains a quote that is never closed"),
-        ('"the oak" fell', "row 61 has text after a closing quote"),
-        ("oak, elm", "row 61 has 3 fields, the header 2"),
-        ("oak\n", "row 62 has 1 field, the header 2"),
-    ],
-)
+@pytest.mark.parametrize(("row", "problem"), [
+    ('"the oak fell', "row 61 contains a quote that is never closed"),
+    ('"the oak" fell', "row 61 has text after a closing quote"),
+    ("oak, elm", "row 61 has 3 fields, the header 2"),
+    ("oak\n", "row 62 has 1 field, the header 2"),
+])  # fmt: skip
 def test_a_row_that_would_swallow_or_lose_others(row: str, problem: str, tmp_path: Path) -> None:
     rows = [f"{i},oak {i}" for i in range(120)]
     rows[60] = f"60,{row}" if "\n" not in row else "60,oak\n61"
