@@ -65,8 +65,7 @@ def _parties(records: Records) -> Parts:
         Section("0", "Overview of the processing"),
         Section("0.1", "Controllers"),
         Statement(
-            f"Participants, whose documents stay with them: {names}.",
-            f"{records.cited}, [clients]",
+            f"Participants, whose documents stay with them: {names}.", f"{records.cited}, [clients]"
         ),
         answer_or_gap(records, "contact", "Whom can people ask about this processing?"),
         to_controller(
