@@ -55,9 +55,7 @@ def test_pairs_are_of_different_clients_and_of_one_round() -> None:
     assert len(pairs) == 5
     assert {(pair.first, pair.second, pair.cosine) for pair in pairs} == ALL
     assert all(pair.same is None for pair in pairs)
-
-
-def test_the_cosine_is_of_all_words_and_the_first_are_shown() -> None:
+    # The cosine is of all words, and the first are shown.
     pairs = sample_pairs(ROUNDS, n_words=1)
     assert ("oak", "oak", 0.8) in {(pair.first, pair.second, pair.cosine) for pair in pairs}
 
@@ -143,14 +141,11 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
         check_free(tmp_path)
 
 
-def test_the_threshold_of_labels_that_are_symmetric() -> None:
+def test_the_threshold_of_labels_that_are_symmetric_or_that_a_cosine_parts() -> None:
     curve = fit_curve(MIRRORED)
     assert curve.threshold == pytest.approx(0.4, abs=1e-3)
     assert curve.slope > 0
     assert curve.probability(np.array([0.4])) == pytest.approx(0.5, abs=1e-3)
-
-
-def test_the_threshold_of_labels_that_a_cosine_parts() -> None:
     pairs = [TopicPair(p.first, p.second, p.cosine, p.cosine > 0.4) for p in MIRRORED]
     assert fit_curve(pairs).threshold == pytest.approx(0.4, abs=1e-3)
 

@@ -94,13 +94,11 @@ def test_mean_cosine_dissimilarity() -> None:
     assert np.isnan(mean_cosine_dissimilarity(beta[:1]))
 
 
-def test_rank_biased_overlap_by_hand() -> None:
+def test_rank_biased_overlap_by_hand_and_at_the_ends() -> None:
     # agreements 0, 1, 2/3; p = 1/2: (0 + 1/4 + 1/12) + 2/3 * 1/8
     topics = [["a", "b", "c"], ["b", "a", "d"]]
     assert inverted_rank_biased_overlap(topics, 0.5) == pytest.approx(1 - (1 / 3 + 1 / 12))
 
-
-def test_rank_biased_overlap_at_the_ends() -> None:
     assert inverted_rank_biased_overlap([["a", "b"], ["a", "b"]]) == pytest.approx(0)
     assert inverted_rank_biased_overlap([["a", "b"], ["c", "d"]]) == 1
     assert inverted_rank_biased_overlap([["a", "b"], ["a", "c"]], n_words=1) == pytest.approx(0)

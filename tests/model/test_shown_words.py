@@ -20,11 +20,6 @@ def test_by_probability_by_lift_and_in_between(relevance: float, expected: list[
     assert Reading(relevance).order(SHARES, FREQUENCY, 3).tolist() == expected
 
 
-def test_a_word_without_a_share_comes_last_and_equals_stay_in_order() -> None:
-    shares = np.array([[0.0, 0.5, 0.5]])
-    assert Reading(1.0).order(shares, np.full(3, 1 / 3), 3).tolist() == [[1, 2, 0]]
-
-
 def test_both_sources_and_every_weight_are_tried() -> None:
     assert len(READINGS) == 18
     assert {reading.by_sums for reading in READINGS} == {True, False}
@@ -36,6 +31,8 @@ def test_first_words_come_before_all_others_as_ranked() -> None:
     assert told.order(SHARES, FREQUENCY, 3).tolist() == [[2, 0, 1], [1, 0, 2]]
     two = Reading(1.0, first=((2, 1), (2, 0)))
     assert two.order(SHARES, FREQUENCY, 2).tolist() == [[1, 2], [0, 2]]
+    shares = np.array([[0.0, 0.5, 0.5]])  # a word without a share comes last, equals in order
+    assert Reading(1.0).order(shares, np.full(3, 1 / 3), 3).tolist() == [[1, 2, 0]]
 
 
 @pytest.mark.parametrize(("first", "fits"), [

@@ -8,7 +8,7 @@ import pytest
 from fedtopics.errors import StudyError
 from fedtopics.model import search
 from fedtopics.model.search import read_terms
-from tests.helpers.command_line import Typed, typist
+from tests.helpers.command_line import Typed
 from tests.helpers.models import made
 
 TERMS = {"X1": ["elm", "the oak"], "X2": ["flu"], "X3": ["birch"]}
@@ -73,11 +73,6 @@ def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> N
     (tmp_path / "terms.csv").write_text(text)
     with pytest.raises(StudyError, match=message):
         read_terms(tmp_path / "terms.csv")
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    return typist(monkeypatch, capsys)
 
 
 def test_the_command(tmp_path: Path, typed: Typed) -> None:

@@ -18,14 +18,10 @@ LONG = "word " * 1_000_000  # five million characters: a book of several volumes
 
 
 def test_csv_values_stay_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text\n007,NA\n1.0,null\n,2020\n")
+    path = write(tmp_path / "A.CSV", "id,text\n007,NA\n1.0,null\n,2020\n")
     corpus = Corpus.read(path)
     assert corpus.ids.to_pylist() == ["007", "1.0", ""]
     assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
-
-
-def test_suffix_may_be_upper_case(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "A.CSV", "text\none\n")) == ["one"]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "ndjson"])

@@ -198,13 +198,10 @@ def test_given_words_keep_their_columns() -> None:
     assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
-def test_named_drops_rare_words() -> None:
+def test_named_drops_rare_words_by_documents_not_occurrences() -> None:
     words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
     assert words == ["elm", "oak"]
     assert counts.tolist() == [[2, 2], [3, 4]]
-
-
-def test_named_counts_documents_not_occurrences() -> None:
     with pytest.raises(DataError, match="No word occurs in 2 or more of the 2 documents"):
         counted(["oak oak oak", "elm"]).named(2)
 
@@ -230,15 +227,6 @@ def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
         assert agreed.words == ("oak", "fir", "elm", "yew", "ash", "box")
 
 
-def test_min_clients_per_word() -> None:
-    replies = {
-        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
-        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
-    }
-    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
-    assert agreed.words == ("elm", "oak")
-
-
 def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     honest = reply({"oak": (4, 9), "elm": (3, 5), "box": (2, 2)})
     honest["words"].values[[1, 2], 3] = 1  # elm and oak: it has two places
@@ -249,7 +237,13 @@ def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     assert without.words == ("oak", "elm", "box")
 
 
-def test_max_document_share_is_of_all_documents() -> None:
+def test_limits_are_of_all_clients_and_documents() -> None:
+    replies = {
+        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
+        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
+    }
+    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
+    assert agreed.words == ("elm", "oak")
     replies = {
         "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
         "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
@@ -271,9 +265,6 @@ def test_fingerprint_is_of_words_and_their_order() -> None:
     assert vocabulary("oak", "elm").fingerprint != vocabulary("elm", "oak").fingerprint
     assert vocabulary("oak", "elm").fingerprint != vocabulary("oak elm").fingerprint
     assert fingerprint(["oak", "elm"]) == hashlib.sha256(b"oak\nelm").hexdigest()
-
-
-def test_newlines_in_words_are_not_those_between_them() -> None:
     lists = [["a\nb"], ["a", "b"], ["a\\nb"], ["a\\", "b"], ["a\\\nb"]]
     assert len({fingerprint(words) for words in lists}) == len(lists)
 
