@@ -24,10 +24,9 @@ class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     eta: float = Field(0.01, gt=0, description="Dirichlet prior of the topics")
     iterations: int = Field(300, ge=1, description="sweeps of the sampler")
     strength: float = Field(
-        0.03,
-        ge=0,
+        0.03, ge=0,
         description="how strongly words guide their topic, in pseudo-counts per document",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

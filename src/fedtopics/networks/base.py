@@ -41,20 +41,18 @@ class NetworkSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
         '("log"), or its share of the document ("shares")',
     )
     posterior_gain: float | None = Field(
-        None,
-        gt=0,
+        None, gt=0,
         description="learn the standard deviation of the posterior's normalised means, beginning "
         "with this value; by default it stays 1",
-    )
+    )  # fmt: skip
     normalise_topics: bool = Field(
         True, description="neurallda normalises the logits of each word over the topics"
     )
     embedding_weight: float = Field(
-        3.0,
-        ge=0,
+        3.0, ge=0,
         description="weight of the embedding's direction in the loss, for networks with "
         "embeddings, in nats for each word of an average document",
-    )
+    )  # fmt: skip
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="embedding of documents, for networks that use it"

@@ -26,6 +26,7 @@ KNOWN = {
 }
 NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 THREATS = TABLES["threats"]
+PRINCIPLES = "Transparency", "Data minimisation", "Integrity and confidentiality", "Accountability"
 CONTROL = (
     "A control without documents shows what public words and the encoder yield by themselves. "
     "On newsgroups its coherence (NPMI) was .193, compared with .227 for k-means at epsilon 3: "
@@ -183,13 +184,7 @@ def _protection(records: Records) -> Parts:
     return [
         Section("2.3", "Measures"),
         Section("2.3.a", "Measures supporting compliance with principles in Article 5(1)"),
-        _measures(
-            records,
-            "Transparency",
-            "Data minimisation",
-            "Integrity and confidentiality",
-            "Accountability",
-        ),
+        _measures(records, *PRINCIPLES),
         *(_policy(facts) for facts in records.ledgers),
         *(
             Statement(

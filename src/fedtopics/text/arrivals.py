@@ -35,11 +35,10 @@ class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
     """Which documents belong to which round."""
 
     documents_per_round: int | None = Field(
-        None,
-        ge=1,
+        None, ge=1,
         description="each round uses this many further documents, in order; by default it uses "
         "all, unless clients name a column of rounds or follow growing data",
-    )
+    )  # fmt: skip
     period: Period | None = Field(
         None,
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '

@@ -49,11 +49,10 @@ class FSTCSettings(ClusterSettings):
         "discriminative", description="the method for the first labels; k-means in the paper"
     )
     epsilon: float = Field(
-        0.1,
-        gt=0,
+        0.1, gt=0,
         description="regularisation of the transport: with smaller values, "
         "a document is assigned more to a single cluster",
-    )
+    )  # fmt: skip
     transports: int = Field(
         10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
@@ -79,10 +78,9 @@ class FSTCSettings(ClusterSettings):
         0.01, ge=0, description="weight of the distance from the global centres (lambda)"
     )
     average_every: int = Field(
-        0,
-        ge=0,
+        0, ge=0,
         description="networks are averaged every so many rounds; 0 averages only at the end",
-    )
+    )  # fmt: skip
     fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="learning rate of the encoder")
     max_length: int = Field(
