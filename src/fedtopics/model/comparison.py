@@ -130,7 +130,7 @@ def _pairs(
             [word for word in first_b[j] if word in first_a[i]],
             [word for word in first_b[j] if word not in first_a[i]],
             [word for word in first_a[i] if word not in first_b[j]],
-        )  # fmt: skip
+        )
         for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         if counted[i, j] > 0
     ]
