@@ -94,7 +94,12 @@ def lead_relay(
             return
         mode = "ab" if run.exists() else "wb"  # the events of another run end here
         with closing(LineFile(folder / EVENTS, mode)) as log:
-            _lead(relay_of(plan, folder), listen, _logged(log, notify), opened)
+
+            def both(event: events.Event) -> None:  # the log is for `fedtopics status`
+                log.write({"time": time.time()} | event.plain())
+                notify(event)
+
+            _lead(relay_of(plan, folder), listen, both, opened)
         write_durably(done, b"")
 
 
@@ -118,16 +123,6 @@ def _lead(
                 since = time.monotonic()
             patience.waits_for(waiting, since)
     notify(events.Finished(service.names))
-
-
-def _logged(log: LineFile, notify: Notify) -> Notify:
-    """Also write events to a file, for `fedtopics status`."""
-
-    def both(event: events.Event) -> None:
-        log.write({"time": time.time()} | event.plain())
-        notify(event)
-
-    return both
 
 
 @contextmanager

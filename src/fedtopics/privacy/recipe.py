@@ -94,10 +94,6 @@ class Recipe:
     def program(self, plan: PrivatePlan) -> PrivateProgram:
         return PrivateProgram(self, plan)
 
-    def reading(self, settings: TopicSettings) -> Reading:
-        """Return how topics are read, which is fixed because no budget remains to choose."""
-        return Reading(RELEVANCE if settings.relevance is None else settings.relevance)
-
     def public_words(
         self, words: Sequence[str], settings: TopicSettings, text: TextRules
     ) -> list[str]:
@@ -225,12 +221,12 @@ class PrivateProgram(Program[Any, Arrays]):
         vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
         found = np.ascontiguousarray(state["counts"].T)
-        sizes = found.sum(1)
+        sizes, relevance = found.sum(1), self.settings.relevance
         return TopicModel(
             **self._recipe.inferred(self.settings, state, found), shared={}, vocabulary=vocabulary,
             text=self.plan.text, shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents}, word_sums=found,
-            reading=self._recipe.reading(self.settings),
+            reading=Reading(RELEVANCE if relevance is None else relevance),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )  # fmt: skip
 
