@@ -29,14 +29,7 @@ from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc import training
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.networks.trained_encoder import (
-    Adapter,
-    EncoderNetwork,
-    Shapes,
-    Tokens,
-    TunedEncoder,
-    digest,
-)  # fmt: skip
+from fedtopics.networks import trained_encoder
 from fedtopics.text.embeddings import document_embeddings
 
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
@@ -51,7 +44,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
         self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
-        self._encoder: EncoderNetwork | None = None
+        self._encoder: trained_encoder.EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
                 self._encoder = training.encoder_to_train(
@@ -91,7 +84,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
         for row, weight in zip(shapes, first.values(), strict=True):
             row[: weight.ndim] = weight.shape
-        names = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
+        names = {"names": list(first), "shapes": shapes, "digest": [trained_encoder.digest(first)]}
         return names | {"documents": len(self.usable)}
 
     def first_labels(
@@ -198,7 +191,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
         model = self.site.embedding_model or settings.embedding.model
-        encoder = TunedEncoder(model, settings.max_length, trained)
+        encoder = trained_encoder.TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
             texts = replace(self.corpus, embeddings=None)
@@ -212,7 +205,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self._tuned[1]
 
     @property
-    def _encoder_shapes(self) -> Shapes:
+    def _encoder_shapes(self) -> trained_encoder.Shapes:
         return {} if self._encoder is None else self._encoder.shapes
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
@@ -223,7 +216,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def _new_trainer(self) -> training.Trainer:
         settings = self.settings
         hidden, n_views = settings.network.hidden, settings.network.n_views
-        network = Adapter(self.inference_of().n_dimensions, hidden, settings.n_components)
+        network = trained_encoder.Adapter(
+            self.inference_of().n_dimensions, hidden, settings.n_components
+        )
         if self._encoder is not None:
             inputs: training.FixedInputs = training.EncodedInputs(
                 self._encoder, self._tokens, self._origin, self.secret, n_views
@@ -237,7 +232,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return training.Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
-    def _tokens(self) -> Tokens:
+    def _tokens(self) -> trained_encoder.Tokens:
         if self._encoder is None:
             return {}
         texts = [text for batch in self.corpus.texts() for text in batch]
@@ -272,7 +267,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {int(file.stem.rpartition("-")[2]): file for file in files}
 
 
-def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
+def same_encoder(agreement: Agreement, settings: FSTCSettings) -> trained_encoder.Shapes:
     """Check that all clients train the same encoder; return the shapes of its weights, if any."""
     if not settings.fine_tune:
         return {}

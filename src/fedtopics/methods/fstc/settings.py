@@ -6,12 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
-from fedtopics.methods.clusters.settings import (
-    ClusterSettings,
-    DiscriminativeSettings,
-    NetworkTraining,
-    SeparationSettings,
-)
+from fedtopics.methods.clusters import settings as clusters
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
@@ -28,7 +23,7 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCSettings(ClusterSettings):
+class FSTCSettings(clusters.ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
@@ -38,12 +33,13 @@ class FSTCSettings(ClusterSettings):
         'is "paper" without alignment, "stc" is "rstc" without the mixture',
     )
     max_rounds: int = Field(10, ge=1, description="number of rounds; 40 in the paper")
-    network: NetworkTraining = Field(
-        NetworkTraining(local_steps=40),
+    network: clusters.NetworkTraining = Field(
+        clusters.NetworkTraining(local_steps=40),
         description="how clients train their networks; the paper takes 100 local steps",
     )
-    separation: SeparationSettings = Field(
-        SeparationSettings(), description="how the clusters of the first labels are separated"
+    separation: clusters.SeparationSettings = Field(
+        clusters.SeparationSettings(),
+        description="how the clusters of the first labels are separated",
     )
     first_labels: Literal["discriminative", "kmeans"] = Field(
         "discriminative", description="the method for the first labels; k-means in the paper"
@@ -97,9 +93,9 @@ class FSTCSettings(ClusterSettings):
         return self.shape(kind, temperature=self.epsilon, encoder=encoder)
 
     @property
-    def first_clusters(self) -> DiscriminativeSettings:
+    def first_clusters(self) -> clusters.DiscriminativeSettings:
         names = {"n_components", "embedding", "start", "separation"}
-        return DiscriminativeSettings(preset="single", **self.model_dump(include=names))
+        return clusters.DiscriminativeSettings(preset="single", **self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:
