@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 FEW_WORDS = 8  # words of a topic
 TOPICS_SHOWN = 5  # topics per group
 PERIODS = ("year", "quarter", "month", "week", "day")  # copied, as `over_time` loads slowly
-
-
 PHRASES = (
     "Suggested labels may contain phrases of these documents: read them before you share the model."
 )

@@ -64,17 +64,14 @@ class ServerNews:
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
-            self._show_round(event)
+            for client, reason in event["missing"].items():
+                if self._missing.get(client) != reason:
+                    say(f"round {event['round']} without {client}: {reason}")
+            self._missing = event["missing"]
+            if "topics" in event:
+                say(topic_news(event))
         elif text := sentence(event):
             say(text)
-
-    def _show_round(self, event: dict[str, Any]) -> None:
-        for client, reason in event["missing"].items():
-            if self._missing.get(client) != reason:
-                say(f"round {event['round']} without {client}: {reason}")
-        self._missing = event["missing"]
-        if "topics" in event:
-            say(topic_news(event))
 
     def _table(self) -> Table:
         event = self._round

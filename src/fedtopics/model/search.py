@@ -207,7 +207,13 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     found: dict[str, Any] = {}
     if path.suffix.lower() == ".csv":
-        found = _of_csv(path)
+        try:
+            table = read_table(path)
+            columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
+        except DataError as error:
+            raise StudyError(str(error)) from None
+        for term, synonym in filter(any, zip(*columns, strict=True)):
+            found.setdefault(term, []).append(synonym)
     else:
         with suppress(OSError, ValueError):
             found = read_toml(path)
@@ -221,15 +227,3 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
             ".csv with the columns term and synonym."
         )
     return dict(found)
-
-
-def _of_csv(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    try:
-        table = read_table(path)
-        columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
-    except DataError as error:
-        raise StudyError(str(error)) from None
-    for term, synonym in filter(any, zip(*columns, strict=True)):
-        found.setdefault(term, []).append(synonym)
-    return found

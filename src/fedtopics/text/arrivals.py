@@ -123,7 +123,12 @@ class Arrivals:
             there = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
             rows = [row for row in np.flatnonzero(there).tolist() if keys[row] not in self._used]
             if len(rows) >= least:
-                self._use(round_, [keys[row] for row in rows])
+                used = [keys[row] for row in rows]
+                if self._state is not None:
+                    files.make_folder(self._state.parent)
+                    with files.open_private(self._state, "a", encoding="utf-8") as file:
+                        file.write(json.dumps({"round": round_, "documents": used}) + "\n")
+                self._used |= dict.fromkeys(used, round_)
         return self._corpus.take(rows)
 
     def used(self) -> Corpus:
@@ -145,13 +150,6 @@ class Arrivals:
                 )
         return range(len(self._corpus))
 
-    def _use(self, round_: int, keys: list[Key]) -> None:
-        if self._state is not None:
-            files.make_folder(self._state.parent)
-            with files.open_private(self._state, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
-        self._used |= dict.fromkeys(keys, round_)
-
 
 def _read_state(path: Path) -> dict[Key, int]:
     if not path.exists():
@@ -168,15 +166,10 @@ def _read_state(path: Path) -> dict[Key, int]:
 
 def _rounds(corpus: Corpus, settings: ArrivalSettings) -> NDArray[np.int64] | None:
     """Return the round of each document; None if every round takes all."""
-    if corpus.rounds is not None:
-        return _from_column(corpus.rounds, settings)
-    if settings.documents_per_round is None:
-        return None
-    return np.arange(len(corpus)) // settings.documents_per_round + 1
-
-
-def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[np.int64]:
-    column = Column([column], "the column of rounds").values()
+    if corpus.rounds is None:
+        size = settings.documents_per_round
+        return None if size is None else np.arange(len(corpus)) // size + 1
+    column = Column([corpus.rounds], "the column of rounds").values()
     if column.null_count:
         raise DataError(
             f"the column of rounds is empty in {column.null_count:,} of {len(column):,} rows; "

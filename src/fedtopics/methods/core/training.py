@@ -193,7 +193,14 @@ class Program(ABC, Generic[Settings, State]):
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
-            status, state = TrainingStatus.resumed(saved), _loaded(self, agreement, saved)
+            status = TrainingStatus.resumed(saved)
+            try:
+                state = self.load(agreement, saved.arrays)
+            except (LookupError, RuntimeError, TypeError, ValueError):
+                raise RunError(
+                    f"The checkpoint of round {saved.round} does not fit this study; delete it to "
+                    "resume from the previous checkpoint, or start a new run."
+                ) from None
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         numbers = run.rounds(status.round, last)
@@ -221,7 +228,13 @@ class Program(ABC, Generic[Settings, State]):
         for name, content in step.files.items():
             run.publish(name, content)
         run.event(events.RoundEnded(round_, step.facts, report))
-        self._validate(agreement, run, status, step.state)
+        if (result := self.validate(agreement, step.state, round_)) is not None:
+            held_out, documents = result
+            run.event(events.Validation(round_, held_out, documents))
+            if improves(held_out, status.best_loss):
+                status.best, status.best_loss, status.waited = self.best(step.state), held_out, 0
+            else:
+                status.waited += 1
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = step.why_stop(round_, self.stops, **waited)
         status.stopped = bool(reason)
@@ -231,30 +244,7 @@ class Program(ABC, Generic[Settings, State]):
             run.event(events.Stopped(round_, reason))
         return step.state, status.stopped
 
-    def _validate(
-        self, agreement: Agreement, run: Run, status: TrainingStatus, state: State
-    ) -> None:
-        result = self.validate(agreement, state, status.round)
-        if result is None:
-            return
-        loss, documents = result
-        run.event(events.Validation(status.round, loss, documents))
-        if improves(loss, status.best_loss):
-            status.best, status.best_loss, status.waited = self.best(state), loss, 0
-        else:
-            status.waited += 1
-
     def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
         saved = self.save(state)
         if saved is not None:
             run.checkpoint(status.checkpoint(saved))
-
-
-def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoint) -> State:
-    try:
-        return program.load(agreement, saved.arrays)
-    except (LookupError, RuntimeError, TypeError, ValueError):
-        raise RunError(
-            f"The checkpoint of round {saved.round} does not fit this study; delete it to resume "
-            "from the previous checkpoint, or start a new run."
-        ) from None
