@@ -195,18 +195,14 @@ def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
             assert find_fault({"words": value}, {"words": other})
 
 
-def test_squares_go_with_what_they_are_squares_of() -> None:
+def test_squares_and_products_go_with_what_they_are_of() -> None:
     """Else a variance would be negative: every number behind it would be huge."""
     template = {"x": Field((4,), squares=True), "documents": COUNT}
     fault = "its field 'x' contains impossible squares or products"
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 8.0]), "documents": 2}, template) == ""
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 7.9]), "documents": 2}, template) == fault
     assert find_fault({"x": np.array([0.0, 0.0, -0.1, 0.0]), "documents": 2}, template) == fault
-
-
-def test_products_are_of_numbers_with_each_other() -> None:
     template = {"x": Field((2, 2), products=True), "documents": COUNT}
-    fault = "its field 'x' contains impossible squares or products"
     for products in ([[4.0, -2.0], [-2.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]):
         assert find_fault({"x": np.array(products), "documents": 2}, template) == ""
     for products in ([[-4.0, 0.0], [0.0, 1.0]], [[4.0, 2.1], [2.1, 1.0]]):

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 from gensim.corpora import Dictionary
-from gensim.models import CoherenceModel
 from gensim.topic_coherence.text_analysis import WordOccurrenceAccumulator
 
 from fedtopics.errors import DataError, StudyError
@@ -22,6 +21,7 @@ from fedtopics.metrics import (
     topic_similarity,
     unique_words,
 )
+from tests.helpers.gensim_scores import gensim_scores
 
 LABELS = ["a", "a", "b", "b", "c", "c"]
 
@@ -134,7 +134,6 @@ def test_mistakes() -> None:
 WORDS = [f"w{number}" for number in range(12)]
 TOPICS = [WORDS[:4], WORDS[3:9], WORDS[::-1][:5]]
 LONGER = 10_000  # than any document
-GENSIM = {"c_v": "c_v", "npmi": "c_npmi", "u_mass": "u_mass"}
 
 
 def random_texts(seed: int) -> list[list[str]]:
@@ -148,19 +147,6 @@ def random_texts(seed: int) -> list[list[str]]:
     ]
     nothing_of_interest = ["other1"] * 15
     return [WORDS, *(text.tolist() for text in texts), [], nothing_of_interest]
-
-
-def gensim_scores(texts: list[list[str]], measure: str, window: int | None) -> list[float]:
-    model = CoherenceModel(
-        topics=TOPICS,
-        texts=texts,
-        dictionary=Dictionary(texts),
-        coherence=GENSIM[measure],
-        window_size=window,
-        processes=1,
-    )
-    scores: list[float] = model.get_coherence_per_topic()
-    return scores
 
 
 def assert_same(counts: Any, expected: Any) -> None:
@@ -191,7 +177,7 @@ def test_coherence_is_gensims(seed: int, measure: Any, window: Any) -> None:
     texts = random_texts(seed)
     size = LONGER if window is None else WINDOWS[measure]
     scores = coherence_of(TOPICS, texts, measure, window)
-    assert scores == pytest.approx(gensim_scores(texts, measure, size), abs=1e-9)
+    assert scores == pytest.approx(gensim_scores(TOPICS, texts, measure, size), abs=1e-9)
 
 
 @pytest.mark.parametrize("window", [3, 110, None])

@@ -56,9 +56,7 @@ def test_a_round_takes_so_many_more_and_the_same_if_it_is_asked_for_twice() -> N
     assert numbers(came.take(2, 5)) == [2, 3], "they are used already"
     assert taken(came, 4) == [[0, 1], [2, 3], [4], []]
     assert numbers(came.used()) == [0, 1, 2, 3, 4]
-
-
-def test_too_few_documents_are_left_to_the_next_round() -> None:
+    # Too few documents are left to the next round.
     came = arrivals(numbered(5), slices(2))
     assert numbers(came.take(1, 3)) == [0, 1], "of which the client says how many there are"
     assert numbers(came.used()) == []

@@ -14,6 +14,7 @@ from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.tables import FORMATS, Columns
 from tests.helpers.documents import CANARY, texts, write
 
+MANY = "a,one\n" * 60
 LONG = "word " * 1_000_000  # five million characters: a book of several volumes
 
 
@@ -22,6 +23,9 @@ def test_csv_values_stay_text(tmp_path: Path) -> None:
     corpus = Corpus.read(path)
     assert corpus.ids.to_pylist() == ["007", "1.0", ""]
     assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
+    assert texts(write(tmp_path / "b.csv", "text,,\none,,\n")) == ["one"]
+    path = write(tmp_path / "c.csv", "text,embedding\none,0.5 1.5\n")
+    assert Corpus.read(path, Columns(text="text")).embeddings is None
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "ndjson"])
@@ -32,15 +36,12 @@ def test_json_lines(tmp_path: Path, suffix: str) -> None:
     assert corpus.ids.to_pylist() == ["1", "2", "3"]
 
 
-def test_json_lines_of_tokens(tmp_path: Path) -> None:
+def test_json_lines_of_tokens_and_of_dates_which_stay_as_they_are(tmp_path: Path) -> None:
     lines = '{"tokens": ["one", "Two"]}\n{"tokens": []}\n{"tokens": null}\n'
     corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
     assert corpus.documents.to_pylist() == [["one", "Two"], [], []]
     assert corpus.is_tokenised
     assert corpus.n_empty == 2
-
-
-def test_json_lines_keep_dates_as_they_are(tmp_path: Path) -> None:
     lines = '{"text": "one", "id": "2020-01-31"}\n{"text": "two", "id": "2020-02-01"}\n'
     corpus = Corpus.read(write(tmp_path / "a.jsonl", lines))
     assert corpus.ids.to_pylist() == ["2020-01-31", "2020-02-01"]
@@ -84,7 +85,9 @@ def test_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", f"id,text\na,one\nb,{CANARY},three,four\n", "row 2 has 4 fields, the header 2"),
+    ("a.csv", f"id,text\n{MANY}b,{CANARY},three,four\n{MANY}", "row 61 has 4 fields, the header 2"),
+    ("a.csv", f'id,text\n{MANY}a,"{CANARY}\n{MANY}', "row 61 .* a quote that is never closed"),
+    ("a.csv", f'id,text\n{MANY}a,"{CANARY}" x\n{MANY}', "row 61 has text after a closing quote"),
     ("a.csv", f"id,text\na,one\n{CANARY}\n", "row 2 has 1 field, the header 2"),
     ("a.csv", f"text\none\nleft, {CANARY}\n", "row 2 has 2 fields, the header 1"),
     ("a.tsv", f"id\ttext\na\tone\t{CANARY}\n", "row 1 has 3 fields, the header 2"),
@@ -126,11 +129,6 @@ def test_text_file_that_is_not_utf8(tmp_path: Path) -> None:
 def test_unknown_suffix(tmp_path: Path, name: str, kind: str) -> None:
     with pytest.raises(DataError, match=rf"unknown kind {kind}; give one of \.csv, \.tsv"):
         Corpus.read(write(tmp_path / name, "text\none\n"))
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"There is no file or folder .*a\.csv"):
-        Corpus.of(tmp_path / "a.csv")
 
 
 def test_a_format_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,14 +222,3 @@ def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) 
     assert CANARY not in str(error.value)
     unasked = Corpus.read(tmp_path / "a.parquet").embeddings  # for networks that see none
     assert unasked is None or np.isnan(unasked).any() or np.isinf(unasked).any()
-
-
-def test_a_csv_column_named_embedding_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "text,embedding\none,0.5 1.5\n")
-    assert Corpus.read(path, Columns(text="text")).embeddings is None
-
-
-def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="text"):
-        Corpus.read(write(tmp_path / "a.csv", "text,text\none,two\n"))
-    assert texts(write(tmp_path / "b.csv", "text,,\none,,\n")) == ["one"]

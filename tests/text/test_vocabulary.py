@@ -158,14 +158,11 @@ def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> Non
             analyse(before + part * 100_000 + after)
 
 
-def test_a_pattern_of_ones_own_has_a_time_limit() -> None:
+def test_a_pattern_of_ones_own_finds_what_re_finds_and_has_a_time_limit() -> None:
     text = "a" * 5_000 + " c!b"
     with pytest.raises(DataError, match="in document 3 takes more than 1 s") as caught:
         counted(["oak", "elm", text], TextRules(token_pattern=r"(?:a+)+b"))  # noqa: S106
     assert "aaa" not in str(caught.value)
-
-
-def test_a_pattern_of_ones_own_finds_what_re_finds() -> None:
     rules = TextRules(token_pattern=r"(?<=#)\w+", stop_words="none")  # noqa: S106
     assert counted(["oak #Elm and #fir"], rules).words == ["elm", "fir"]
 
