@@ -111,6 +111,13 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
     assert [line.get("masked") for line in lines] == [None, False]
 
 
+def test_ledger_holds_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    half = Echo(words=Named(["quetzalcoatl"], np.array([[12_345]])), documents=10)
+    door(half, path=path).ask("echo", {})
+    assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
+
+
 def test_ledger_grows_by_a_line_a_reply(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     for _ in range(2):  # a client that was restarted goes on in its ledger

@@ -70,31 +70,22 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
         for odd in "\x1b\u202e\u2028"
     ),
-])  # fmt: skip
+    (b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]', "not valid JSON at line 3; correct it, or"),
+    (b"", "is not valid JSON at line 1"),
+    ("[]".encode("utf-16"), "is not a list of topics"),
+    (b"[" * 100_000, "is not a list of topics"),
+    (b'[{"topic": 0, "label": "\\ud800"}]', r"control character \(U\+D800\)"),
+], ids=lambda value: ascii(value)[:40])  # fmt: skip
 def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: str) -> None:
-    write(saved, content)
+    if isinstance(content, bytes):
+        (saved / "topics.json").write_bytes(content)
+    else:
+        write(saved, content)
     with pytest.raises(ModelError, match=message) as error:
         TopicModel.from_pretrained(saved)
     assert SECRET not in str(error.value)
     assert "topics.json" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("content", "message"), [
-    (
-        b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]',
-        "is not valid JSON at line 3; correct it, or",
-    ),
-    (b"", "is not valid JSON at line 1"),
-    ("[]".encode("utf-16"), "is not a list of topics"),
-    (b"[" * 100_000, "is not a list of topics"),
-    (b'[{"topic": 0, "label": "\\ud800"}]', r"control character \(U\+D800\)"),
-], ids=["quote", "empty", "utf-16", "deep", "surrogate"])  # fmt: skip
-def test_a_damaged_file(saved: Path, content: bytes, message: str) -> None:
-    (saved / "topics.json").write_bytes(content)
-    with pytest.raises(ModelError, match=message) as error:
-        TopicModel.from_pretrained(saved)
-    assert SECRET not in str(error.value)
     (saved / "topics.json").unlink()  # as the messages say
     assert TopicModel.from_pretrained(saved).n_topics == 3
 
