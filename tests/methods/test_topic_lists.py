@@ -212,17 +212,13 @@ def known(
     return GlobalTopic(n, words, list(clients), times)
 
 
-def test_topics_that_are_alike_are_merged() -> None:
+def test_topics_that_are_alike_are_merged_and_the_others_may_go() -> None:
     local = {"b": sent(ROADS, BERRY), "a": sent(FRUIT, SEA)}
     (fruit, fruit_of), *rest = global_topics(local, 0.5, SETTINGS)
     assert fruit == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.1})
     assert list(fruit) == ["apple", "pear", "plum"]
     assert fruit_of == [("a", 0), ("b", 1)]
     assert rest == [(SEA, [("a", 1)]), (ROADS, [("b", 0)])]
-
-
-def test_what_has_no_partner_may_go() -> None:
-    local = {"b": sent(ROADS, BERRY), "a": sent(FRUIT, SEA)}
     paper = SETTINGS.model_copy(update={"keep_unmatched": False, "absent_words": "ignored"})
     (fruit, places), *rest = global_topics(local, 0.5, paper)
     assert fruit == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.2})
