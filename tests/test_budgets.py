@@ -65,15 +65,10 @@ def test_a_room_takes_lines_from_another(house: Path) -> None:
     change(house, '"attic" = 10', '"attic" = 12')
     more = "package: the budgets add up to 22, which is more than the 20 of HEAD"
     assert budgets.problems(house) == [more]
+    git(house, "commit", "-q", "-a", "-m", "more")
+    assert budgets.problems(house) == [f"{more}~1"]
     change(house, '"cellar" = 10', '"cellar" = 8')
     assert budgets.problems(house) == ["package: cellar has 10, and its budget is 8"]
-
-
-def test_a_sum_that_rose_in_the_last_commit(house: Path) -> None:
-    change(house, '"attic" = 10', '"attic" = 12')
-    git(house, "commit", "-q", "-a", "-m", "more")
-    more = "package: the budgets add up to 22, which is more than the 20 of HEAD~1"
-    assert budgets.problems(house) == [more]
 
 
 def test_lowering_never_raises(house: Path) -> None:

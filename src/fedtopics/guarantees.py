@@ -45,7 +45,12 @@ def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise
         else "the updates of the last member"
     )
     return [
-        _stranger(),
+        Promise(
+            "a stranger on the network",
+            "sizes and times of messages",
+            "interrupt the network",
+            ("tests/transport/test_pinned.py",),
+        ),
         *(_secure(members, colluders, rest) if aggregation == SECURE else _plain(colluders)),
         *_thieves(aggregation),
         Promise(
@@ -56,15 +61,6 @@ def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise
             ("tests/privacy/test_sensitivity.py",),
         ),
     ]
-
-
-def _stranger() -> Promise:
-    return Promise(
-        "a stranger on the network",
-        "sizes and times of messages",
-        "interrupt the network",
-        ("tests/transport/test_pinned.py",),
-    )
 
 
 def _secure(members: int, colluders: int, rest: str) -> list[Promise]:

@@ -60,7 +60,7 @@ def folder(
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/one.txt").write_text("north1 north2")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fedtopics.cli.models.console", display.Terminal(width=100))
+    monkeypatch.setattr(display, "console", display.Terminal(width=100))
     return tmp_path
 
 

@@ -86,16 +86,12 @@ def test_random_state() -> None:
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda texts: pd.DataFrame({"text": texts, "n": 1}),
-        lambda texts: np.array(texts, dtype=object),
-        lambda texts: [text.split() for text in texts],
-        Corpus.of,
-    ],
-    ids=["frame", "array", "tokens", "corpus"],
-)
+@pytest.mark.parametrize("form", [
+    lambda texts: pd.DataFrame({"text": texts, "n": 1}),
+    lambda texts: np.array(texts, dtype=object),
+    lambda texts: [text.split() for text in texts],
+    Corpus.of,
+], ids=["frame", "array", "tokens", "corpus"])  # fmt: skip
 def test_forms_of_documents(form: Any) -> None:
     expected = quick().fit(ALL)
     model = quick().fit(form(ALL))
@@ -162,22 +158,19 @@ def test_a_search_over_settings() -> None:
     assert search.best_estimator_.model_.inference.settings.alpha == 0.1
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_components": 1}, "'method.n_components' is 1"),
-        ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
-        ({"stop_words": "klingon"}, "no stop words for 'klingon'"),
-        ({"optimizer": "fedavg"}, "cannot be combined with local_steps 1"),
-        ({"dropout": 1.0}, "'method.dropout' is 1.0"),
-        ({"random_state": -1}, "'seed' is -1"),
-        ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
-        ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
-        ({"settings": ["norm"]}, "give a mapping of names to values"),
-        ({"settings": {"max_rounds": 5}}, "max_rounds of ProdLDA is already 3; leave out 5"),
-        ({"method": "lda"}, "method of ProdLDA is already 'gfedntm'; leave out 'lda'"),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "message"), [
+    ({"n_components": 1}, "'method.n_components' is 1"),
+    ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
+    ({"stop_words": "klingon"}, "no stop words for 'klingon'"),
+    ({"optimizer": "fedavg"}, "cannot be combined with local_steps 1"),
+    ({"dropout": 1.0}, "'method.dropout' is 1.0"),
+    ({"random_state": -1}, "'seed' is -1"),
+    ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
+    ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
+    ({"settings": ["norm"]}, "give a mapping of names to values"),
+    ({"settings": {"max_rounds": 5}}, "max_rounds of ProdLDA is already 3; leave out 5"),
+    ({"method": "lda"}, "method of ProdLDA is already 'gfedntm'; leave out 'lda'"),
+])  # fmt: skip
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         quick(**parameters).fit(ALL)

@@ -119,17 +119,13 @@ def test_later_clients_join_those_before() -> None:
     assert model.model_.documents.keys() == model.clients_.keys()
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
-        NMF(2, random_state=np.int64(4)),
-        NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
-        GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
-        TopicEstimator(2, method="lda", max_rounds=2),
-    ],
-    ids=lambda each: type(each).__name__,
-)
+@pytest.mark.parametrize("estimator", [
+    LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
+    NMF(2, random_state=np.int64(4)),
+    NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
+    GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
+    TopicEstimator(2, method="lda", max_rounds=2),
+], ids=lambda each: type(each).__name__)  # fmt: skip
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
     estimator.fit(ALL)

@@ -22,17 +22,14 @@ def small(**parameters: Any) -> LDA:
     return LDA(**{"n_components": 2, "max_rounds": 5} | parameters)
 
 
-@pytest.mark.parametrize(
-    ("given", "settings"),
-    [
-        ("english", {}),
-        ("de", {"stop_words": "german"}),
-        ("german", {"stop_words": "german"}),
-        (None, {"stop_words": "none"}),
-        (["oak", "elm"], {"stop_words": "none", "own_stop_words": ("oak", "elm")}),
-        (np.array(["oak"]), {"stop_words": "none", "own_stop_words": ("oak",)}),
-    ],
-)
+@pytest.mark.parametrize(("given", "settings"), [
+    ("english", {}),
+    ("de", {"stop_words": "german"}),
+    ("german", {"stop_words": "german"}),
+    (None, {"stop_words": "none"}),
+    (["oak", "elm"], {"stop_words": "none", "own_stop_words": ("oak", "elm")}),
+    (np.array(["oak"]), {"stop_words": "none", "own_stop_words": ("oak",)}),
+])  # fmt: skip
 def test_stop_words(given: Any, settings: dict[str, Any]) -> None:
     study = LDA(stop_words=given)._study()
     assert study.text.model_dump(include=set(settings)) == settings
@@ -112,16 +109,13 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
     assert model.score(form(counts)) == pytest.approx(expected.score(ALL), rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("counts", "words", "message"),
-    [
-        (TfidfVectorizer().fit_transform(ALL), None, "not weights such as TF-IDF"),
-        (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers, not negative"),
-        (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give one word per"),
-        (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
-        (ALL, ["oak", "elm"], "Word counts must be numbers"),
-    ],
-)
+@pytest.mark.parametrize(("counts", "words", "message"), [
+    (TfidfVectorizer().fit_transform(ALL), None, "not weights such as TF-IDF"),
+    (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers, not negative"),
+    (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give one word per"),
+    (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
+    (ALL, ["oak", "elm"], "Word counts must be numbers"),
+])  # fmt: skip
 def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit(counts, words=words)
@@ -158,26 +152,15 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
     assert small().fit_clients(path, client="client").beta_.tobytes() == expected.beta_.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("given", "client", "message"),
-    [
-        (
-            pd.DataFrame({"text": ALL, "who": "a"}),
-            None,
-            r"name it with client=... \(it has",
-        ),
-        (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
-        (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
-        (
-            pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}),
-            "who",
-            "1 of 2 rows have no client",
-        ),
-        (TEXTS, "who", "client= names a column, but the data are not a table"),
-        ("letters", None, "The documents are not those of several clients"),
-        ({}, None, "There are no clients"),
-    ],
-)
+@pytest.mark.parametrize(("given", "client", "message"), [
+    (pd.DataFrame({"text": ALL, "who": "a"}), None, r"name it with client=... \(it has"),
+    (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
+    (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
+    (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows have no client"),
+    (TEXTS, "who", "client= names a column, but the data are not a table"),
+    ("letters", None, "The documents are not those of several clients"),
+    ({}, None, "There are no clients"),
+])  # fmt: skip
 def test_what_are_no_clients(given: Any, client: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit_clients(given, client=client)

@@ -56,9 +56,7 @@ def test_claims_that_do_not_hold() -> None:
     assert outcome(found, 0) == ("holds in part", 1), "0.9 is no closer than 0.9"
     assert outcome(found, 1) == ("does not hold", 0)
     assert "0.120 farther" in sentences(found)[1]
-
-
-def test_what_more_topics_explain() -> None:
+    # What more topics explain.
     found = scores(federated_10=0.7, federated_25=0.6, random_10=0.9, random_25=0.85)
     assert sentences(found)[3] == (
         "From 10 to 25 topics, random topics come 0.050 closer and federated topics 0.100: 50% of "

@@ -18,8 +18,7 @@ from fedtopics.federation.join import join
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
-from fedtopics.federation.study import FederationSettings
-from fedtopics.federation.study_tables import ObserverData
+from fedtopics.federation.study_tables import FederationSettings, ObserverData
 from fedtopics.methods.gfedntm.client import Passes
 from fedtopics.protocol.exchange import refuse
 from fedtopics.protocol.link import Service

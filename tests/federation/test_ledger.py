@@ -17,8 +17,6 @@ from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 
-CANARY = "quetzalcoatl"
-
 
 def test_ledger_line(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "ledger.jsonl"
@@ -115,10 +113,9 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    half = Echo(words=Named([CANARY], np.array([[12_345]])), documents=10)
+    half = Echo(words=Named(["quetzalcoatl"], np.array([[12_345]])), documents=10)
     door(half, path=path).ask("echo", {})
-    assert CANARY not in path.read_text()
-    assert "12345" not in path.read_text()
+    assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
 
 
 def test_ledger_grows_by_a_line_a_reply(tmp_path: Path) -> None:

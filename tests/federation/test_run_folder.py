@@ -106,17 +106,16 @@ def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
     assert (back.round, back.arrays["x"].tolist()) == (100, [100.0])
 
 
-def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
-    finished(tmp_path, 1, 2).unlink()
-    with pytest.raises(RunError, match=r"00000002\.safetensors is damaged"):
-        restored(tmp_path)
-
-
-def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
+def test_a_checkpoint_not_fully_written_is_passed_over_and_a_lost_one_noticed(
+    tmp_path: Path,
+) -> None:
     path = finished(tmp_path, 1, 2)
     path.with_name("00000003.safetensors").write_bytes(b"half")
     path.with_name("00000003.sha256.tmp").write_bytes(b"half")
     assert restored(tmp_path).round == 2
+    path.unlink()
+    with pytest.raises(RunError, match=r"00000002\.safetensors is damaged"):
+        restored(tmp_path)
 
 
 def test_a_run_is_gone_on_with_by_its_study_alone_and_never_overwritten(tmp_path: Path) -> None:

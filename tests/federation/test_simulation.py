@@ -136,9 +136,7 @@ def test_a_policy_for_the_studys_rounds_is_enough_to_the_end(method: str, rounds
     assert model.info["rounds"] <= rounds
 
 
-def test_who_replies_what_cannot_be_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_replies_what_cannot_be_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As between machines: an event each time, and after three it is excluded."""
     corpora = subjects({"a": 40, "b": 40, "c": 40})
     plan = study(max_rounds=5)

@@ -253,15 +253,12 @@ def test_ratios_find_a_difference_that_each_document_has_of_its_own() -> None:
 
 
 def test_nothing_is_found_where_nothing_is() -> None:
+    """A document that is in one of few models has fewer others with it, with a less sure mean."""
     rng = np.random.default_rng(1)
     members = rng.random((16, 400)) < 0.5
     ratios = likelihood_ratios(rng.normal(size=members.shape), members)
     assert abs(rates(ratios, members)[0] - 0.5) < 0.02
     assert rates(ratios, members)[1] < 0.02
-
-
-def test_nothing_is_found_where_nothing_is_in_few_pairs() -> None:
-    """A document that is in a model has fewer others with it, and their mean is less sure."""
     rng = np.random.default_rng(2)
     first = rng.random((3, 4000)) < 0.5
     members = np.stack([first, ~first], axis=1).reshape(6, -1)

@@ -18,19 +18,6 @@ from fedtopics.errors import StudyError
 from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find, register
 from fedtopics.inference import points as clustering
 from fedtopics.inference.lda import VariationalLDA
-from fedtopics.inference.points import (
-    Discriminant,
-    Moments,
-    blocks,
-    closeness,
-    discriminate,
-    flows,
-    may_move,
-    nearest,
-    sums_by_label,
-    unit_rows,
-    weighted_sums,
-)
 from fedtopics.methods import registry
 from fedtopics.methods.lda.method import METHOD
 from fedtopics.networks.topic_networks import ProdLDA
@@ -58,19 +45,21 @@ def dense(array: Any) -> NDArray[np.float64]:
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_nearest_centres(kind: Any) -> None:
-    labels, distances = nearest(kind(POINTS), CENTRES)
+    labels, distances = clustering.nearest(kind(POINTS), CENTRES)
     assert labels.tolist() == LABELS.tolist()
     np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
-    close = closeness(POINTS, CENTRES)
+    close = clustering.closeness(POINTS, CENTRES)
     np.testing.assert_allclose(  # the order of distances, whatever a point's own length
         -2 * close + (POINTS**2).sum(1)[:, None], pairwise_distances(POINTS, CENTRES) ** 2
     )
 
 
 def test_a_point_between_two_centres_is_of_the_first() -> None:
-    labels, distances = nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
+    labels, distances = clustering.nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
     assert (labels.tolist(), distances.tolist()) == ([0], [8.0])
-    labels, distances = nearest(np.array([[0.1, 0.2, 0.3]]), np.array([[0.1, 0.2, 0.3]] * 2))
+    labels, distances = clustering.nearest(
+        np.array([[0.1, 0.2, 0.3]]), np.array([[0.1, 0.2, 0.3]] * 2)
+    )
     assert labels.tolist() == [0]
     assert 0 <= distances[0] < 1e-15, "a square is never negative"
 
@@ -78,7 +67,7 @@ def test_a_point_between_two_centres_is_of_the_first() -> None:
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_sums_by_label(kind: Any) -> None:
-    sums, counts = sums_by_label(kind(POINTS), LABELS, 3)
+    sums, counts = clustering.sums_by_label(kind(POINTS), LABELS, 3)
     np.testing.assert_allclose(sums, [[1, 1], [8, 8], [0, 0]])
     np.testing.assert_array_equal(counts, [3, 2, 0])
     assert sums.dtype == counts.dtype == np.float64
@@ -89,15 +78,15 @@ def test_sums_by_label(kind: Any) -> None:
 def test_weighted_sums(kind: Any) -> None:
     shares = np.array([[1, 0], [0.5, 0.5], [0.25, 0.75], [0, 1], [0.5, 0.5]])
     points = kind(POINTS)
-    members = ((rows, shares[rows]) for rows, _ in blocks(points))
-    sums, weights = weighted_sums(points, members, 2)
+    members = ((rows, shares[rows]) for rows, _ in clustering.blocks(points))
+    sums, weights = clustering.weighted_sums(points, members, 2)
     np.testing.assert_allclose(sums, [[1.5, 1.25], [7.5, 7.75]])
     np.testing.assert_allclose(weights, [2.25, 2.75])
 
 
 def moved(before: Any, now: Any, least: int) -> list[int]:
     before, now = np.array(before), np.array(now)
-    may = may_move(flows(before, now, max(*before, *now) + 1), least)
+    may = clustering.may_move(clustering.flows(before, now, max(*before, *now) + 1), least)
     return np.where(may[before, now], now, before).tolist()
 
 
@@ -125,8 +114,8 @@ def test_moves_of_random_labels(least: int) -> None:
             np.testing.assert_array_equal(found, now)
 
 
-def moments_of(points: NDArray[np.float64]) -> Moments:
-    return Moments.of(len(points), points.sum(0), points.T @ points)
+def moments_of(points: NDArray[np.float64]) -> clustering.Moments:
+    return clustering.Moments.of(len(points), points.sum(0), points.T @ points)
 
 
 def labelled(n: int = 300, n_clusters: int = 4, n_dimensions: int = 6) -> Any:
@@ -156,8 +145,8 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     points, labels = labelled()
     between, within = scatters(points, labels, shrinkage)
     values = scipy.linalg.eigh(between, within, eigvals_only=True)[::-1]
-    given = sums_by_label(points, labels, 4)
-    projection, directions, apart = discriminate(*given, moments_of(points), shrinkage)
+    given = clustering.sums_by_label(points, labels, 4)
+    projection, directions, apart = clustering.discriminate(*given, moments_of(points), shrinkage)
     assert apart == pytest.approx(values[:3].sum(), rel=1e-9)
     assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
     assert projection.shape == (6, 3)
@@ -166,13 +155,13 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
         projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
     )
     means = (given[0] / given[1][:, None]) @ projection
-    np.testing.assert_allclose(directions, unit_rows(means))
+    np.testing.assert_allclose(directions, clustering.unit_rows(means))
 
 
 def test_memberships_of_a_discriminant() -> None:
     bias = np.array([0.0, 0.0, np.log(2)])
     directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = Discriminant(np.eye(2), directions, bias, 0.5)
+    found = clustering.Discriminant(np.eye(2), directions, bias, 0.5)
     ((rows, shares),) = found.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
     assert (rows.start, rows.stop) == (0, 3)
     expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])

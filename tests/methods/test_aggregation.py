@@ -66,23 +66,20 @@ def test_the_order_of_arrival_changes_no_bit() -> None:
 SHAPES, STUDY = "different shapes", "check that all run the same study|cannot be added up"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "says"),
-    [
-        (np.zeros(2), np.zeros(3), SHAPES),
-        (np.zeros((1, 2)), np.zeros(2), SHAPES),
-        (np.zeros(1), np.zeros(3), SHAPES),
-        (rows([0], [[1, 2]]), rows([1], [[1, 2, 3]]), SHAPES),
-        (rows([0], [[1]], n_rows=4), rows([1], [[1]], n_rows=5), SHAPES),
-        (rows([0], [[1]], n_rows=4), rows([4], [[1]], n_rows=5), SHAPES),
-        ({"y": 1, "z": 1}, {"y": 1}, STUDY),
-        ({"y": 1}, {"y": 1, "z": 1}, STUDY),
-        ({"y": 1}, {"z": 1}, STUDY),
-        (np.zeros(2), 1.0, STUDY),
-        (np.zeros(2, np.int64), np.zeros(2), STUDY),
-        ("one", "two", STUDY),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "says"), [
+    (np.zeros(2), np.zeros(3), SHAPES),
+    (np.zeros((1, 2)), np.zeros(2), SHAPES),
+    (np.zeros(1), np.zeros(3), SHAPES),
+    (rows([0], [[1, 2]]), rows([1], [[1, 2, 3]]), SHAPES),
+    (rows([0], [[1]], n_rows=4), rows([1], [[1]], n_rows=5), SHAPES),
+    (rows([0], [[1]], n_rows=4), rows([4], [[1]], n_rows=5), SHAPES),
+    ({"y": 1, "z": 1}, {"y": 1}, STUDY),
+    ({"y": 1}, {"y": 1, "z": 1}, STUDY),
+    ({"y": 1}, {"z": 1}, STUDY),
+    (np.zeros(2), 1.0, STUDY),
+    (np.zeros(2, np.int64), np.zeros(2), STUDY),
+    ("one", "two", STUDY),
+])  # fmt: skip
 def test_shapes_and_fields_must_agree(first: Any, second: Any, says: str) -> None:
     with pytest.raises(FedTopicsError, match=says):
         add_up({"a": {"x": first}, "b": {"x": second}})

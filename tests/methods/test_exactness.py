@@ -40,14 +40,11 @@ def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
     return record_minibatches(monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("network", "optimizer", "rate", "split"),
-    [
-        *((name, "adam", 0.002, "proportional") for name in NETWORKS),
-        ("prodlda", "sgd", 0.02, "proportional"),
-        ("prodlda", "adam", 0.002, "fixed"),
-    ],
-)
+@pytest.mark.parametrize(("network", "optimizer", "rate", "split"), [
+    *((name, "adam", 0.002, "proportional") for name in NETWORKS),
+    ("prodlda", "sgd", 0.02, "proportional"),
+    ("prodlda", "adam", 0.002, "fixed"),
+])  # fmt: skip
 def test_fifty_rounds_equal_one_process(
     network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
@@ -61,13 +58,10 @@ def test_fifty_rounds_equal_one_process(
     assert difference(model.weights, weights) < 1e-6
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
-        {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
-    ],
-)
+@pytest.mark.parametrize("method", [
+    {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
+    {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
+])  # fmt: skip
 def test_other_recipes_equal_one_process(
     method: dict[str, Any], minibatches: dict[int, list[Batch]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

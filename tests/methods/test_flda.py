@@ -74,16 +74,13 @@ def test_the_papers_presets() -> None:
     assert usual.n_words == 30 and usual.n_local > 20
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
-         "there are 3 seed_topics, more than n_components = 2."),
-        ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
-        ({"stop": "coherence", "coherence": "nothing"},
-         'stop = "coherence" needs a coherence other than "nothing".'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "message"), [
+    ({"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
+     "there are 3 seed_topics, more than n_components = 2."),
+    ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
+    ({"stop": "coherence", "coherence": "nothing"},
+     'stop = "coherence" needs a coherence other than "nothing".'),
+])  # fmt: skip
 def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError) as error:
         Study.make(method={"name": "flda"} | given)

@@ -15,14 +15,7 @@ from fedtopics.protocol.link import Service
 from fedtopics.text.arrivals import Follow
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import tokens_of
-from tests.helpers.grpc_federation import (
-    PATIENCE,
-    Notes,
-    Partner,
-    keys_of,
-    part_of,
-    signed,
-)
+from tests.helpers.grpc_federation import PATIENCE, Notes, Partner, keys_of, part_of, signed
 from tests.helpers.streams import SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")

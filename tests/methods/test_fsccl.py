@@ -204,16 +204,13 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ({"representation": "bow"}, "for the method kmeans"),
-        ({"network": {"deletion": 1.0}}, "'method.network.deletion' is 1.0: .* less than 1"),
-        ({"dropout": -0.1}, "greater than or equal to 0"),
-        ({"contrast_temperature": 0}, "greater than 0"),
-        ({"alignment": 1}, "no key"),
-    ],
-)
+@pytest.mark.parametrize(("given", "reason"), [
+    ({"representation": "bow"}, "for the method kmeans"),
+    ({"network": {"deletion": 1.0}}, "'method.network.deletion' is 1.0: .* less than 1"),
+    ({"dropout": -0.1}, "greater than or equal to 0"),
+    ({"contrast_temperature": 0}, "greater than 0"),
+    ({"alignment": 1}, "no key"),
+])  # fmt: skip
 def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(StudyError, match=reason):
         plan(**given)

@@ -200,7 +200,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
 
 
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = noted(monkeypatch, fstc_training, "weighted_error")
+    called = noted(monkeypatch, fstc_training.pseudo_labels, "weighted_error")
     one = trainer(points_of(), random_labels(), mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
         one.train(broadcast(round_))

@@ -55,9 +55,7 @@ def test_pairs_are_of_different_clients_and_of_one_round() -> None:
     assert len(pairs) == 5
     assert {(pair.first, pair.second, pair.cosine) for pair in pairs} == ALL
     assert all(pair.same is None for pair in pairs)
-
-
-def test_the_cosine_is_of_all_words_and_the_first_are_shown() -> None:
+    # The cosine is of all words, and the first are shown.
     pairs = sample_pairs(ROUNDS, n_words=1)
     assert ("oak", "oak", 0.8) in {(pair.first, pair.second, pair.cosine) for pair in pairs}
 
@@ -97,19 +95,16 @@ def test_pairs_that_excel_has_saved_in_europe(tmp_path: Path) -> None:
 HEADER = "first,second,cosine,same\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
-        (HEADER, "is not a table of pairs"),
-        ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
-        (HEADER + "a,b,.5,\na,b,.5\n", r"pairs\.csv cannot be read: row 2 has 3 fields"),
-        (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
-        (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has an unknown label; write 1 for the same"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
+    (HEADER, "is not a table of pairs"),
+    ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
+    (HEADER + "a,b,.5,\na,b,.5\n", r"pairs\.csv cannot be read: row 2 has 3 fields"),
+    (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
+    (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
+    (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
+    (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has an unknown label; write 1 for the same"),
+])  # fmt: skip
 def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text(content)
     with pytest.raises(DataError, match=message):
@@ -146,14 +141,11 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
         check_free(tmp_path)
 
 
-def test_the_threshold_of_labels_that_are_symmetric() -> None:
+def test_the_threshold_of_labels_that_are_symmetric_or_that_a_cosine_parts() -> None:
     curve = fit_curve(MIRRORED)
     assert curve.threshold == pytest.approx(0.4, abs=1e-3)
     assert curve.slope > 0
     assert curve.probability(np.array([0.4])) == pytest.approx(0.5, abs=1e-3)
-
-
-def test_the_threshold_of_labels_that_a_cosine_parts() -> None:
     pairs = [TopicPair(p.first, p.second, p.cosine, p.cosine > 0.4) for p in MIRRORED]
     assert fit_curve(pairs).threshold == pytest.approx(0.4, abs=1e-3)
 

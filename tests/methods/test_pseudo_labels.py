@@ -247,20 +247,15 @@ def test_weights() -> None:
 
 
 def test_weighted_error() -> None:
-    targets = matrix([1, 0], [0, 1], [1, 0])
-    outputs = matrix([0.5, 0.5], [0, 0.8], [7, 7]).requires_grad_()
     weight = torch.tensor([0.5, 1, 0], dtype=FLOAT)
-    error = weighted_error(targets, outputs, weight)
+    outputs = matrix([0.5, 0.5], [0, 0.8], [7, 7]).requires_grad_()
+    error = weighted_error(matrix([1, 0], [0, 1], [1, 0]), outputs, weight)
     assert error.item() == pytest.approx((0.5 * 0.5 + 1 * 0.04) / 1.5)
     error.backward()
     # 2 w (O - Q) / sum of w
     same(outputs.grad, matrix([-0.5, 0.5], [0, -0.4], [0, 0]) / 1.5)
-
-
-def test_weighted_cross_entropy() -> None:
-    targets = matrix([1, 0], [0.5, 0.5], [1, 0])
     outputs = torch.log(matrix([0.8, 0.2], [0.25, 0.75], [0.1, 0.9])).requires_grad_()
-    weight = torch.tensor([0.5, 1, 0], dtype=FLOAT)
+    targets = matrix([1, 0], [0.5, 0.5], [1, 0])
     error = weighted_error(targets, outputs, weight, "cross_entropy")
     assert error.item() == pytest.approx((-0.5 * math.log(0.8) - 0.5 * math.log(0.25 * 0.75)) / 1.5)
     error.backward()

@@ -168,28 +168,25 @@ ODD = "its field 'words' contains impossible counts of words"
 NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
 
 
-@pytest.mark.parametrize(
-    ("value", "fault"),
-    [
-        (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
-        (Named.columns(4), ""),
-        (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
-        (["oak"], "its field 'words' does not contain counts by word"),
-        (named(oak=[0, 1, 1, 0]), ODD),  # in no document
-        (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
-        (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
-        (named(oak=[1, 2**60, 1, 0]), ODD),
-        (named(oak=[1, 10**7, 1, 0]), ODD),  # a million words a document, and more
-        (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
-        (named(oak=[1, 1, 1, -1]), ODD),
-        (named(oak=[1, 1, 1, 2]), ODD),
-        (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
-        (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
-        (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
-        (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
-        (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
-    ],
-)
+@pytest.mark.parametrize(("value", "fault"), [
+    (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
+    (Named.columns(4), ""),
+    (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
+    (["oak"], "its field 'words' does not contain counts by word"),
+    (named(oak=[0, 1, 1, 0]), ODD),  # in no document
+    (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
+    (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
+    (named(oak=[1, 2**60, 1, 0]), ODD),
+    (named(oak=[1, 10**7, 1, 0]), ODD),  # a million words a document, and more
+    (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
+    (named(oak=[1, 1, 1, -1]), ODD),
+    (named(oak=[1, 1, 1, 2]), ODD),
+    (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
+    (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
+    (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
+    (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
+    (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
+])  # fmt: skip
 def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
     template = {"words": WordCounts(places=2), "documents": COUNT}
     assert find_fault({"words": value, "documents": 9}, template) == fault
@@ -198,18 +195,14 @@ def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
             assert find_fault({"words": value}, {"words": other})
 
 
-def test_squares_go_with_what_they_are_squares_of() -> None:
+def test_squares_and_products_go_with_what_they_are_of() -> None:
     """Else a variance would be negative: every number behind it would be huge."""
     template = {"x": Field((4,), squares=True), "documents": COUNT}
     fault = "its field 'x' contains impossible squares or products"
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 8.0]), "documents": 2}, template) == ""
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 7.9]), "documents": 2}, template) == fault
     assert find_fault({"x": np.array([0.0, 0.0, -0.1, 0.0]), "documents": 2}, template) == fault
-
-
-def test_products_are_of_numbers_with_each_other() -> None:
     template = {"x": Field((2, 2), products=True), "documents": COUNT}
-    fault = "its field 'x' contains impossible squares or products"
     for products in ([[4.0, -2.0], [-2.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]):
         assert find_fault({"x": np.array(products), "documents": 2}, template) == ""
     for products in ([[-4.0, 0.0], [0.0, 1.0]], [[4.0, 2.1], [2.1, 1.0]]):

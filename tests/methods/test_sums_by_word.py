@@ -34,17 +34,14 @@ def bag_of(*words: range | list[int], n: int = 200) -> sparse.csr_array:
     return sparse.csr_array(bag)
 
 
-@pytest.mark.parametrize(
-    ("words", "kept"),
-    [
-        ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
-        ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
-        ([range(9, 30), range(30)], [False, True]),  # the rarer one is left out
-        ([range(20), range(20)], [True, False]),  # over clients, they may be apart by few
-        ([range(5), range(5, 10), range(10, 14)], [True, True, False]),  # nothing in common
-        ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
-    ],
-)
+@pytest.mark.parametrize(("words", "kept"), [
+    ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
+    ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
+    ([range(9, 30), range(30)], [False, True]),  # the rarer one is left out
+    ([range(20), range(20)], [True, False]),  # over clients, they may be apart by few
+    ([range(5), range(5, 10), range(10, 14)], [True, True, False]),  # nothing in common
+    ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
+])  # fmt: skip
 def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[bool]) -> None:
     assert distinct_words(bag_of(*words), 10).tolist() == kept
     assert distinct_words(bag_of(*words), 1).all(), "where one document is enough"

@@ -212,17 +212,13 @@ def known(
     return GlobalTopic(n, words, list(clients), times)
 
 
-def test_topics_that_are_alike_are_merged() -> None:
+def test_topics_that_are_alike_are_merged_and_the_others_may_go() -> None:
     local = {"b": sent(ROADS, BERRY), "a": sent(FRUIT, SEA)}
     (fruit, fruit_of), *rest = global_topics(local, 0.5, SETTINGS)
     assert fruit == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.1})
     assert list(fruit) == ["apple", "pear", "plum"]
     assert fruit_of == [("a", 0), ("b", 1)]
     assert rest == [(SEA, [("a", 1)]), (ROADS, [("b", 0)])]
-
-
-def test_what_has_no_partner_may_go() -> None:
-    local = {"b": sent(ROADS, BERRY), "a": sent(FRUIT, SEA)}
     paper = SETTINGS.model_copy(update={"keep_unmatched": False, "absent_words": "ignored"})
     (fruit, places), *rest = global_topics(local, 0.5, paper)
     assert fruit == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.2})
@@ -332,23 +328,20 @@ def reply(**other: Any) -> dict[str, Any]:
     return pack_topics([FRUIT]) | usual | other
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"index": np.array([[0, 2]])},
-        {"index": np.array([[0.0, 1.0]])},
-        {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
-        {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
-        {"weights": np.array([[2.0, -1.0]])},
-        {"weights": np.array([[0.6, np.nan]])},
-        {"words": ["apple", "apple"]},
-        {"words": ["apple"]},
-        {"words": ["apple", "\x1b[2J"]},
-        {"words": ["apple", "x" * 101]},
-        {"seeds": np.array([0.5])},
-        {"occurrences": np.array([-1.0])},
-    ],
-)
+@pytest.mark.parametrize("spoil", [
+    {"index": np.array([[0, 2]])},
+    {"index": np.array([[0.0, 1.0]])},
+    {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
+    {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
+    {"weights": np.array([[2.0, -1.0]])},
+    {"weights": np.array([[0.6, np.nan]])},
+    {"words": ["apple", "apple"]},
+    {"words": ["apple"]},
+    {"words": ["apple", "\x1b[2J"]},
+    {"words": ["apple", "x" * 101]},
+    {"seeds": np.array([0.5])},
+    {"occurrences": np.array([-1.0])},
+])  # fmt: skip
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
     assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
     assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 from gensim.corpora import Dictionary
-from gensim.models import CoherenceModel
 from gensim.topic_coherence.text_analysis import WordOccurrenceAccumulator
 
 from fedtopics.errors import DataError, StudyError
@@ -22,6 +21,7 @@ from fedtopics.metrics import (
     topic_similarity,
     unique_words,
 )
+from tests.helpers.gensim_scores import gensim_scores
 
 LABELS = ["a", "a", "b", "b", "c", "c"]
 
@@ -94,13 +94,11 @@ def test_mean_cosine_dissimilarity() -> None:
     assert np.isnan(mean_cosine_dissimilarity(beta[:1]))
 
 
-def test_rank_biased_overlap_by_hand() -> None:
+def test_rank_biased_overlap_by_hand_and_at_the_ends() -> None:
     # agreements 0, 1, 2/3; p = 1/2: (0 + 1/4 + 1/12) + 2/3 * 1/8
     topics = [["a", "b", "c"], ["b", "a", "d"]]
     assert inverted_rank_biased_overlap(topics, 0.5) == pytest.approx(1 - (1 / 3 + 1 / 12))
 
-
-def test_rank_biased_overlap_at_the_ends() -> None:
     assert inverted_rank_biased_overlap([["a", "b"], ["a", "b"]]) == pytest.approx(0)
     assert inverted_rank_biased_overlap([["a", "b"], ["c", "d"]]) == 1
     assert inverted_rank_biased_overlap([["a", "b"], ["a", "c"]], n_words=1) == pytest.approx(0)
@@ -136,7 +134,6 @@ def test_mistakes() -> None:
 WORDS = [f"w{number}" for number in range(12)]
 TOPICS = [WORDS[:4], WORDS[3:9], WORDS[::-1][:5]]
 LONGER = 10_000  # than any document
-GENSIM = {"c_v": "c_v", "npmi": "c_npmi", "u_mass": "u_mass"}
 
 
 def random_texts(seed: int) -> list[list[str]]:
@@ -150,19 +147,6 @@ def random_texts(seed: int) -> list[list[str]]:
     ]
     nothing_of_interest = ["other1"] * 15
     return [WORDS, *(text.tolist() for text in texts), [], nothing_of_interest]
-
-
-def gensim_scores(texts: list[list[str]], measure: str, window: int | None) -> list[float]:
-    model = CoherenceModel(
-        topics=TOPICS,
-        texts=texts,
-        dictionary=Dictionary(texts),
-        coherence=GENSIM[measure],
-        window_size=window,
-        processes=1,
-    )
-    scores: list[float] = model.get_coherence_per_topic()
-    return scores
 
 
 def assert_same(counts: Any, expected: Any) -> None:
@@ -193,7 +177,7 @@ def test_coherence_is_gensims(seed: int, measure: Any, window: Any) -> None:
     texts = random_texts(seed)
     size = LONGER if window is None else WINDOWS[measure]
     scores = coherence_of(TOPICS, texts, measure, window)
-    assert scores == pytest.approx(gensim_scores(texts, measure, size), abs=1e-9)
+    assert scores == pytest.approx(gensim_scores(TOPICS, texts, measure, size), abs=1e-9)
 
 
 @pytest.mark.parametrize("window", [3, 110, None])

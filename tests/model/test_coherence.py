@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gensim.corpora import Dictionary
-from gensim.models import CoherenceModel
 
 from fedtopics import Corpus, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -19,22 +17,11 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, USUAL, WORDS_SHOWN
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import count_words, fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
+from tests.helpers.gensim_scores import gensim_scores
 
 SIZES = {"east": 60, "north": 40, "south": 25}
 SIZES_OF_WINDOWS = [0, 10, 110]  # documents, and the windows of NPMI and c_v
 LONGER = 10_000  # than any document
-GENSIM = {"c_v": "c_v", "npmi": "c_npmi", "u_mass": "u_mass"}
-
-
-def gensim_scores(
-    topics: list[list[str]], texts: list[list[str]], measure: str, window: int | None
-) -> list[float]:
-    model = CoherenceModel(
-        topics=topics, texts=texts, dictionary=Dictionary(texts), coherence=GENSIM[measure],
-        window_size=window, topn=WORDS_SHOWN, processes=1,
-    )  # fmt: skip
-    scores: list[float] = model.get_coherence_per_topic()
-    return scores
 
 
 def half_of(corpora: dict[str, Corpus], part: int, least: int = 1) -> dict[str, Corpus]:

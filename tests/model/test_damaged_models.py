@@ -65,13 +65,10 @@ def test_labels_of_any_damaged_file_are_refused_or_read(tmp_path: Path) -> None:
             assert str(file) in str(error)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"n_components": HUGE}, {"n_components": 10**30}, {"hidden": [HUGE, HUGE]},
-        {"hidden": [10**30, 1]}, {"hidden": [4, HUGE]}, {"embedding": {"dimension": 10**12}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"n_components": HUGE}, {"n_components": 10**30}, {"hidden": [HUGE, HUGE]},
+    {"hidden": [10**30, 1]}, {"hidden": [4, HUGE]}, {"embedding": {"dimension": 10**12}},
+])  # fmt: skip
 def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_path: Path) -> None:
     network().save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())["settings"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError
 from fedtopics.model import figures
 from fedtopics.model.figures import Panel, chart
+from fedtopics.model.topics import Periods
 from tests.helpers.hostile import hostile
 from tests.helpers.models import made
 
@@ -77,7 +78,7 @@ def test_words_are_no_markup(name: str) -> None:
 
 def test_too_few_periods() -> None:
     with pytest.raises(DataError, match="Fewer than two periods"):
-        figures.change_over_time(made(), [])
+        made(periods=Periods("month", ("2026-03-01",), {"": np.ones((1, 3))})).plot_over_time()
 
 
 def distances(points: NDArray[np.float64]) -> NDArray[np.float64]:

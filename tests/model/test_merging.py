@@ -55,17 +55,14 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
         back.to_pandas(), back._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("topics", "message"),
-    [
-        ([0, 3], "no topic 3; the model has topics 0 to 2"),
-        ([-1, 0], "no topic -1"),
-        ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
-        ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
-        ([[0], 1], "a list of topic numbers, or a list of such lists"),
-        (["a"], "a list of topic numbers"),
-    ],
-)
+@pytest.mark.parametrize(("topics", "message"), [
+    ([0, 3], "no topic 3; the model has topics 0 to 2"),
+    ([-1, 0], "no topic -1"),
+    ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
+    ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
+    ([[0], 1], "a list of topic numbers, or a list of such lists"),
+    (["a"], "a list of topic numbers"),
+])  # fmt: skip
 def test_topics_that_cannot_be_merged(topics: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().merge_topics(topics)
@@ -104,14 +101,11 @@ MERGED = made().merge_topics([0, 1])
 WHOLE = MERGED.inference.settings.model_dump(mode="json")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"groups": [0, 0]}, {"groups": [0, 0, 0]}, {"groups": [0, 2, 1]}, {"inference": "nothing"},
-        {"precision": "float1"}, {"settings": {"n_components": 3, "alpha": -1}},
-        {"n_components": 3}, {"inference": "merged", "settings": WHOLE},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("settings", [
+    {"groups": [0, 0]}, {"groups": [0, 0, 0]}, {"groups": [0, 2, 1]}, {"inference": "nothing"},
+    {"precision": "float1"}, {"settings": {"n_components": 3, "alpha": -1}},
+    {"n_components": 3}, {"inference": "merged", "settings": WHOLE},
+])  # fmt: skip
 def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
     folder = MERGED.save_pretrained(tmp_path)
     edit_config(folder, settings=WHOLE | settings)

@@ -56,46 +56,36 @@ def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) 
     assert periods(every) == [2024, 2025, 2026, 2027]
 
 
-@pytest.mark.parametrize(
-    ("by", "begins"),
-    [
-        (None, [date(2024, 12, 1), date(2025, 2, 1)]),
-        ("year", [date(2024, 1, 1), date(2025, 1, 1)]),
-        ("quarter", [date(2024, 10, 1), date(2025, 1, 1)]),
-        ("week", [date(2024, 12, 30), date(2025, 2, 17)]),  # Mondays
-        ("day", [date(2024, 12, 31), date(2025, 2, 20)]),
-    ],
-)
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda days: days,
-        lambda days: [day.isoformat() for day in days],
-        lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
-        lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
-        lambda days: [f"{day.isoformat()}T01:30:00+14:00" for day in days],
-        lambda days: np.array(days, "datetime64[ns]"),
-    ],
-    ids=["dates", "texts", "times", "zones", "texts of zones", "numpy"],
-)
+@pytest.mark.parametrize(("by", "begins"), [
+    (None, [date(2024, 12, 1), date(2025, 2, 1)]),
+    ("year", [date(2024, 1, 1), date(2025, 1, 1)]),
+    ("quarter", [date(2024, 10, 1), date(2025, 1, 1)]),
+    ("week", [date(2024, 12, 30), date(2025, 2, 17)]),  # Mondays
+    ("day", [date(2024, 12, 31), date(2025, 2, 20)]),
+])  # fmt: skip
+@pytest.mark.parametrize("form", [
+    lambda days: days,
+    lambda days: [day.isoformat() for day in days],
+    lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
+    lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
+    lambda days: [f"{day.isoformat()}T01:30:00+14:00" for day in days],
+    lambda days: np.array(days, "datetime64[ns]"),
+], ids=["dates", "texts", "times", "zones", "texts of zones", "numpy"])  # fmt: skip
 def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: Any) -> None:
     days = [date(2025, 2, 20)] * 40 + [date(2024, 12, 31)] * 40
     assert periods(model.topics_over_time(ALL, form(days), by=by)) == begins
 
 
-@pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        ([1] * 79, "80 documents but 79 times or classes"),
-        (["oak"] * 80, "cannot be read as a time"),
-        ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
-        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
-        ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
-        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
-        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
-        ([True] * 80, "cannot be read as a time"),
-    ],
-)
+@pytest.mark.parametrize(("times", "message"), [
+    ([1] * 79, "80 documents but 79 times or classes"),
+    (["oak"] * 80, "cannot be read as a time"),
+    ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
+    ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
+    ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
+    ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
+    (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
+    ([True] * 80, "cannot be read as a time"),
+])  # fmt: skip
 def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
         model.topics_over_time(ALL, times)

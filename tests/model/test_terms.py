@@ -8,7 +8,7 @@ import pytest
 from fedtopics.errors import StudyError
 from fedtopics.model import search
 from fedtopics.model.search import read_terms
-from tests.helpers.command_line import Typed, typist
+from tests.helpers.command_line import Typed
 from tests.helpers.models import made
 
 TERMS = {"X1": ["elm", "the oak"], "X2": ["flu"], "X3": ["birch"]}
@@ -41,28 +41,22 @@ def test_no_terms(terms: dict[str, list[str]]) -> None:
         made().match_terms(TERMS, by="sound")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
-        ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
-        ("TERMS.CSV", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
-        ("terms.csv", "\ufeffsynonym;term\r\nasthma;J45\r\ncholera;A00\r\nwheezing;J45\r\n;\r\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
+    ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+    ("TERMS.CSV", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+    ("terms.csv", "\ufeffsynonym;term\r\nasthma;J45\r\ncholera;A00\r\nwheezing;J45\r\n;\r\n"),
+])  # fmt: skip
 def test_files(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, "utf-8", newline="")
     assert read_terms(tmp_path / name) == {"J45": ["asthma", "wheezing"], "A00": ["cholera"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("terms.toml", "J45 = 'asthma'"), ("terms.toml", "J45 = [1]"), ("terms.toml", ""),
-        ("terms.csv", "term,synonym\n"), ("terms.toml", "\0"),
-        ("terms.toml", "J45 = " + 5000 * "["), ("terms.toml", "J45 = " + 5000 * "1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text"), [
+    ("terms.toml", "J45 = 'asthma'"), ("terms.toml", "J45 = [1]"), ("terms.toml", ""),
+    ("terms.csv", "term,synonym\n"), ("terms.toml", "\0"),
+    ("terms.toml", "J45 = " + 5000 * "["), ("terms.toml", "J45 = " + 5000 * "1"),
+])  # fmt: skip
 def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(StudyError, match="has no terms; write TOML"):
@@ -71,22 +65,14 @@ def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
         read_terms(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,b\n1,2\n", r"There is no column 'term' in .*terms\.csv"),
-        ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 field,"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("a,b\n1,2\n", r"There is no column 'term' in .*terms\.csv"),
+    ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 field,"),
+])  # fmt: skip
 def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "terms.csv").write_text(text)
     with pytest.raises(StudyError, match=message):
         read_terms(tmp_path / "terms.csv")
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    return typist(monkeypatch, capsys)
 
 
 def test_the_command(tmp_path: Path, typed: Typed) -> None:

@@ -10,16 +10,9 @@ from torch import Tensor
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
-from fedtopics.networks import NETWORKS, find_network, register
+from fedtopics.networks import NETWORKS, find_network, passes, register
 from fedtopics.networks.base import Batch, NetworkSettings, Noise, Tensors, rows_of
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights
-from fedtopics.networks.passes import (
-    ClientPass,
-    ServerPass,
-    autograd_leaves,
-    gradients,
-    run_through,
-)
 from fedtopics.networks.topic_networks import ProdLDA, Reconstruction
 from tests.helpers.federation import embedded, study, subjects
 
@@ -158,13 +151,13 @@ def test_two_clients_passes_add_up_to_that_of_the_union(
     weights = model.initial_weights(0)
     union, *parts = batches(cut)
 
-    used = autograd_leaves(batch_weights(model, weights, union))
-    loss, sums = run_through(model, used, union, None)
-    (expected,) = gradients([loss], None, [used])
+    used = passes.autograd_leaves(batch_weights(model, weights, union))
+    loss, sums = passes.run_through(model, used, union, None)
+    (expected,) = passes.gradients([loss], None, [used])
 
-    server = ServerPass(model, weights)
+    server = passes.ServerPass(model, weights)
     mine = {n: w for n, w in weights.items() if n not in model.finish_weights}
-    clients = [ClientPass(model, mine, part) for part in parts]
+    clients = [passes.ClientPass(model, mine, part) for part in parts]
     shared: Tensors = {}
     for number, stage in enumerate(model.stages):
         total = sum((client.forward(number, shared) for client in clients), torch.zeros(()))

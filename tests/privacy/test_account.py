@@ -100,22 +100,21 @@ def test_what_exceeds_it_is_refused_and_nothing_is_written(tmp_path: Path) -> No
 
 
 def test_a_run_that_goes_on_is_counted_once(tmp_path: Path) -> None:
+    """Who says that it is the same run, to a client whose folder is gone, asks for new noise."""
     policy = policy_with(tmp_path, 4)
     for _ in range(3):
         policy.check_privacy("north", THREE, "first")
-        policy.check_privacy("north", THREE, "first", "run")
+        policy.check_privacy("north", THREE, "first", "run", "of a secret")
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3.0
-    with pytest.raises(PolicyError):
-        policy.check_privacy("north", THREE, "first", "another run")
+    for other in (("another run", "of a secret"), ("run", "of another one")):
+        with pytest.raises(PolicyError, match=r"runs \(1\) used 3"):
+            policy.check_privacy("north", THREE, "first", *other)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"epsilon": 2}, {"epsilon": 3, "delta": 1e-7},
-        {"epsilon": 3, "unit": "author", "most_documents": 5},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("other", [
+    {"epsilon": 2}, {"epsilon": 3, "delta": 1e-7},
+    {"epsilon": 3, "unit": "author", "most_documents": 5},
+])  # fmt: skip
 def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) -> None:
     """By the name of a study and of a run alone it would cost nothing."""
     policy, promised = policy_with(tmp_path, 20), Privacy(**other)
@@ -135,15 +134,6 @@ def test_without_a_bound_an_account_or_a_file_nothing_is_said(tmp_path: Path) ->
         policy_with(tmp_path, 4).check_privacy("north", THREE, "first")
     with pytest.raises(PolicyError, match="name one with account"):
         Policy(max_epsilon=3).check_privacy("north", THREE, "first")
-
-
-def test_a_run_that_begins_anew_has_other_noise(tmp_path: Path) -> None:
-    """Who says that it is the same run, to a client whose folder is gone, asks for new noise."""
-    policy = policy_with(tmp_path, 4)
-    policy.check_privacy("north", THREE, "first", "run", "of a secret")
-    policy.check_privacy("north", THREE, "first", "run", "of a secret")
-    with pytest.raises(PolicyError, match=r"runs \(1\) used 3"):
-        policy.check_privacy("north", THREE, "first", "run", "of another one")
 
 
 def test_two_studies_that_begin_at_once(tmp_path: Path) -> None:

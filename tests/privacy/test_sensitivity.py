@@ -160,14 +160,11 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
         assert set(half.schedule(settings)) == asked | {"extent"} | public
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [
-        ("sketch", "rarity", np.inf), ("sketch", "rarity", np.nan), ("sketch", "columns", 3),
-        ("noisy_topic_words", "topics", -1.0), ("noisy_topic_words", "topics", 0.0),
-        ("noisy_topic_words", "topics", np.nan), ("noisy_topic_words", "columns", 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "field", "value"), [
+    ("sketch", "rarity", np.inf), ("sketch", "rarity", np.nan), ("sketch", "columns", 3),
+    ("noisy_topic_words", "topics", -1.0), ("noisy_topic_words", "topics", 0.0),
+    ("noisy_topic_words", "topics", np.nan), ("noisy_topic_words", "columns", 3),
+])  # fmt: skip
 def test_questions_by_which_a_document_counts_twice(name: str, field: str, value: float) -> None:
     """Infinite weights of a word would say, by a reply that fails, whether a document has it."""
     half = half_of(Corpus.of([["x"]]), "lda")

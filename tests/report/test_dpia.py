@@ -17,8 +17,9 @@ from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
+from fedtopics.report.dpia_assessment import CONTROL
 from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
-from fedtopics.report.dpia_records import CONTROL, TABLES, Records
+from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left

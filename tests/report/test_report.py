@@ -231,9 +231,7 @@ def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
     assert ("loss" in drawn) == ("loss" in run.summary["rounds"][0])
 
 
-def test_topics_over_rounds_are_the_historys(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_topics_over_rounds_are_the_historys(tmp_path_factory: pytest.TempPathFactory) -> None:
     run = reported("flda", tmp_path_factory)
     history, told = run.model.info["history"], run.summary["over_rounds"]
     assert [row["round"] for row in told] == [1, 2, 3]

@@ -56,9 +56,7 @@ def test_a_round_takes_so_many_more_and_the_same_if_it_is_asked_for_twice() -> N
     assert numbers(came.take(2, 5)) == [2, 3], "they are used already"
     assert taken(came, 4) == [[0, 1], [2, 3], [4], []]
     assert numbers(came.used()) == [0, 1, 2, 3, 4]
-
-
-def test_too_few_documents_are_left_to_the_next_round() -> None:
+    # Too few documents are left to the next round.
     came = arrivals(numbered(5), slices(2))
     assert numbers(came.take(1, 3)) == [0, 1], "of which the client says how many there are"
     assert numbers(came.used()) == []
@@ -85,16 +83,13 @@ def test_a_column_of_rounds_wins_over_slices() -> None:
     assert taken(arrivals(with_rounds([2, 1, 1]), slices(1)), 2) == [[1, 2], [0]]
 
 
-@pytest.mark.parametrize(
-    ("period", "begin", "days"),
-    [
-        ("day", "2024-02-28", {"2024-02-28": 1, "2024-02-29": 2, "2024-03-01": 3}),
-        ("week", "2024-01-03", {"2024-01-09": 1, "2024-01-10": 2, "2024-01-17": 3}),
-        ("month", "2024-11-15", {"2024-11-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
-        ("quarter", "2024-08-15", {"2024-07-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
-        ("year", "2024-08-15", {"2024-01-01": 1, "2025-12-31": 2, "2026-01-01": 3}),
-    ],
-)
+@pytest.mark.parametrize(("period", "begin", "days"), [
+    ("day", "2024-02-28", {"2024-02-28": 1, "2024-02-29": 2, "2024-03-01": 3}),
+    ("week", "2024-01-03", {"2024-01-09": 1, "2024-01-10": 2, "2024-01-17": 3}),
+    ("month", "2024-11-15", {"2024-11-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
+    ("quarter", "2024-08-15", {"2024-07-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
+    ("year", "2024-08-15", {"2024-01-01": 1, "2025-12-31": 2, "2026-01-01": 3}),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ["string", "date", "time", "zone"])
 def test_a_column_of_times(period: Any, begin: str, days: dict[str, int], kind: str) -> None:
     settings = ArrivalSettings(period=period, begin=date.fromisoformat(begin))
@@ -123,26 +118,23 @@ MISSING = "is empty in {} rows; fill it in, or leave these rows out."
 DAY = dt.date(2024, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("values", "settings", "message"),
-    [
-        (["1", CANARY], NUMBERS, ROUNDS),
-        (["1", " ", ""], NUMBERS, MISSING.format("2 of 3")),
-        (["1", 2.5, CANARY], NUMBERS, ROUNDS),
-        ([1.5, 2.0], NUMBERS, ROUNDS),
-        ([[1], [2]], NUMBERS, ROUNDS),
-        ([DAY, DAY], NUMBERS, ROUNDS),
-        ([dt.datetime(2024, 2, 1), dt.datetime(2024, 2, 2)], NUMBERS, ROUNDS),
-        (["2024-02-01", "2024-02-02"], NUMBERS, ROUNDS),
-        (["2024-02-01", CANARY], MONTHS, TIMES),
-        (["2024-02-01", "1.2.2024"], MONTHS, TIMES),
-        (["2024-02-01", "2024-13-01"], MONTHS, TIMES),
-        ([2023, 2024], MONTHS, TIMES),
-        ([2023.5, 2024.0], MONTHS, TIMES),
-        ([1, None, None], NUMBERS, MISSING.format("2 of 3")),
-        ([DAY, None], MONTHS, MISSING.format("1 of 2")),
-    ],
-)
+@pytest.mark.parametrize(("values", "settings", "message"), [
+    (["1", CANARY], NUMBERS, ROUNDS),
+    (["1", " ", ""], NUMBERS, MISSING.format("2 of 3")),
+    (["1", 2.5, CANARY], NUMBERS, ROUNDS),
+    ([1.5, 2.0], NUMBERS, ROUNDS),
+    ([[1], [2]], NUMBERS, ROUNDS),
+    ([DAY, DAY], NUMBERS, ROUNDS),
+    ([dt.datetime(2024, 2, 1), dt.datetime(2024, 2, 2)], NUMBERS, ROUNDS),
+    (["2024-02-01", "2024-02-02"], NUMBERS, ROUNDS),
+    (["2024-02-01", CANARY], MONTHS, TIMES),
+    (["2024-02-01", "1.2.2024"], MONTHS, TIMES),
+    (["2024-02-01", "2024-13-01"], MONTHS, TIMES),
+    ([2023, 2024], MONTHS, TIMES),
+    ([2023.5, 2024.0], MONTHS, TIMES),
+    ([1, None, None], NUMBERS, MISSING.format("2 of 3")),
+    ([DAY, None], MONTHS, MISSING.format("1 of 2")),
+])  # fmt: skip
 def test_a_column_of_no_rounds(values: list[Any], settings: ArrivalSettings, message: str) -> None:
     with pytest.raises(DataError) as error:
         arrivals(with_rounds(values), settings)
@@ -224,13 +216,10 @@ class Growing:
         return numbers(self.came.take(round_, least))
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
-        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "parts"), [
+    ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
+    ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
+])  # fmt: skip
 def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
     grown = Growing(tmp_path / name)
     assert grown.there() == []
@@ -272,14 +261,11 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
     assert again.take(3) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "spoilt"),
-    [
-        ("a.csv", b"text,id\ndocument0,a\n", b"text,id\n\xff\xfe quetzalcoatl,1\n"),
-        ("a.jsonl", b'{"text": "document0"}\n', b'{"text": "document0"}\nquetzalcoatl\n'),
-        ("a.txt/b.txt", b"document0", b"\xff\xfe quetzalcoatl"),
-    ],
-)
+@pytest.mark.parametrize(("name", "first", "spoilt"), [
+    ("a.csv", b"text,id\ndocument0,a\n", b"text,id\n\xff\xfe quetzalcoatl,1\n"),
+    ("a.jsonl", b'{"text": "document0"}\n', b'{"text": "document0"}\nquetzalcoatl\n'),
+    ("a.txt/b.txt", b"document0", b"\xff\xfe quetzalcoatl"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_told_and_read_later(
     name: str, first: bytes, spoilt: bytes, tmp_path: Path
 ) -> None:

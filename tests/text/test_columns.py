@@ -74,18 +74,14 @@ def test_two_columns_of_one_name_hurt_only_who_asks() -> None:
         Corpus.of(pd.DataFrame([["oak", "elm"]], columns=["text", "text"]))
 
 
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (7, "is of type int"),
-        (2.5, "is of type float"),
-        (b"\xff", "is of type bytes"),
-        ("\ud800", "has bytes that are not UTF-8, or part of a character"),
-        ([CANARY], "differs in kind from the rows before"),
-        ({"a": CANARY}, "is of type dict"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("value", "problem"), [
+    (7, "is of type int"),
+    (2.5, "is of type float"),
+    (b"\xff", "is of type bytes"),
+    ("\ud800", "has bytes that are not UTF-8, or part of a character"),
+    ([CANARY], "differs in kind from the rows before"),
+    ({"a": CANARY}, "is of type dict"),
+], ids=repr)  # fmt: skip
 @pytest.mark.parametrize("form", ["list", "array", "series", "frame"])
 def test_a_text_that_is_none(value: Any, problem: str, form: str) -> None:
     rows = [CANARY, None, "elm", value, 3]
@@ -119,18 +115,14 @@ def test_names_of_any_kind_are_texts() -> None:
         assert Column([values], "").names().to_pylist() == names
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.Categorical(["a", None, "b"]),
-        pd.Series(["a", None, "b"], dtype="string"),
-        pd.Series(["a", pd.NA, "b"], dtype=object),
-        pa.array(["a", None, "b"]).dictionary_encode(),
-        pa.array(["a", None, "b"], pa.string_view()),
-        np.array(["a", None, "b"], object),
-    ],
-    ids=lambda column: str(getattr(column, "dtype", getattr(column, "type", ""))),
-)
+@pytest.mark.parametrize("column", [
+    pd.Categorical(["a", None, "b"]),
+    pd.Series(["a", None, "b"], dtype="string"),
+    pd.Series(["a", pd.NA, "b"], dtype=object),
+    pa.array(["a", None, "b"]).dictionary_encode(),
+    pa.array(["a", None, "b"], pa.string_view()),
+    np.array(["a", None, "b"], object),
+], ids=lambda column: str(getattr(column, "dtype", getattr(column, "type", ""))))  # fmt: skip
 def test_texts_in_other_forms(column: Any) -> None:
     assert Column([column], "").documents().to_pylist() == ["a", "", "b"]
     assert Column([column], "").names().to_pylist() == ["a", "", "b"]

@@ -109,23 +109,6 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
 
 
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ('"the oak fell', "row 61 contains a quote that is never closed"),
-        ('"the oak" fell', "row 61 has text after a closing quote"),
-        ("oak, elm", "row 61 has 3 fields, the header 2"),
-        ("oak\n", "row 62 has 1 field, the header 2"),
-    ],
-)
-def test_a_row_that_would_swallow_or_lose_others(row: str, problem: str, tmp_path: Path) -> None:
-    rows = [f"{i},oak {i}" for i in range(120)]
-    rows[60] = f"60,{row}" if "\n" not in row else "60,oak\n61"
-    path = write(tmp_path / "a.csv", "\n".join(["id,text", *rows]) + "\n")
-    with pytest.raises(DataError, match=f"cannot be read: {problem}"):
-        Corpus.read(path)
-
-
 def test_lines_without_anything(tmp_path: Path) -> None:
     two = "id,text\n\n1,oak\n   \n2,\n3,elm\n\n \n"
     assert texts(write(tmp_path / "a.csv", two)) == ["oak", "", "elm"]

@@ -70,15 +70,12 @@ def vocabulary(*words: str) -> Vocabulary:
     return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {}, {"stop_words": "none"}, {"lowercase": False}, {"ngrams": (1, 3)},
-        {"ngrams": (2, 2), "stop_words": "none"}, {"token_pattern": r"(?u)\b\w\w+\b"},
-        {"token_pattern": "words-and-digits"}, {"token_pattern": "whitespace"},
-        {"own_stop_words": ("oak", "yawl")},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("given", [
+    {}, {"stop_words": "none"}, {"lowercase": False}, {"ngrams": (1, 3)},
+    {"ngrams": (2, 2), "stop_words": "none"}, {"token_pattern": r"(?u)\b\w\w+\b"},
+    {"token_pattern": "words-and-digits"}, {"token_pattern": "whitespace"},
+    {"own_stop_words": ("oak", "yawl")},
+])  # fmt: skip
 def test_counts_are_those_of_scikit_learn(given: dict[str, Any]) -> None:
     rules = TextRules(**given)
     theirs = CountVectorizer(
@@ -118,34 +115,28 @@ def test_lists_of_words_and_no_texts() -> None:
     assert rules.analyser(str.split)("The OAK") == ["oak"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ({"stop_words": "klingon"}, "no stop words for 'klingon'; choose from: arabic, bulgarian"),
-        ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
-        ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
-        ({"pattern": "x"}, "no key 'text.pattern'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ({"stop_words": "klingon"}, "no stop words for 'klingon'; choose from: arabic, bulgarian"),
+    ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
+    ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
+    ({"pattern": "x"}, "no key 'text.pattern'"),
+])  # fmt: skip
 def test_rules_that_cannot_be(text: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         Study.make(text=text)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "says"),
-    [
-        ("(", "is not a valid regular expression"),
-        ("(?:" * 5000 + "a" + ")" * 5000, "is not a valid regular expression"),
-        ("a{99999999999}", "is not a valid regular expression"),
-        ("(?R)", "is not a valid regular expression|takes too long for a short text"),
-        (r"#(\w+)", r"has a capturing group; write \(\?:\.\.\.\)"),
-        (r"(?P<word>\w+)", "has a capturing group"),
-        (r"(a)(b)", "has a capturing group"),
-        (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
-        (r"(?:\w|\w\w)+!", "takes too long for a short text"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "says"), [
+    ("(", "is not a valid regular expression"),
+    ("(?:" * 5000 + "a" + ")" * 5000, "is not a valid regular expression"),
+    ("a{99999999999}", "is not a valid regular expression"),
+    ("(?R)", "is not a valid regular expression|takes too long for a short text"),
+    (r"#(\w+)", r"has a capturing group; write \(\?:\.\.\.\)"),
+    (r"(?P<word>\w+)", "has a capturing group"),
+    (r"(a)(b)", "has a capturing group"),
+    (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
+    (r"(?:\w|\w\w)+!", "takes too long for a short text"),
+])  # fmt: skip
 def test_a_pattern_that_cannot_be_used(pattern: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=says):
         TextRules(token_pattern=pattern)
@@ -167,14 +158,11 @@ def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> Non
             analyse(before + part * 100_000 + after)
 
 
-def test_a_pattern_of_ones_own_has_a_time_limit() -> None:
+def test_a_pattern_of_ones_own_finds_what_re_finds_and_has_a_time_limit() -> None:
     text = "a" * 5_000 + " c!b"
     with pytest.raises(DataError, match="in document 3 takes more than 1 s") as caught:
         counted(["oak", "elm", text], TextRules(token_pattern=r"(?:a+)+b"))  # noqa: S106
     assert "aaa" not in str(caught.value)
-
-
-def test_a_pattern_of_ones_own_finds_what_re_finds() -> None:
     rules = TextRules(token_pattern=r"(?<=#)\w+", stop_words="none")  # noqa: S106
     assert counted(["oak #Elm and #fir"], rules).words == ["elm", "fir"]
 
@@ -207,13 +195,10 @@ def test_given_words_keep_their_columns() -> None:
     assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
-def test_named_drops_rare_words() -> None:
+def test_named_drops_rare_words_by_documents_not_occurrences() -> None:
     words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
     assert words == ["elm", "oak"]
     assert counts.tolist() == [[2, 2], [3, 4]]
-
-
-def test_named_counts_documents_not_occurrences() -> None:
     with pytest.raises(DataError, match="No word occurs in 2 or more of the 2 documents"):
         counted(["oak oak oak", "elm"]).named(2)
 
@@ -239,15 +224,6 @@ def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
         assert agreed.words == ("oak", "fir", "elm", "yew", "ash", "box")
 
 
-def test_min_clients_per_word() -> None:
-    replies = {
-        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
-        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
-    }
-    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
-    assert agreed.words == ("elm", "oak")
-
-
 def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     honest = reply({"oak": (4, 9), "elm": (3, 5), "box": (2, 2)})
     honest["words"].values[[1, 2], 3] = 1  # elm and oak: it has two places
@@ -258,7 +234,13 @@ def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     assert without.words == ("oak", "elm", "box")
 
 
-def test_max_document_share_is_of_all_documents() -> None:
+def test_limits_are_of_all_clients_and_documents() -> None:
+    replies = {
+        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
+        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
+    }
+    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
+    assert agreed.words == ("elm", "oak")
     replies = {
         "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
         "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
@@ -280,9 +262,6 @@ def test_fingerprint_is_of_words_and_their_order() -> None:
     assert vocabulary("oak", "elm").fingerprint != vocabulary("elm", "oak").fingerprint
     assert vocabulary("oak", "elm").fingerprint != vocabulary("oak elm").fingerprint
     assert fingerprint(["oak", "elm"]) == hashlib.sha256(b"oak\nelm").hexdigest()
-
-
-def test_newlines_in_words_are_not_those_between_them() -> None:
     lists = [["a\nb"], ["a", "b"], ["a\\nb"], ["a\\", "b"], ["a\\\nb"]]
     assert len({fingerprint(words) for words in lists}) == len(lists)
 

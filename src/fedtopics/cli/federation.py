@@ -13,7 +13,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import embedding_status, print_json, say, sentence, write
 from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.privacy import show_exposure, show_promises, show_study
+from fedtopics.cli.privacy import show_exposure, show_promises
 from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.files import write_output
@@ -101,7 +101,7 @@ def check(
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
     else:
-        show_study(proposal)
+        say("\n".join(proposal.lines))
         if corpus is not None:
             _show_own(corpus, rules.in_study(plan.is_secure), plan, problem)
         show_exposure(exposure)

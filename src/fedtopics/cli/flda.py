@@ -62,14 +62,10 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     At this cosine, logistic regression finds "same" and "different" equally likely.
     """
-    from fedtopics.methods.flda.labelled_pairs import (
-        decided_alike,
-        draw_curve,
-        fit_curve,
-        read_pairs,
-    )
+    from fedtopics.methods.flda.labelled_pairs import decided_alike, draw_curve, fit_curve
+    from fedtopics.methods.flda.labelled_pairs import read_pairs as read
 
-    drawn = read_pairs(pairs)
+    drawn = read(pairs)
     try:
         curve = fit_curve(drawn)
     except DataError as error:

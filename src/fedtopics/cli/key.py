@@ -55,25 +55,20 @@ def create(names: tuple[str, ...], out: Path) -> None:
 @options.as_json
 def show(path: Path, as_json: bool) -> None:
     """Show the name, last valid day and fingerprint of a key or a certificate."""
-    from fedtopics.protocol.roster import (
-        Key,
-        fingerprint,
-        name_of,
-        read_certificate,
-        read_pem,
-        shown,
-    )
+    from fedtopics.protocol import roster
 
-    content = Key.load(path).certificate if path.is_dir() else read_pem(path)
-    name = name_of(content, str(path))
-    until = f"{read_certificate(content, str(path)).not_valid_after_utc:%Y-%m-%d}"
+    content = roster.Key.load(path).certificate if path.is_dir() else roster.read_pem(path)
+    name = roster.name_of(content, str(path))
+    certificate = roster.read_certificate(content, str(path))
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     if as_json:
         described = {"name": name, "path": str(path), "valid_until": until}
-        print_json(described | {"sha256": fingerprint(content)})
+        print_json(described | {"sha256": roster.fingerprint(content)})
         return
     say(
         f"name         {name}\npath         {path}\nvalid until  {until}\n"
-        f"SHA-256 fingerprint of the certificate, to compare by telephone:\n  {shown(content)}"
+        "SHA-256 fingerprint of the certificate, to compare by telephone:\n"
+        f"  {roster.shown(content)}"
     )
     if path.is_dir():
         say(f"\nKeep {path} here. Send {name}.pem, which is next to it, to the other members.")

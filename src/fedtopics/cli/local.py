@@ -12,14 +12,7 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import (
-    RoundProgress,
-    console,
-    print_json,
-    program_name,
-    say,
-    status,
-)
+from fedtopics.cli.display import RoundProgress, console, print_json, program_name, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
 from fedtopics.files import write_durably

@@ -12,17 +12,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.cli import options
-from fedtopics.cli.display import (
-    console,
-    embedding_status,
-    json_text,
-    print_json,
-    print_topics,
-    say,
-    topic_lines,
-    write,
-)
+from fedtopics.cli import display, options
+from fedtopics.cli.display import print_json, say, write
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import check_output, write_output
@@ -37,8 +28,6 @@ if TYPE_CHECKING:
 FEW_WORDS = 8  # words of a topic
 TOPICS_SHOWN = 5  # topics per group
 PERIODS = ("year", "quarter", "month", "week", "day")  # copied, as `over_time` loads slowly
-
-
 PHRASES = (
     "Suggested labels may contain phrases of these documents: read them before you share the model."
 )
@@ -114,12 +103,12 @@ def topics(
         write_labels(loaded, model)
     chosen = chosen or "table"
     if chosen == "table" and out is None:
-        print_topics(loaded, words, relevance)
+        display.print_topics(loaded, words, relevance)
         return say(f"\n{PHRASES}") if examples else None
     if chosen == "table":
-        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, relevance))
+        shown = "".join(f"{line}\n" for line, _ in display.topic_lines(loaded, words, relevance))
     else:
-        render = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
+        render = {"json": display.json_text, "csv": as_csv, "md": as_markdown}[chosen]
         shown = render(loaded.get_topic_info(words, relevance))
     if out is None:
         write(shown)
@@ -180,7 +169,7 @@ def transform(
     content = read_table(file)
     corpus = Corpus.of(content, Columns(**columns))
     values = {name: content.column(name).plain() for name in (by, by_time) if name}
-    with embedding_status("Finding topics") as on_progress:
+    with display.embedding_status("Finding topics") as on_progress:
         corpus = loaded.embedded(corpus, embedding_model, on_progress)
     if out is not None:
         unknown = loaded.write_theta(corpus, out)
@@ -271,7 +260,7 @@ def evaluate(
             f"Not all of {', '.join(map(str, data))} have labels {columns['label']!r}; give tables "
             "with labels."
         )
-    with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
+    with display.embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
             loaded, corpus, by=by, relevance=relevance, embedding_model=embedding_model,
             on_progress=on_progress,
@@ -299,7 +288,7 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
                 row = [f"  {metric.title}", "-" if value is None else f"{value:.3f}"]
                 known = scores.get(f"{metric.name}_in_training")
                 table.add_row(*row, "" if known is None else f"({known:.3f} in training)")
-    console.print(table)
+    display.console.print(table)
     if scores["absent"]:
         say(
             f"Of {scores['absent']} topics, most words occur in none of these documents, so they "
@@ -369,7 +358,7 @@ def merge(
         warnings.simplefilter("always")
         merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
-    print_topics(merged, WORDS_SHOWN)
+    display.print_topics(merged, WORDS_SHOWN)
     for warning in caught:
         say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)

@@ -64,17 +64,14 @@ class ServerNews:
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
-            self._show_round(event)
+            for client, reason in event["missing"].items():
+                if self._missing.get(client) != reason:
+                    say(f"round {event['round']} without {client}: {reason}")
+            self._missing = event["missing"]
+            if "topics" in event:
+                say(topic_news(event))
         elif text := sentence(event):
             say(text)
-
-    def _show_round(self, event: dict[str, Any]) -> None:
-        for client, reason in event["missing"].items():
-            if self._missing.get(client) != reason:
-                say(f"round {event['round']} without {client}: {reason}")
-        self._missing = event["missing"]
-        if "topics" in event:
-            say(topic_news(event))
 
     def _table(self) -> Table:
         event = self._round
@@ -123,20 +120,12 @@ class MemberNews:
         elif kind == "arrived":
             news = f"round {event['round']:,}: {event['documents']:,} documents"
             self._status.update(Text(f"{self._name}: {news}"))
-        else:
-            _show_own(event, self._name)
-
-
-def _show_own(event: dict[str, Any], name: str) -> bool:
-    """Show an event of a client; return False for other events."""
-    if event["event"] == "allowed":
-        show_exposure(event["exposure"])
-    text = client_sentence(event)
-    if event["event"] == "offer":
-        show_offer(event)
-    elif text:
-        say(f"{name}: {text}")
-    return event["event"] == "offer" or bool(text)
+        elif kind == "offer":
+            show_offer(event)
+        elif text := client_sentence(event):
+            if kind == "allowed":
+                show_exposure(event["exposure"])
+            say(f"{self._name}: {text}")
 
 
 def client_sentence(event: dict[str, Any]) -> str:

@@ -18,7 +18,6 @@ from fedtopics.guarantees import NOT_PROMISED
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
     from fedtopics.federation.proposal import Proposal
-    from fedtopics.federation.study import Study
 
 
 @click.command()
@@ -53,20 +52,6 @@ def budget(policy: Path, as_json: bool) -> None:
         f"Spent in all: epsilon {account.epsilon:.3g}{at}; the policy allows {rules.max_epsilon:g} "
         f"({rules.account})."
     )
-
-
-def _study_with_clients(path: Path) -> Study:
-    from fedtopics import Study
-
-    study = Study.read(path)
-    if not study.clients:
-        raise StudyError(f"The study {path} names no clients; add a table [clients.NAME] for each.")
-    return study
-
-
-def show_study(proposal: Proposal) -> None:
-    for line in proposal.lines:
-        say(line)
 
 
 def show_promises(proposal: Proposal) -> None:
@@ -129,14 +114,17 @@ def attack(
     study's file, or the folder of a run. The study is trained several times in this process, each
     time on half of your documents. Nothing is sent.
     """
-    from fedtopics import Columns, Corpus
+    from fedtopics import Columns, Corpus, Study
     from fedtopics.federation.audit import FALSE_POSITIVES, audit
 
     kept: dict[str, Any] = {"suffixes": [".json"], "names": ["study", "shadows"]}
     kept["inputs"] = study, data, columns["rules"]
     if out is not None:
         check_output(out, **kept)
-    plan = _study_with_clients(study / "study.toml" if study.is_dir() else study)
+    path = study / "study.toml" if study.is_dir() else study
+    plan = Study.read(path)
+    if not plan.clients:
+        raise StudyError(f"The study {path} names no clients; add a table [clients.NAME] for each.")
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
         found = audit(

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from fedtopics.cli import options
-from fedtopics.cli.display import (
-    console,
-    print_json,
-    print_ledger,
-    print_topics,
-    program_name,
-    say,
-    status,
-)
+from fedtopics.cli import display, options
+from fedtopics.cli.display import print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, FedTopicsError, RunError
 
@@ -53,7 +45,7 @@ def show_status(run: Path, as_json: bool) -> None:
         table.add_column("rounds", justify="right")
         for name, client in found.status.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
-        console.print(table)
+        display.console.print(table)
     say(found.title)
     for number, words in enumerate(found.topics):
         say(f"{number:>5}  {' '.join(words)}")
@@ -81,7 +73,7 @@ def log(run: Path, as_json: bool) -> None:
     if seen := ", ".join(n for n, path in paths.items() if kept.has(path, "masked", False)):
         say(f"For {seen}, aggregation was plain: the server saw each update.\n")
     for client, rows in summaries.items():
-        print_ledger(client, rows)
+        display.print_ledger(client, rows)
     say(
         "documents: the smallest number of documents in a reply. values: numbers or words in the "
         "largest reply. totals: totals received.\nFor each reply, the ledger file records time, "
@@ -194,7 +186,7 @@ def report(
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
     if not quiet:
-        print_topics(model, 8)
+        display.print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
     write_run_report(folder, quiet)
 
@@ -206,7 +198,7 @@ def write_run_report(run: Path, quiet: bool = False) -> None:
     except Exception as error:
         expected = isinstance(error, (FedTopicsError, OSError))
         reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
-        news = f"There is no report: {reason} Try again with: {program_name()} report {run}"
+        news = f"There is no report: {reason} Try again with: {display.program_name()} report {run}"
     if not quiet:
         say(news)
 

@@ -79,7 +79,13 @@ def synthetic_lda(
     >>> drawn.beta.shape, drawn.topics["client1"].tolist()
     ((4, 30), [0, 1, 3])
     """
-    private = _private_topics(n_clients, n_topics, shared_topics)
+    private, rest = divmod(n_topics - shared_topics, n_clients)  # topics of only one client
+    if rest or not 0 <= shared_topics <= n_topics:
+        raise StudyError(
+            f"Of {n_topics} topics, {shared_topics} are shared; the other "
+            f"{n_topics - shared_topics} cannot be split equally over {n_clients} clients; change "
+            "shared_topics."
+        )
     rng = np.random.default_rng(seed)
     words = tuple(f"term{number}" for number in range(n_words))
     beta = rng.dirichlet(np.full(n_words, eta), n_topics)
@@ -92,18 +98,6 @@ def synthetic_lda(
         training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
         validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
     return SyntheticClients(words, beta, training, validation, topics)
-
-
-def _private_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
-    """Return the number of topics that only one client has, for each client."""
-    private, rest = divmod(n_topics - shared_topics, n_clients)
-    if rest or not 0 <= shared_topics <= n_topics:
-        raise StudyError(
-            f"Of {n_topics} topics, {shared_topics} are shared; the other "
-            f"{n_topics - shared_topics} cannot be split equally over {n_clients} clients; change "
-            "shared_topics."
-        )
-    return private
 
 
 def _draw(

@@ -99,18 +99,8 @@ def corpus_of(
     if columns is not None:
         return Corpus.of_counts(data, columns)
     corpus = Corpus.of(data, Columns(text=text))
-    return corpus if analyse is None or corpus.is_tokenised else _analysed(corpus, analyse)
-
-
-def has_column(data: Any, name: str | None) -> bool:
-    """Whether documents are a table with this column, or a file, which may have it."""
-    if is_table(data):
-        return name in Table.of(data).names
-    return name is not None and isinstance(data, (str, Path))
-
-
-def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
-    """Return texts as lists of words, and keep the texts."""
+    if analyse is None or corpus.is_tokenised:
+        return corpus
     try:
         return corpus.split_by(lambda text: _words(analyse(text)))
     except InputError:
@@ -120,6 +110,13 @@ def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
             f"The tokenizer or analyzer raised {type(error).__name__} on a document; it must take "
             "a text and return its words, a list of str."
         ) from None
+
+
+def has_column(data: Any, name: str | None) -> bool:
+    """Whether documents are a table with this column, or a file, which may have it."""
+    if is_table(data):
+        return name in Table.of(data).names
+    return name is not None and isinstance(data, (str, Path))
 
 
 def _words(found: Iterable[object]) -> list[str]:

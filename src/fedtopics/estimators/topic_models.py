@@ -157,7 +157,16 @@ class SeededEstimator(TopicEstimator):
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
         if isinstance(named.get("seed_topics"), (str, Path)):
-            named["seed_topics"] = _read_seed_topics(Path(named["seed_topics"]))
+            path = Path(named["seed_topics"])
+            try:
+                with explained(f"The words in {path}"):
+                    content = read_toml(path)
+                    check_keys(content, ["seed_topics"], "key")
+                    named["seed_topics"] = content["seed_topics"]
+            except KeyError:
+                raise StudyError(
+                    f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'
+                ) from None
         return named
 
 
@@ -300,15 +309,3 @@ class GuidedLDA(FLDA):
         topics = len(named.get("seed_topics", ())) + 1
         usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
         return usual | {"n_words": 100, "min_new_documents": 1} | named
-
-
-def _read_seed_topics(path: Path) -> Any:
-    try:
-        with explained(f"The words in {path}"):
-            content = read_toml(path)
-            check_keys(content, ["seed_topics"], "key")
-            return content["seed_topics"]
-    except KeyError:
-        raise StudyError(
-            f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'
-        ) from None

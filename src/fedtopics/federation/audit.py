@@ -18,7 +18,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
@@ -44,10 +44,8 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Members = NDArray[np.bool_]  # (n_models, n_documents): whether a model was trained on a document
 
 
-class Audit(BaseModel):
+class Audit(BaseModel, frozen=True):
     """How well the attack separates members from other documents, and what epsilon allows."""
-
-    model_config = ConfigDict(frozen=True)
 
     study: str  # fingerprint
     shadows: int = Field(ge=1)

@@ -110,7 +110,11 @@ def expose(
     """Return what a study would reveal, with the bytes for a corpus; nothing is sent."""
     once, rounds, chosen = Counter[str](), Counter[str](), ""
     if corpus is not None and study.method.method_name == "auto":
-        study, chosen = _as_chosen(study, corpus)
+        settings: Any = study.method
+        embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
+        found, why = settings.choose(len(corpus), count_words(corpus), embedded)
+        method = find_method(found["name"]).settings(**found)
+        study, chosen = study.model_copy(update={"method": method}), f"{found['name']}, as {why}"
     if corpus is not None:
         most = max(REHEARSED, policy.min_documents)
         sample = study.embedded(_some(corpus, most), embedding_model, on_progress)
@@ -131,14 +135,6 @@ def expose(
     if corpus is None:
         return Exposure(study, shown)
     return Exposure(study, shown, len(corpus), corpus.text_bytes, once[NAMED], chosen)
-
-
-def _as_chosen(study: Study, corpus: Corpus) -> tuple[Study, str]:
-    settings: Any = study.method
-    embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
-    found, why = settings.choose(len(corpus), count_words(corpus), embedded)
-    method = find_method(found["name"]).settings(**found)
-    return study.model_copy(update={"method": method}), f"{found['name']}, as {why}"
 
 
 class _WeighedDoor:

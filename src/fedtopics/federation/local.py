@@ -134,12 +134,9 @@ class LocalClients:
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
         reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
         for name, reason in reasons.items():
-            self._count(name, reason)
+            self._bad[name] += 1
+            self._notify(BadReply(name, self._round, reason))
+            if self._bad[name] == BAD_REPLIES:
+                self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
+                self._notify(Excluded(name, self._round, self._excluded[name]))
         return reasons
-
-    def _count(self, name: str, reason: str) -> None:
-        self._bad[name] += 1
-        self._notify(BadReply(name, self._round, reason))
-        if self._bad[name] == BAD_REPLIES:
-            self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
-            self._notify(Excluded(name, self._round, self._excluded[name]))

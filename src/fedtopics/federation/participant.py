@@ -19,15 +19,7 @@ from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.harmless import file_name
-from fedtopics.methods.core.events import (
-    AlreadyFinished,
-    Embedding,
-    Event,
-    Languages,
-    ModelReceived,
-    OnEvent,
-    Reconnecting,
-)
+from fedtopics.methods.core import events
 from fedtopics.methods.core.events import Offer as Offered
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, usual_words
@@ -60,7 +52,7 @@ class Participation:
         corpus: Corpus | None,  # None for an observer
         policy: Policy,
         out: Path | None,  # folder of ledger, model and topics; None: runs/CLIENT/STUDY
-        on_event: OnEvent | None = None,
+        on_event: events.OnEvent | None = None,
         embedding_model: str | None = None,  # folder of the study's model, or the model of `corpus`
         growing: Follow | None = None,  # documents that arrive during the study
         start: TopicModel | None = None,  # to continue from
@@ -86,7 +78,12 @@ class Participation:
 
     @classmethod
     def of(
-        cls, key: Key, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
+        cls,
+        key: Key,
+        data: ClientData,
+        out: Path,
+        on_event: events.OnEvent | None = None,
+        **more: Any,
     ) -> Participation:
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(key.name)
@@ -125,7 +122,7 @@ class Participation:
             )
         is_seeded = self._insecure_seed
         secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
-        policy, key = self.policy_in(study), self.key
+        policy, key = self.policy.in_study(study.is_secure), self.key
         noise = digest(secret.derive("account").hex())
         policy.check_privacy(self.name, study.differential_privacy, run, run, noise)
         self._ledger = Ledger(
@@ -136,7 +133,9 @@ class Participation:
         self._ledger.began(self.name, key.certificate, held, self.corpus, policy.spent)
         self._ledger.kept(self.out, "study.toml")
         model = self._embedding_model
-        self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
+        self.corpus = study.embedded(
+            self.corpus, model, lambda *n: self.notify(events.Embedding(*n))
+        )
         site = Site(
             self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
             study.is_secure,
@@ -149,7 +148,7 @@ class Participation:
         if not (place / "state" / DONE).exists():
             return None
         self.out = place
-        self.notify(AlreadyFinished(str(place / "model")))
+        self.notify(events.AlreadyFinished(str(place / "model")))
         return TopicModel.from_pretrained(place / "model")
 
     def review(self, study: Study) -> None:
@@ -159,7 +158,7 @@ class Participation:
         leaves = {
             each.function: {"often": each.often, "what": each.leaves} for each in exchanges(study)
         }
-        policy = self.policy_in(study)
+        policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         rules = policy.described(seen=not study.is_secure)
@@ -171,7 +170,7 @@ class Participation:
         )  # fmt: skip
         self._check_earlier(study, self.corpus)
         if found[0]:
-            self.notify(Languages(self.name, *found))
+            self.notify(events.Languages(self.name, *found))
 
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
         """Refuse documents that were in a study with other members: totals can be subtracted."""
@@ -201,9 +200,6 @@ class Participation:
             rehearse_noise(study, self.corpus)
         return found
 
-    def policy_in(self, study: Study) -> Policy:
-        return self.policy.in_study(study.is_secure)
-
     def _place(self, study: Study) -> Path:
         if self._usual_place:
             # The name is from others: it must not lead out of the client's folder.
@@ -217,23 +213,25 @@ class Participation:
             )
         return self.out
 
-    def receive(self, model: TopicModel, notify: Callable[[Event], None]) -> None:
+    def receive(self, model: TopicModel, notify: Callable[[events.Event], None]) -> None:
         folder = self.out / "model"
         model.save_pretrained(folder)
         self._ended = True
         if self.corpus is None:
-            notify(ModelReceived(str(folder), 0, 0))
+            notify(events.ModelReceived(str(folder), 0, 0))
             return
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
             self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
-        notify(ModelReceived(str(folder), len(self.corpus), unknown))
+        notify(events.ModelReceived(str(folder), len(self.corpus), unknown))
 
-    def notify(self, event: Event) -> None:
+    def notify(self, event: events.Event) -> None:
         """Pass on an event, except disconnections after the end."""
-        if self.on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
+        if self.on_event is not None and not (
+            self._ended and isinstance(event, events.Reconnecting)
+        ):
             self.on_event(event.plain())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import PolicyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
@@ -26,20 +26,17 @@ FEW_TELL = (
 )
 
 
-class Policy(BaseModel):
+class Policy(BaseModel, extra="forbid", frozen=True):
     """Limits of what a client shares, which only its own operator can change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     methods: tuple[str, ...] | None = Field(
         None, description="methods that may run; by default all installed ones"
     )
     min_documents: int = Field(
-        10,
-        ge=1,
+        10, ge=1,
         description="a reply must sum over at least this many documents; between machines, plain "
         "aggregation requires a policy that sets this number",
-    )
+    )  # fmt: skip
     min_documents_in_sum: int | None = Field(
         None, ge=1, description="a secure sum must be over this many documents of all clients"
     )
@@ -48,11 +45,10 @@ class Policy(BaseModel):
     )
     max_rounds: int = Field(100_000, ge=1, description="a study may have at most so many rounds")
     min_clients_in_sum: int = Field(
-        2,
-        ge=1,
+        2, ge=1,
         description=f"fewest clients in a sum; with secure aggregation the default is "
         f"{FEWEST_CLIENTS}, because of two, each can subtract its own update and read the other's",
-    )
+    )  # fmt: skip
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
     )
@@ -62,11 +58,10 @@ class Policy(BaseModel):
         "PEM files, or a list of PEM files and SHA-256 fingerprints",
     )
     max_epsilon: float | None = Field(
-        None,
-        gt=0,
+        None, gt=0,
         description="privacy budget of these documents for all studies together; studies without "
         "differential privacy are refused",
-    )
+    )  # fmt: skip
     account: Path | None = Field(
         None, description="file that records the spent budget; by default next to the policy"
     )

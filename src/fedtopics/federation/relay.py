@@ -15,21 +15,14 @@ from fedtopics import errors
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
-from fedtopics.methods.core.events import (
-    AlreadyFinished,
-    Event,
-    Finished,
-    Halted,
-    Listening,
-    StatusChange,
-)
+from fedtopics.methods.core import events
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key
 from fedtopics.transport.grpc import GrpcServer
 
-Notify = Callable[[Event], None]
+Notify = Callable[[events.Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """A server of the members, while its context is open."""
 EVENTS = "events.jsonl"
@@ -83,7 +76,7 @@ def listening(
         )
     server = GrpcServer(service, address, key.pem, key.certificate, plan.roster.members)
     try:
-        notify(Listening(server.address, plan.clients))
+        notify(events.Listening(server.address, plan.clients))
         yield server
     finally:
         server.stop()
@@ -97,11 +90,16 @@ def lead_relay(
     with hold(folder):
         run = _file_of(plan, folder)
         if (done := run.with_name(f"{run.name}-done")).exists():
-            notify(AlreadyFinished(str(folder)))
+            notify(events.AlreadyFinished(str(folder)))
             return
         mode = "ab" if run.exists() else "wb"  # the events of another run end here
-        with closing(LineFile(folder / EVENTS, mode)) as events:
-            _lead(relay_of(plan, folder), listen, _logged(events, notify), opened)
+        with closing(LineFile(folder / EVENTS, mode)) as log:
+
+            def both(event: events.Event) -> None:  # the log is for `fedtopics status`
+                log.write({"time": time.time()} | event.plain())
+                notify(event)
+
+            _lead(relay_of(plan, folder), listen, both, opened)
         write_durably(done, b"")
 
 
@@ -116,25 +114,15 @@ def _lead(
         while service.wait_until_done(PAUSE):
             step, waiting, stop = service.waiting()
             if stop is not None and stop is not halted:
-                notify(Halted(stop.name, stop.step, stop.reason))
+                notify(events.Halted(stop.name, stop.step, stop.reason))
             halted = stop
             for name in sorted(service.present().keys() - here - service.relay.refused.keys()):
                 here.add(name)
-                notify(StatusChange("joined", name))
+                notify(events.StatusChange("joined", name))
             if at != (at := (step, *waiting)):
                 since = time.monotonic()
             patience.waits_for(waiting, since)
-    notify(Finished(service.names))
-
-
-def _logged(events: LineFile, notify: Notify) -> Notify:
-    """Also write events to a file, for `fedtopics status`."""
-
-    def both(event: Event) -> None:
-        events.write({"time": time.time()} | event.plain())
-        notify(event)
-
-    return both
+    notify(events.Finished(service.names))
 
 
 @contextmanager

@@ -11,37 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from fedtopics import files
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
-from fedtopics.files import (
-    LineFile,
-    make_folder,
-    open_file,
-    read_bytes,
-    read_text,
-    write_durably,
-)
-from fedtopics.methods.core.events import (
-    CaughtUp,
-    CheckpointFailed,
-    Continued,
-    Described,
-    Event,
-    OnEvent,
-    Resumed,
-    RoundEnded,
-    Started,
-    TrainingStarted,
-)
+from fedtopics.methods.core import events
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.clients import SecureClients
+from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.values import dumps, loads
 
 EVENTS = "events.jsonl"
@@ -60,21 +44,11 @@ def require_no_other_study(folder: Path, ours: str) -> None:
 
 def has_run(folder: Path) -> bool:
     """Whether a folder contains a run; an incomplete first event, left by a full disk, is none."""
-    events = folder / EVENTS
-    if not events.exists():
+    path = folder / EVENTS
+    if not path.exists():
         return False
-    with open_file(events) as file:
+    with files.open_file(path) as file:
         return bool(file.readline().endswith(b"\n"))
-
-
-class StepCounts(Protocol):
-    @property
-    def step(self) -> int:
-        """The number of steps that are done."""
-
-    @property
-    def turn(self) -> int:
-        """The number of rounds that have begun."""
 
 
 class RunFolder:
@@ -86,7 +60,7 @@ class RunFolder:
         study: str,
         checkpoint_every: int = 50,  # rounds
         resume: bool = False,
-        on_event: OnEvent | None = None,
+        on_event: events.OnEvent | None = None,
         pause: float = 0.0,  # seconds between two rounds
     ) -> None:
         self.folder = folder
@@ -95,7 +69,7 @@ class RunFolder:
         self._on_event = on_event
         self._pause = pause
         self._study = study
-        self._events: LineFile | None = None
+        self._events: files.LineFile | None = None
         self._lock = threading.Lock()  # a server's events come from two threads
         self._last = self._saved = time.perf_counter()
         if folder is not None:
@@ -104,7 +78,7 @@ class RunFolder:
     def _open(self, folder: Path) -> None:
         if folder.exists() and not folder.is_dir():
             raise RunError(f"{folder} is a file; name a folder for the run.")
-        events = folder / EVENTS
+        path = folder / EVENTS
         if self._resume != has_run(folder):
             raise RunError(
                 f"There is no run in {folder} to resume; leave out --resume." if self._resume else
@@ -112,23 +86,23 @@ class RunFolder:
                 "folder with --out."
             )  # fmt: skip
         require_no_other_study(folder, "checkpoints")
-        make_folder(folder / "checkpoints")
+        files.make_folder(folder / "checkpoints")
         if self._resume:
-            started = self._check_study(events)
-            self._events = LineFile(events)
-            self.event(Resumed(self._study, started))
+            started = self._check_study(path)
+            self._events = files.LineFile(path)
+            self.event(events.Resumed(self._study, started))
         else:
-            events.unlink(missing_ok=True)
-            self._events = LineFile(folder / BEFORE, "wb")
-            self.event(Started(self._study))
+            path.unlink(missing_ok=True)
+            self._events = files.LineFile(folder / BEFORE, "wb")
+            self.event(events.Started(self._study))
 
-    def _check_study(self, events: Path) -> float:
+    def _check_study(self, path: Path) -> float:
         try:
-            with open_file(events, "r", encoding="utf-8") as file:
+            with files.open_file(path, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
             first, started = line["study"], float(line["time"])
         except (ValueError, LookupError, TypeError, RecursionError):
-            raise RunError(f"The first line of {events} is damaged; start a new run.") from None
+            raise RunError(f"The first line of {path} is damaged; start a new run.") from None
         if first != self._study:
             raise RunError(
                 f"The run in {self.folder} is of study {first}, but this is study {self._study}; "
@@ -139,10 +113,10 @@ class RunFolder:
 
     def describe(self, study: Study, start: WarmStart | None) -> None:
         if self.folder is not None:
-            write_durably(self.folder / "study.toml", study.to_toml().encode())
-        self.event(Described(**study.described))
+            files.write_durably(self.folder / "study.toml", study.to_toml().encode())
+        self.event(events.Described(**study.described))
         if start is not None and start.model is not None and not self._resume:
-            self.event(Continued(**start.origin))
+            self.event(events.Continued(**start.origin))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keep an agreement as JSON, with a digest of it and of the study."""
@@ -150,7 +124,7 @@ class RunFolder:
 
     def publish(self, name: str, content: Mapping[str, Any]) -> None:
         if self.folder is not None:
-            write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
+            files.write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def _digest(self, content: Mapping[str, Any]) -> str:
         return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
@@ -160,14 +134,14 @@ class RunFolder:
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         with suppress(ValueError, RecursionError):
-            content = json.loads(read_bytes(self.folder / f"{name}.json"))
+            content = json.loads(files.read_bytes(self.folder / f"{name}.json"))
             if isinstance(content, dict) and content.pop(DIGEST, "") == self._digest(content):
                 return content
         raise RunError(f"{self.folder / name}.json is damaged; start a new run.")
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
         self.open_events()
-        self.event(TrainingStarted(done, last))
+        self.event(events.TrainingStarted(done, last))
         self._last = self._saved = time.perf_counter()
         for round_ in range(done + 1, last + 1):
             if self._pause and round_ > done + 1:
@@ -176,12 +150,12 @@ class RunFolder:
 
     def open_events(self) -> None:
         """Mark the folder as one that contains a run."""
-        events = Path(self.folder or "") / EVENTS
+        path = Path(self.folder or "") / EVENTS
         with self._lock:
-            if self._events is not None and not events.exists():
+            if self._events is not None and not path.exists():
                 self._events.close()  # some systems cannot rename open files
-                events.with_name(BEFORE).replace(events)
-                self._events = LineFile(events)
+                path.with_name(BEFORE).replace(path)
+                self._events = files.LineFile(path)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: at intervals, or after a minute."""
@@ -198,12 +172,14 @@ class RunFolder:
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
         try:
-            write_durably(path, data)
-            write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+            files.write_durably(path, data)
+            files.write_durably(
+                path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode()
+            )
         except OSError as error:
             # The run continues without this checkpoint; earlier ones are untouched.
             path.unlink(missing_ok=True)
-            self.event(CheckpointFailed(state.round, str(error.strerror)))
+            self.event(events.CheckpointFailed(state.round, str(error.strerror)))
             return False
         self._saved = time.perf_counter()
         for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
@@ -224,8 +200,8 @@ class RunFolder:
             return None
         path = digests[-1].with_suffix(".safetensors")
         try:
-            data = read_bytes(path)
-            if hashlib.sha256(data).hexdigest() != read_text(digests[-1]).strip():
+            data = files.read_bytes(path)
+            if hashlib.sha256(data).hexdigest() != files.read_text(digests[-1]).strip():
                 raise ValueError
             arrays = load(data)
             size = int.from_bytes(data[:8], "little")
@@ -252,11 +228,11 @@ class RunFolder:
         model.save_pretrained(place)
         return model
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         now = time.perf_counter()
         times = {"event": event.kind, "time": time.time(), "seconds": now - self._last}
         plain = times | event.plain()
-        if isinstance(event, RoundEnded):
+        if isinstance(event, events.RoundEnded):
             self._last = now
         with self._lock:
             if self._events is not None:
@@ -274,7 +250,7 @@ class RunFolder:
 class MemberRun(RunFolder):
     """The run folder of a member; without a checkpoint, steps are replayed."""
 
-    clients: StepCounts  # whose steps these are
+    clients: PlainClients | SecureClients  # whose steps these are
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
     after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
 
@@ -292,15 +268,15 @@ class MemberRun(RunFolder):
         if saved is None:
             return b""
         plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}
-        return dumps(plain | {"agreement": read_bytes(kept) if kept.exists() else b""})
+        return dumps(plain | {"agreement": files.read_bytes(kept) if kept.exists() else b""})
 
     def install(self, content: bytes) -> None:
         found = loads(content)
         if found["agreement"]:
-            write_durably(self.place / "agreement.json", found["agreement"])
+            files.write_durably(self.place / "agreement.json", found["agreement"])
         super().checkpoint(Checkpoint(found["round"], found["arrays"], found["numbers"]))
         self.open_events()
-        self.event(CaughtUp(found["round"]))
+        self.event(events.CaughtUp(found["round"]))
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what `keep` wrote if there is a checkpoint, else None."""

@@ -128,7 +128,15 @@ class _Simulation:
                 ledgers[name] = Ledger(*facts, begun=resume)
                 files.callback(ledgers[name].close)
             if folder is not None:
-                _check_documents(run, self.documents)
+                digests = {name: fingerprint(corpus) for name, corpus in self.documents.items()}
+                before = run.recall("documents") or digests
+                if changed := sorted(n for n in digests if digests[n] != before.get(n)):
+                    raise RunError(
+                        f"The documents of client {changed[0]!r} are not those that the run in "
+                        f"{run.folder} began with; resume with those, or continue from the model "
+                        "with the new ones."
+                    )
+                run.keep("documents", digests)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
             turns = max(door.turn for door in doors.values())
             at_once = AtOnce(doors).sum if self.at_once else None
@@ -221,18 +229,6 @@ def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
         documents = json.loads(read_bytes(folder / "documents.json"))
         return bool(study == identity and documents | digests == documents)
     return False
-
-
-def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
-    digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
-    before = run.recall("documents") or digests
-    changed = sorted(name for name in digests if digests[name] != before.get(name))
-    if changed:
-        raise RunError(
-            f"The documents of client {changed[0]!r} are not those that the run in {run.folder} "
-            "began with; resume with those, or continue from the model with the new ones."
-        )
-    run.keep("documents", digests)
 
 
 def client_folder(folder: Path, client: str) -> Path:

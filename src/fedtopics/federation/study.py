@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializeAsAny,
     field_validator,
@@ -18,24 +17,9 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError
+from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server_plan import ServerPlan
-from fedtopics.federation.study_tables import (
-    FEWEST_CLIENTS,
-    About,
-    ClientData,
-    FederationSettings,
-    Line,
-    ObserverData,
-    ServerData,
-    as_toml,
-    check_privacy,
-    dotted,
-    explained,
-    member_tables,
-    resolve_paths,
-    with_privacy,
-)
 from fedtopics.files import digest, read_toml
 from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.plan import WarmStart
@@ -67,7 +51,7 @@ def _settings_of(value: Any) -> Any:
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
 
 
-class Study(BaseModel):
+class Study(BaseModel, extra="forbid", frozen=True):
     """Everything that members agree on: what is trained, how, and by whom.
 
     Examples
@@ -77,11 +61,10 @@ class Study(BaseModel):
     (5, 'auto')
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Line = Field("study", max_length=100, description="a name for people and folders")
-    about: About = Field(
-        About(), description="the study's purpose and who is responsible, shown to all members"
+    name: tables.Line = Field("study", max_length=100, description="a name for people and folders")
+    about: tables.About = Field(
+        tables.About(),
+        description="the study's purpose and who is responsible, shown to all members",
     )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="the seed of all random choices")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
@@ -100,18 +83,21 @@ class Study(BaseModel):
     vocabulary: VocabularyLimits = Field(
         VocabularyLimits(), description="which words form the vocabulary"
     )
-    federation: FederationSettings = Field(
-        FederationSettings(), description="how plain aggregation treats absent and faulty clients"
+    federation: tables.FederationSettings = Field(
+        tables.FederationSettings(),
+        description="how plain aggregation treats absent and faulty clients",
     )
-    server: ServerData = Field(ServerData(), description="the server, between machines")
-    clients: dict[str, ClientData] = Field(
+    server: tables.ServerData = Field(
+        tables.ServerData(), description="the server, between machines"
+    )
+    clients: dict[str, tables.ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
-    observers: dict[str, ObserverData] = Field(
+    observers: dict[str, tables.ObserverData] = Field(
         {}, description="members without documents, which also get the model"
     )
 
-    _usual_with_privacy = model_validator(mode="before")(with_privacy)
+    _usual_with_privacy = model_validator(mode="before")(tables.with_privacy)
 
     @field_validator("clients", "observers")
     @classmethod
@@ -149,7 +135,7 @@ class Study(BaseModel):
             raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
         if self.differential_privacy is not None:
             outliers = self.federation.outliers
-            check_privacy(self.method, len(self.clients), self.is_secure, outliers)
+            tables.check_privacy(self.method, len(self.clients), self.is_secure, outliers)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "n-grams lose the order of the words in a document; set coherence to "
@@ -226,7 +212,7 @@ class Study(BaseModel):
         """The name and settings for a run's events, without lists of words or paths of files."""
         keys = ("seed", "aggregation", "differential_privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in keys if key in self.agreed}
-        settings = dict(dotted(plain)) | {"clients": len(self.clients)}
+        settings = dict(tables.dotted(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 
     @property
@@ -254,12 +240,12 @@ class Study(BaseModel):
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study with exactly these clients."""
-        clients = {name: self.clients.get(name, ClientData()) for name in names}
+        clients = {name: self.clients.get(name, tables.ClientData()) for name in names}
         return self.model_copy(update={"clients": clients})
 
     def here(self, names: Iterable[str]) -> Study:
         """Return the study with these clients on this machine, without server and certificates."""
-        clients = {name: ClientData() for name in names}
+        clients = {name: tables.ClientData() for name in names}
         aggregation = "secure" if self.is_secure else "plain"
         own = {"clients": clients, "observers": {}, "server": type(self.server)()}
         return self.model_copy(update=own | {"aggregation": aggregation})
@@ -273,7 +259,7 @@ class Study(BaseModel):
         StudyError
             If a key is unknown or a value does not fit.
         """
-        with explained("The study", cls) as content:
+        with tables.explained("The study", cls) as content:
             content |= settings
             return cls(**settings)
 
@@ -287,10 +273,10 @@ class Study(BaseModel):
             If the file is missing, is not TOML, or has an unknown key or wrong value.
         """
         path = Path(path)
-        with explained(f"The study {path}", cls) as content:
+        with tables.explained(f"The study {path}", cls) as content:
             content |= read_toml(path)
-            for table in member_tables(content):
-                resolve_paths(table, path.parent.resolve())
+            for table in tables.member_tables(content):
+                tables.resolve_paths(table, path.parent.resolve())
             return cls(**content)
 
     def corpora(self) -> dict[str, Corpus]:
@@ -312,7 +298,7 @@ class Study(BaseModel):
 
     def to_toml(self) -> str:
         """Return the study as commented TOML with all values and absolute paths."""
-        return as_toml(self)
+        return tables.as_toml(self)
 
 
 def why_plain(study: Study) -> str:
@@ -325,13 +311,13 @@ def why_plain(study: Study) -> str:
 def _hindrance(study: Study) -> str:
     """Return why aggregation cannot be secure, or ""."""
     outliers, drawn = study.federation.outliers, study.method.clients_per_round
-    clients = min(len(study.clients), drawn or len(study.clients))
+    clients, least = min(len(study.clients), drawn or len(study.clients)), tables.FEWEST_CLIENTS
     has_noise = bool(study.clients) and study.differential_privacy is not None
     is_open = study.aggregation == "secure" and not has_noise
     if not study.method.adds_up:
         return f"{study.method.method_name} merges the updates of clients one by one"
-    if clients < FEWEST_CLIENTS and not is_open:
-        return f"a round has fewer than {FEWEST_CLIENTS} clients, so each could subtract its update"
+    if clients < least and not is_open:
+        return f"a round has fewer than {least} clients, so each could subtract its update"
     if outliers not in (None, "none"):
         return f'federation.outliers = "{outliers}" needs single updates'
     return ""
@@ -342,4 +328,4 @@ def example_study(method: str = DEFAULT_METHOD) -> str:
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
     title = "# A fedtopics study. Settings that are commented out show the default.\n\n"
-    return title + as_toml(study, example=True)
+    return title + tables.as_toml(study, example=True)

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import harmless
@@ -40,10 +40,8 @@ Line = Annotated[str, AfterValidator(_one_line)]
 Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
 
 
-class About(BaseModel):
+class About(BaseModel, extra="forbid", frozen=True):
     """Why a study is done, who is responsible, and who gets the model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     purpose: Line = Field("", max_length=500, description="what the model is for")
     operator: Line = Field(
@@ -64,10 +62,8 @@ class About(BaseModel):
                 yield name, value if isinstance(value, str) else "; ".join(value)
 
 
-class ClientData(BaseModel):
+class ClientData(BaseModel, extra="forbid", frozen=True):
     """A client's documents and their columns, its policy and its certificate."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Line | None = Field(
         None, max_length=100, description="display name of the client, in tables and reports"
@@ -155,9 +151,7 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> None:
             raise ValueError(f"{certificate} cannot be read: {error.strerror}") from None
 
 
-class ServerData(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class ServerData(BaseModel, extra="forbid", frozen=True):
     address: str | None = Field(None, description="HOST:PORT that all members can reach")
     certificate: str | None = Field(
         None, description="the server's certificate, as a PEM file or its content"
@@ -167,21 +161,17 @@ class ServerData(BaseModel):
     )
 
 
-class ObserverData(BaseModel):
+class ObserverData(BaseModel, extra="forbid", frozen=True):
     """A member without documents, which gets the model; the run waits for it too."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     certificate: str = Field(description="the observer's certificate, as a PEM file or its content")
 
 
-class FederationSettings(BaseModel):
+class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """How plain aggregation treats absent, late or faulty clients.
 
     These settings are not part of the fingerprint, so they may change before a run is resumed.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     quorum: int | None = Field(
         None, ge=1, description="fewest clients in a round; by default more than half"

@@ -14,17 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedtopics.errors import IdentityError, RunError, StudyError
+from fedtopics.federation import ledger
 from fedtopics.federation.audit import AUDIT, Audit
-from fedtopics.federation.ledger import (
-    DAMAGES,
-    SEEDED,
-    Head,
-    Line,
-    chain_of,
-    client_of,
-    head_path,
-    lines_of,
-)
 from fedtopics.federation.program import in_the_clear
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
@@ -68,7 +59,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
             f"There is no ledger in {folder}; name the folder of a member or of a simulation."
         )
     for path in places:
-        lines = list(lines_of(path))
+        lines = list(ledger.lines_of(path))
         yield from _chain(path, lines)
         if path.exists():
             yield _signature(path, lines, trusted)
@@ -88,7 +79,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
     clients, own = folder / "clients", folder / "ledger.jsonl"
-    there = own.exists() or head_path(own).exists() or (folder / "state").is_dir()
+    there = own.exists() or ledger.head_path(own).exists() or (folder / "state").is_dir()
     if not clients.is_dir():
         return [own] if there else []
     names = {path.name for path in clients.iterdir() if path.is_dir()}
@@ -96,9 +87,9 @@ def _places(folder: Path, study: Study | str) -> list[Path]:
     return [own] * there + [clients / name / "ledger.jsonl" for name in sorted(names)]
 
 
-def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
+def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that each line has the digest of the one before, and that none is missing."""
-    (digests, broken), head = chain_of(lines), Head.read(path)
+    (digests, broken), head = ledger.chain_of(lines), ledger.Head.read(path)
     text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
     if not path.exists():
         text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
@@ -110,7 +101,7 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     yield Check("lines", path.exists() and not broken, text)
     whole = False
     if head is None:
-        where = head_path(path)
+        where = ledger.head_path(path)
         text = f"{where} is missing or damaged, so lines may have been cut off."
     elif fault := head.fault(digests):
         text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
@@ -123,9 +114,9 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     yield Check("end", whole, text)
 
 
-def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check:
+def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
-    head, client, fault, key = Head.read(path), client_of(path), "", trusted
+    head, client, fault, key = ledger.Head.read(path), ledger.client_of(path), "", trusted
     shown = [(line.number, line.content.get("certificate")) for line in lines]
     for number, certificate in shown:
         if isinstance(certificate, str):
@@ -156,7 +147,7 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
     return Check("signature", True, text)
 
 
-def _study(path: Path, study: Study | str, lines: Sequence[Line]) -> Check:
+def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Check:
     if isinstance(study, str):
         return Check("study", False, study)
     same = all(line.content.get("study") == study.fingerprint for line in lines)
@@ -164,7 +155,7 @@ def _study(path: Path, study: Study | str, lines: Sequence[Line]) -> Check:
     return Check("study", same, f"{path} is the study {study.fingerprint}, {rest}.")
 
 
-def _files(folder: Path, lines: Sequence[Line]) -> Iterator[Check]:
+def _files(folder: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that files have the digests that the ledger recorded last."""
     kept = {line.content.get("file"): line for line in lines if line.content.get("what") == "kept"}
     if not kept:
@@ -179,7 +170,7 @@ def _files(folder: Path, lines: Sequence[Line]) -> Iterator[Check]:
         yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger records it.")
 
 
-def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool) -> Check:
+def _clear(study: Study, path: Path, lines: Sequence[ledger.Line], in_one_process: bool) -> Check:
     """Check that secure aggregation hid what it should hide."""
     seen: dict[str, int] = {}
     for line in lines:
@@ -195,10 +186,10 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
     return Check("clear", True, f"By {path}, all was sent in secure sums, except {shown}.")
 
 
-def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:
+def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line]) -> Check:
     """Check that study, model and the client's account agree about differential privacy."""
     bound, claim = study.differential_privacy, None
-    with suppress(OSError, *DAMAGES):  # the model may be missing or damaged
+    with suppress(OSError, *ledger.DAMAGES):  # the model may be missing or damaged
         found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
         claim = found if isinstance(found, dict) else {}
     if bound is None:
@@ -212,7 +203,7 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
             "privacy", False, f"The study promises {numbers}; the model claims another one."
         )
     seeded = (claim or {}).get("seeded") or path.parent != folder  # as in all simulations
-    if seeded or any(line.content.get("secret") == SEEDED for line in lines):
+    if seeded or any(line.content.get("secret") == ledger.SEEDED for line in lines):
         text = f"The noise for {numbers} follows from the study's seed, so it protects nothing."
         return Check("privacy", None, text)
     for line in lines:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
@@ -31,10 +31,8 @@ EXTENDED = 0.2  # share of these directions in a point
 SAME = 1e-6  # embeddings of one text from different computers differ by less than this
 
 
-class ClusterShape(BaseModel):
+class ClusterShape(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """The representation of documents, and the number of clusters."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of clusters")
     representation: Representation = Field(

@@ -10,26 +10,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.extras import require
 from fedtopics.metrics.similarity import Topic
 
 
-class GibbsSettings(BaseModel):
+class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Priors of a client's own LDA, and the length of sampling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     alpha: float = Field(0.1, gt=0, description="Dirichlet prior of theta, fitted while sampling")
     eta: float = Field(0.01, gt=0, description="Dirichlet prior of the topics")
     iterations: int = Field(300, ge=1, description="sweeps of the sampler")
     strength: float = Field(
-        0.03,
-        ge=0,
+        0.03, ge=0,
         description="how strongly words guide their topic, in pseudo-counts per document",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 from scipy.special import digamma
 
@@ -14,10 +14,8 @@ LEAST_WEIGHT = np.exp(-40.0)  # least weight of a word in a topic, so that none 
 REFINEMENT = 20  # steps of `refine`
 
 
-class LDAPrior(BaseModel):
+class LDAPrior(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Shape and priors of latent Dirichlet allocation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=1, description="number of topics")
     alpha: float | None = Field(

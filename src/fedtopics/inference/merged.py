@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.errors import StudyError
@@ -18,10 +18,8 @@ from fedtopics.text.embeddings import Encoder, Vectors
 PARTS = "parts"  # name of a weight
 
 
-class MergedShape(BaseModel):
+class MergedShape(BaseModel, extra="forbid", frozen=True):
     """The topics of another inference in each merged topic."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     n_components: int = Field(ge=1, description="number of merged topics")
     groups: tuple[int, ...] = Field(description="merged topic of each topic")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
@@ -28,10 +28,8 @@ from fedtopics.text.embeddings import EmbeddingSettings
 UNSEEN = 0.01  # occurrences added to each word, so that none is impossible
 
 
-class MixtureShape(BaseModel):
+class MixtureShape(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """The number of topics, and the weights of embeddings and words."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
     kappa: float = Field(

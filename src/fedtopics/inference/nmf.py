@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.errors import StudyError
@@ -12,10 +12,8 @@ from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import TINY, Numbers, of_unit_length
 
 
-class NMFShape(BaseModel):
+class NMFShape(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Number of topics, and the weight of a word in a document."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=1, description="number of topics")
     term_weight: Literal["log", "binary"] = Field(

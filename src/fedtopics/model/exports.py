@@ -59,13 +59,9 @@ def get_topics(
     """
     shares, column = model.word_shares, model.vocabulary.index
     return {
-        topic: sorted(((word, float(shares[topic, column[word]])) for word in words), key=_share)
+        topic: sorted(((w, float(shares[topic, column[w]])) for w in words), key=lambda e: -e[1])
         for topic, words in enumerate(model.topics(n_words, relevance))
     }
-
-
-def _share(entry: tuple[str, float]) -> float:
-    return -entry[1]
 
 
 def get_topic(

@@ -14,7 +14,8 @@ from fedtopics.errors import DataError
 from fedtopics.files import write_output
 from fedtopics.harmless import visible
 from fedtopics.model import figure_layout as layout
-from fedtopics.model.over_time import changes, grown
+from fedtopics.model.finding import Finder
+from fedtopics.model.over_time import changes, grown, topics_over_time
 from fedtopics.model.topics import Topics
 
 OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
@@ -68,9 +69,11 @@ def plot_map(model: Topics) -> Figure:
     return _figure(model, "map of topics", "legend.html.j2", "topic_map.html.j2")
 
 
-def change_over_time(model: Topics, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw which topics grew or shrank, from rows of `topics_over_time`."""
-    change = changes(rows)
+def plot_over_time(
+    model: Finder, documents: Any = None, timestamps: Any = None, **how: Any
+) -> Figure:
+    """Draw which topics grew or shrank by period, from `topics_over_time`."""
+    change = changes(topics_over_time(model, documents, timestamps, **how))
     if change is None:
         raise DataError(
             "Fewer than two periods have min_documents documents; choose longer periods."

@@ -22,6 +22,8 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import count_words
 
+THETA = "id", "known_words", "topic"  # columns before those of topics
+THETA_FILES = ".parquet", ".csv", ".jsonl"
 BATCH = 1024
 BEST = 3  # representative documents of a topic
 
@@ -159,7 +161,7 @@ class Finder(Topics):
         words = counts.sum(1).astype("int64")
         columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True))
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
-        content = THETA_FILES[Path(path).suffix.lower()](pa.table(columns))
+        content = _written(pa.table(columns), Path(path).suffix.lower())
         write_output(path, content, THETA_FILES, inputs, THETA)
         return int((~seen).sum())
 
@@ -228,26 +230,18 @@ class Finder(Topics):
         ]
 
 
-def _as_parquet(table: pa.Table) -> bytes:
+def _written(table: pa.Table, suffix: str) -> bytes:
+    """Return a table as a file; in CSV no text is a formula for a spreadsheet."""
     file = io.BytesIO()
-    pq.write_table(table, file)
+    if suffix == ".jsonl":
+        rows = (json.dumps(row, ensure_ascii=False) for row in table.to_pylist())
+        file.writelines(f"{row}\n".encode() for row in rows)
+    elif suffix == ".csv":
+        safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
+        pa.csv.write_csv(table.set_column(0, "id", safe), file)
+    else:
+        pq.write_table(table, file)
     return file.getvalue()
-
-
-def _as_csv(table: pa.Table) -> bytes:
-    """Return CSV in which no text is a formula for a spreadsheet."""
-    safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
-    file = io.BytesIO()
-    pa.csv.write_csv(table.set_column(0, "id", safe), file)
-    return file.getvalue()
-
-
-def _as_json_lines(table: pa.Table) -> bytes:
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in table.to_pylist()).encode()
-
-
-THETA = "id", "known_words", "topic"  # columns before those of topics
-THETA_FILES = {".parquet": _as_parquet, ".csv": _as_csv, ".jsonl": _as_json_lines}
 
 
 def representatives(

@@ -18,7 +18,7 @@ from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.harmless import as_json, check_client_name, is_flooded, sentence, visible
-from fedtopics.inference import Inference, Layout, Weights
+from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, refuse_closed
@@ -210,10 +210,11 @@ def _fit(
     word_sums: Any, coherence: Any, reading: Reading, info: TrainingInfo, **_: Any,
 ) -> bool:  # fmt: skip
     """Whether the numbers of a model have the types and sizes that its settings require."""
+    layout = {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
     by_topic = [*shares.values(), *coherence.values()]
     lists = [*info.get("sizes", {}).values(), info.get("ids", range(len(word_sums)))]
     if (
-        _layout(weights) != inference.layout()
+        layout != inference.layout()
         or word_sums.dtype != np.float64
         or not np.isfinite(word_sums).all()
         or shares.keys() != documents.keys()
@@ -248,10 +249,6 @@ def _texts(content: Any) -> Iterator[str]:
             left += [*each, *each.values()]
         elif isinstance(each, list):
             left += each
-
-
-def _layout(weights: Weights) -> Layout:
-    return {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
 
 
 def _tensors(arrays: Weights) -> Weights:

@@ -96,16 +96,13 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
             own[topic].update(phrase for phrase in found if not first[topic].isdisjoint(phrase))
     bag = (model.count(corpus) > 0).tocsc()
 
-    def is_one(phrase: Phrase) -> bool:
-        """Whether documents with these words mostly contain them as this phrase."""
-        columns = [model.vocabulary.index[word] for word in phrase]
-        together = np.ones(len(corpus), bool)
-        for column in columns:
-            together &= np.bincount(bag[:, [column]].nonzero()[0], minlength=len(corpus)) > 0
-        return bool(every[phrase] >= CLOSE * together.sum())
-
     def fits(phrase: Phrase, number: int) -> bool:
-        return number >= max(least, OWN * every[phrase]) and is_one(phrase)
+        """Whether it is frequent, and documents with its words mostly contain them as a phrase."""
+        if number < max(least, OWN * every[phrase]):
+            return False
+        of_words = bag[:, [model.vocabulary.index[word] for word in phrase]].tocsr()
+        together = np.diff(of_words.indptr) == len(phrase)
+        return bool(every[phrase] >= CLOSE * together.sum())
 
     best = ([p for p in _ranked(counts) if fits(p, counts[p])][:PHRASES] for counts in own)
     return [

@@ -151,8 +151,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
     if lost := sorted({*manual.values()} - {*found}):
         warnings.warn(
-            f"Merging drops these labels, because a topic has one: {', '.join(lost)}.",
-            stacklevel=3,
+            f"Merging drops these labels, because a topic has one: {', '.join(lost)}.", stacklevel=3
         )
     return replace(
         model, inference=inference, weights=weights,

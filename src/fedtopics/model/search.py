@@ -171,7 +171,11 @@ def match_terms(
     _check(by)
     if not terms or not all(terms.values()):
         raise StudyError("There are no terms, or one has no synonym; give each at least one word.")
-    near = _nearest_synonyms(model, terms, by, embedding_model)
+    texts = [synonym for each in terms.values() for synonym in each]
+    by_words = by == "words"
+    rows = _synonyms_by_words(model, texts) if by_words else nearness(model, texts, embedding_model)
+    ends = np.cumsum([len(each) for each in terms.values()])
+    near = np.stack([of_term.max(0) for of_term in np.split(rows, ends[:-1])])
 
     def first(number: int) -> list[tuple[str, float]]:
         found = zip(terms, near[:, number].tolist(), strict=True)
@@ -182,16 +186,6 @@ def match_terms(
         {"topic": k, "label": labels.get(k, ""), "words": words, "terms": first(k)}
         for k, words in enumerate(model.topics())
     ]
-
-
-def _nearest_synonyms(
-    model: Topics, terms: Terms, by: str, encoder: str | None
-) -> NDArray[np.float64]:
-    """Return the nearness of each term's nearest synonym to topics, (n_terms, n_topics)."""
-    texts = [synonym for each in terms.values() for synonym in each]
-    near = _synonyms_by_words(model, texts) if by == "words" else nearness(model, texts, encoder)
-    ends = np.cumsum([len(each) for each in terms.values()])
-    return np.stack([rows.max(0) for rows in np.split(near, ends[:-1])])
 
 
 def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:
@@ -213,7 +207,13 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     found: dict[str, Any] = {}
     if path.suffix.lower() == ".csv":
-        found = _of_csv(path)
+        try:
+            table = read_table(path)
+            columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
+        except DataError as error:
+            raise StudyError(str(error)) from None
+        for term, synonym in filter(any, zip(*columns, strict=True)):
+            found.setdefault(term, []).append(synonym)
     else:
         with suppress(OSError, ValueError):
             found = read_toml(path)
@@ -227,15 +227,3 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
             ".csv with the columns term and synonym."
         )
     return dict(found)
-
-
-def _of_csv(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    try:
-        table = read_table(path)
-        columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
-    except DataError as error:
-        raise StudyError(str(error)) from None
-    for term, synonym in filter(any, zip(*columns, strict=True)):
-        found.setdefault(term, []).append(synonym)
-    return found

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 
 from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
-from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model
 from fedtopics.model.labels import checked_labels, checked_names, labels_by_topic
@@ -67,6 +66,7 @@ class TopicModel(Finder):
     plot_topics = figures.plot_topics
     plot_clients = figures.plot_clients
     plot_map = figures.plot_map
+    plot_over_time = figures.plot_over_time
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic
@@ -90,10 +90,6 @@ class TopicModel(Finder):
         if documents is not None:
             output["topic-document-matrix"] = self.transform(documents).T.astype(np.float64)
         return output
-
-    def plot_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Figure:
-        """Draw which topics grew or shrank by period, from `topics_over_time`."""
-        return figures.change_over_time(self, self.topics_over_time(documents, timestamps, **how))
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model to a folder: safetensors, JSON and a card, without document text.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
@@ -23,9 +23,7 @@ EncoderInput = Literal["counts", "log", "shares"]
 USUAL_LENGTH = 50  # words in a document; shares are scaled to counts in such a document
 
 
-class NetworkSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
+class NetworkSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     n_components: int = Field(20, ge=2, description="number of topics")
     hidden: tuple[PositiveInt, PositiveInt] = Field(
         (100, 100), description="units of the two hidden layers"
@@ -43,20 +41,18 @@ class NetworkSettings(BaseModel):
         '("log"), or its share of the document ("shares")',
     )
     posterior_gain: float | None = Field(
-        None,
-        gt=0,
+        None, gt=0,
         description="learn the standard deviation of the posterior's normalised means, beginning "
         "with this value; by default it stays 1",
-    )
+    )  # fmt: skip
     normalise_topics: bool = Field(
         True, description="neurallda normalises the logits of each word over the topics"
     )
     embedding_weight: float = Field(
-        3.0,
-        ge=0,
+        3.0, ge=0,
         description="weight of the embedding's direction in the loss, for networks with "
         "embeddings, in nats for each word of an average document",
-    )
+    )  # fmt: skip
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="embedding of documents, for networks that use it"

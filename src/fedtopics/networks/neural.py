@@ -189,8 +189,16 @@ class NeuralTopicModel(Kept):
         if self.sees_words and len(topics) <= self.settings.hidden[0]:
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
-        if directions is not None:
-            _turn_towards(weights, torch.from_numpy(directions).to(self.dtype))
+        if directions is None:
+            return
+        towards = torch.from_numpy(directions).to(self.dtype)
+        k = len(towards)
+        if "embedding_centres" in weights:
+            weights["embedding_centres"].copy_(towards)
+        if k <= min(weights["hidden"].shape):  # the encoder measures how far embeddings point there
+            weights["encoder_embedding"][:, :k] += towards.T
+            for name in ("hidden", "posterior"):  # one unit after another, up to the topics' means
+                weights[name][:k, :k] += torch.eye(k, dtype=self.dtype)
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return theta, (n, n_topics): the softmax of the documents' posterior means."""
@@ -261,17 +269,6 @@ class NeuralTopicModel(Kept):
         posterior = hidden @ weights["posterior"]
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
-
-
-def _turn_towards(weights: Tensors, directions: Tensor) -> None:
-    """Initialise the encoder so that it measures how far embeddings point towards topics."""
-    k = len(directions)
-    if "embedding_centres" in weights:
-        weights["embedding_centres"].copy_(directions)
-    if k <= min(weights["hidden"].shape):
-        weights["encoder_embedding"][:, :k] += directions.T
-        for name in ("hidden", "posterior"):  # one unit after another, up to the topics' means
-            weights[name][:k, :k] += torch.eye(k, dtype=directions.dtype)
 
 
 def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
@@ -32,33 +32,27 @@ ROUNDING = 1e-3  # share of epsilon and of delta that rounding to whole numbers 
 DIGITS = 4  # digits of a standard deviation, which is rounded up: the same on all processors
 
 
-class Privacy(BaseModel):
+class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """A bound for everything that a study releases about one document or one author."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     epsilon: float = Field(
-        ge=0.01,
-        le=100,
+        ge=0.01, le=100,
         description="any conclusion is at most e^epsilon times as likely with a document as "
         "without it: 1 is strong, 3 usual, 8 or more weak",
-    )
+    )  # fmt: skip
     delta: float = Field(
-        1e-6,
-        ge=1e-12,
-        le=1e-3,
+        1e-6, ge=1e-12, le=1e-3,
         description="probability that this bound fails; far below 1 / (number of documents)",
-    )
+    )  # fmt: skip
     unit: Literal["document", "author"] = Field(
         "document",
         description="what the bound protects: each document, or all documents of an author (each "
         "client needs a column of authors)",
     )
     most_documents: int | None = Field(
-        None,
-        ge=1,
+        None, ge=1,
         description="at most this many documents of an author count; together they count as one",
-    )
+    )  # fmt: skip
 
     @property
     def sensitivity(self) -> float:
@@ -153,10 +147,8 @@ def delta_of(mu: float, epsilon: float) -> float:
 FAR_DEVIATIONS = 10.0  # standard deviations; the tail beyond them is smaller than any delta
 
 
-class Entry(BaseModel):
+class Entry(BaseModel, extra="forbid", frozen=True):
     """A run that used part of the documents' privacy budget."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     date: str
     study: str

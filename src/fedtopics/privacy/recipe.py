@@ -23,16 +23,8 @@ from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy import Budget, Privacy
+from fedtopics.privacy import Budget, Privacy, stages
 from fedtopics.privacy.client import NoisyClient, PrivatePlan
-from fedtopics.privacy.stages import (
-    Releases,
-    Stage,
-    key_words,
-    noisy,
-    word_vectors,
-    words_of_clusters,
-)
 from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
@@ -56,14 +48,14 @@ class Recipe:
     """
 
     client: type[NoisyClient[Any]]
-    first: Sequence[Stage]
-    repeated: Stage
+    first: Sequence[stages.Stage]
+    repeated: stages.Stage
     inferred: Callable[[Any, Arrays, Numbers], dict[str, Any]]
     once: Mapping[str, float]
     shares: Mapping[str, float]
     usual: Mapping[str, Any]
     hindrance: Callable[[Any], str] = lambda _: ""
-    last: Sequence[Stage] = ()
+    last: Sequence[stages.Stage] = ()
 
     @property
     def rounds_once(self) -> int:
@@ -101,10 +93,6 @@ class Recipe:
 
     def program(self, plan: PrivatePlan) -> PrivateProgram:
         return PrivateProgram(self, plan)
-
-    def reading(self, settings: TopicSettings) -> Reading:
-        """Return how topics are read, which is fixed because no budget remains to choose."""
-        return Reading(RELEVANCE if settings.relevance is None else settings.relevance)
 
     def public_words(
         self, words: Sequence[str], settings: TopicSettings, text: TextRules
@@ -192,8 +180,8 @@ class PrivateProgram(Program[Any, Arrays]):
         usual = plan.settings, plan.budget, plan.seed, plan.limits.max_words
         numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
         every = [*recipe.first, *[recipe.repeated] * repeats, *recipe.last]
-        stages = zip(every, numbers, strict=True)
-        self.stages = [partial(stage, Releases(*usual, number)) for stage, number in stages]
+        numbered = zip(every, numbers, strict=True)
+        self.stages = [partial(of, stages.Releases(*usual, number)) for of, number in numbered]
 
     @property
     def last_round(self) -> int:
@@ -204,7 +192,7 @@ class PrivateProgram(Program[Any, Arrays]):
         words = self._recipe.public_words(self._words, self.settings, self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
-            size: Template = {"size": noisy(self._privacy)}
+            size: Template = {"size": stages.noisy(self._privacy)}
             found, _ = clients.round(0, partial(clients.sum, "extent", size))
             agreed = {"documents": max(round(found["size"]), 1)}
             run.keep("agreement", agreed)
@@ -233,36 +221,31 @@ class PrivateProgram(Program[Any, Arrays]):
         vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
         found = np.ascontiguousarray(state["counts"].T)
-        sizes = found.sum(1)
+        sizes, relevance = found.sum(1), self.settings.relevance
         return TopicModel(
             **self._recipe.inferred(self.settings, state, found), shared={}, vocabulary=vocabulary,
             text=self.plan.text, shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents}, word_sums=found,
-            reading=self._recipe.reading(self.settings),
+            reading=Reading(RELEVANCE if relevance is None else relevance),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )  # fmt: skip
 
 
-def clusters_inferred(
-    settings: Any, state: Arrays, found: Numbers, clusters: Callable[[Arrays], dict[str, Numbers]],
-    kind: type[ClusterInference],
-) -> dict[str, Any]:  # fmt: skip
-    """Return the inference for clusters of new documents; see `Recipe`."""
-    shape = settings.shape(ClusterShape)
-    inference = kind(found.shape[1], shape)
-    return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
-
-
 def clustering(
-    client: type[NoisyClient[Any]], repeated: Stage, function: str,
+    client: type[NoisyClient[Any]], repeated: stages.Stage, function: str,
     clusters: Callable[[Arrays], dict[str, Numbers]], kind: type[ClusterInference],
     shares: Mapping[str, float], hindrance: Callable[[Any], str], **usual: Any,
 ) -> Recipe:  # fmt: skip
     """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
+
+    def inferred(settings: Any, state: Arrays, found: Numbers) -> dict[str, Any]:
+        inference = kind(found.shape[1], settings.shape(ClusterShape))
+        return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
+
     return Recipe(
-        client, first=(key_words, word_vectors), repeated=repeated,
-        last=(partial(words_of_clusters, function=function, clusters=clusters),),
-        inferred=partial(clusters_inferred, clusters=clusters, kind=kind),
+        client, first=(stages.key_words, stages.word_vectors), repeated=repeated,
+        last=(partial(stages.words_of_clusters, function=function, clusters=clusters),),
+        inferred=inferred,
         once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55}, shares=shares,
         usual={"coherence": "nothing", "max_rounds": 5, **usual}, hindrance=hindrance,
     )  # fmt: skip

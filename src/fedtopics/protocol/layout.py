@@ -14,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FederationError, StudyError
+from fedtopics.methods.core import replies
 from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.replies import (
-    LIMIT,
-    MOST_DOCUMENTS,
-    ROUNDING,
-    AgreeingPairs,
-    Announced,
-    Field,
-    Template,
-    Windows,
-)
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.masks import TOTAL_BOUND, Whole
 
@@ -41,15 +32,17 @@ class Layout:
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
-    def of(cls, template: Template, members: Sequence[str], n: int) -> Layout:
+    def of(cls, template: replies.Template, members: Sequence[str], n: int) -> Layout:
         """Return the layout of updates of these `members` of all n; StudyError if there is none."""
-        documents = _most(template.get("documents", Announced({})), members)
+        documents = _most(template.get("documents", replies.Announced({})), members)
 
         def part(of: Any, name: str, start: int) -> _Part:
-            if isinstance(of, Announced):
-                of = Field((), _most(of, members), 0, dtype="int64")
-            field = Field(of) if isinstance(of, tuple) else of
-            if not isinstance(field, Field) or not all(isinstance(n, int) for n in field.shape):
+            if isinstance(of, replies.Announced):
+                of = replies.Field((), _most(of, members), 0, dtype="int64")
+            field = replies.Field(of) if isinstance(of, tuple) else of
+            if not isinstance(field, replies.Field) or not all(
+                isinstance(n, int) for n in field.shape
+            ):
                 raise StudyError(
                     f"The method adds up {f'a field {name!r}' if name else 'updates'} without a "
                     "known number of values, which secure aggregation cannot hide; choose another "
@@ -90,7 +83,7 @@ class _Part:
     """A field whose numbers, between two bounds, are written as multiples of 2**-fraction."""
 
     name: str
-    field: Field
+    field: replies.Field
     shape: tuple[int, ...]
     start: int
     low: float
@@ -99,7 +92,7 @@ class _Part:
     fraction: int
 
     @classmethod
-    def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
+    def of(cls, name: str, field: replies.Field, start: int, documents: int, members: int) -> _Part:
         """Derive a part from a member's largest number of documents, and the number of members."""
         low, high = _bounds(field, documents)
         share, most = (TOTAL_BOUND - 1) // members, max(-low, high)
@@ -154,26 +147,26 @@ class _Part:
 
 def _most(announced: Any, members: Sequence[str]) -> int:
     """Return the largest number of documents of any of these members."""
-    sizes = announced.sizes if isinstance(announced, Announced) else {}
-    largest = max(sizes.values(), default=MOST_DOCUMENTS)
+    sizes = announced.sizes if isinstance(announced, replies.Announced) else {}
+    largest = max(sizes.values(), default=replies.MOST_DOCUMENTS)
     return max(sizes.get(name, largest) for name in members)
 
 
-def _bounds(field: Field, documents: int) -> tuple[float, float]:
+def _bounds(field: replies.Field, documents: int) -> tuple[float, float]:
     """Return the bounds of all numbers of one update; infinite if they are not known."""
     bound = field.each * max(documents, 1)
     low, high = -min(bound, -float(np.min(field.least))), min(bound, float(np.max(field.most)))
     if field.dtype != "int64":
-        low, high = low - ROUNDING * abs(low), high + ROUNDING * abs(high)
+        low, high = low - replies.ROUNDING * abs(low), high + replies.ROUNDING * abs(high)
     low, high = min(low, 0.0), max(high, 0.0)
-    return low if low > -LIMIT else -np.inf, high if high < LIMIT else np.inf
+    return low if low > -replies.LIMIT else -np.inf, high if high < replies.LIMIT else np.inf
 
 
 def _placed(
     template: Any, name: str, start: int, part: Callable[[Any, str, int], _Part]
 ) -> tuple[Any, int]:
     """Return the part of a field, or a map of parts for a map, and the start of the next one."""
-    if isinstance(template, (Windows, AgreeingPairs)):
+    if isinstance(template, (replies.Windows, replies.AgreeingPairs)):
         template = template.fields
     if not isinstance(template, Mapping):
         made = part(template, name, start)

@@ -146,15 +146,12 @@ class PlainClients:
                 self._attempt = None
             if number == 0 and attempt.missing:
                 self._notify(LeftOut(number, attempt.missing))
-            return result, self._report(attempt, before)
+            sent, received = self._source.traffic()
+            return result, {
+                "clients": attempt.members, "missing": attempt.missing, "attempts": attempt.number,
+                "bytes_sent": sent - before[0], "bytes_received": received - before[1],
+            }  # fmt: skip
         raise AssertionError
-
-    def _report(self, attempt: Attempt, before: tuple[int, int]) -> RoundReport:
-        sent, received = self._source.traffic()
-        return {
-            "clients": attempt.members, "missing": attempt.missing, "attempts": attempt.number,
-            "bytes_sent": sent - before[0], "bytes_received": received - before[1],
-        }  # fmt: skip
 
     def _exchanged(self, request: Request, payload: Mapping[str, Any]) -> dict[str, Any]:
         attempt = self._attempt

@@ -12,14 +12,9 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from fedtopics.errors import IdentityError
 from fedtopics.files import create, make_folder, read_bytes
@@ -65,7 +60,7 @@ class Key:
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(host_of(name))]), False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
             .sign(private, SHA256())
-            .public_bytes(Encoding.PEM)
+            .public_bytes(serialization.Encoding.PEM)
         )
         shared = folder.with_name(f"{name}.pem")
         for path in (folder, shared):
@@ -85,7 +80,7 @@ class Key:
     def load(cls, folder: str | Path) -> Key:
         """Read a key; IdentityError if it is missing, damaged or does not match its certificate."""
         try:
-            private = load_pem_private_key(read_bytes(Path(folder) / PRIVATE), None)
+            private = serialization.load_pem_private_key(read_bytes(Path(folder) / PRIVATE), None)
             content = read_bytes(Path(folder) / PUBLIC)
         except (OSError, TypeError, *UNREADABLE):
             raise IdentityError(
@@ -100,7 +95,11 @@ class Key:
 
     @property
     def pem(self) -> bytes:
-        return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return self.private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
 
     @property
     def shown(self) -> str:
@@ -192,7 +191,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
 
 def alone(content: bytes, where: str) -> bytes:
     """Return only the first certificate of a PEM file, which people compare."""
-    return read_certificate(content, where).public_bytes(Encoding.PEM)
+    return read_certificate(content, where).public_bytes(serialization.Encoding.PEM)
 
 
 def name_of(content: bytes, where: str) -> str:

@@ -4,16 +4,14 @@ Headings: template of the European Data Protection Board, version 1.0, adopted o
 published for consultation on 14 April 2026, as reproduced by others.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fedtopics.federation.program import exchanges
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
-from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
-from fedtopics.report.dpia_records import CONTROLLER, EACH, Parts, Records, answer_or_gap
+from fedtopics.report.dpia_document import PROGRAM, Document, Part, Section, Statement, Table
+from fedtopics.report.dpia_records import Parts, Records, answer_or_gap, to_controller, to_each
 from fedtopics.report.run import LedgerFacts
 
 MASKED, PLAIN = "in secure sums", "without secure aggregation"
@@ -67,23 +65,20 @@ def _parties(records: Records) -> Parts:
         Section("0", "Overview of the processing"),
         Section("0.1", "Controllers"),
         Statement(
-            f"Participants, whose documents stay with them: {names}.",
-            f"{records.cited}, [clients]",
+            f"Participants, whose documents stay with them: {names}.", f"{records.cited}, [clients]"
         ),
-        answer_or_gap(records, "contact", CONTROLLER, "Whom can people ask about this processing?"),
-        Gap(
-            CONTROLLER,
+        answer_or_gap(records, "contact", "Whom can people ask about this processing?"),
+        to_controller(
             "Which organisation is behind each of these names, as controller or joint controller? "
             "Who are its responsible unit, its representative and its data protection officer? "
-            "Which obligations does each have?",
+            "Which obligations does each have?"
         ),
         Section("0.2", "Processors and sub-processors"),
-        answer_or_gap(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
+        answer_or_gap(records, "operator", "Who runs the study, and the server?"),
         Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
-        Gap(
-            CONTROLLER,
+        to_controller(
             "Is the operator a processor, a joint controller or neither? Whose machines are used? "
-            "Which contracts exist (Article 28)?",
+            "Which contracts exist (Article 28)?"
         ),
     ]
 
@@ -96,7 +91,7 @@ def _overview(records: Records) -> Parts:
         )
         for facts in records.ledgers
     ]
-    begins = [] if ran else [Gap(CONTROLLER, "When will the processing begin?")]
+    begins = [] if ran else [to_controller("When will the processing begin?")]
     return [
         Section("0.3", "Name of the processing"),
         Statement(
@@ -104,23 +99,22 @@ def _overview(records: Records) -> Parts:
             "fingerprint, which changes with its purpose, settings and participants.",
             records.cited,
         ),
-        Gap(CONTROLLER, "What is the processing called in the record of processing activities?"),
+        to_controller("What is the processing called in the record of processing activities?"),
         Section("0.4", "Planning of the processing"),
         *ran,
         *begins,
-        Gap(CONTROLLER, "When does the processing end, or on which terms?"),
+        to_controller("When does the processing end, or on which terms?"),
         Section("0.5", "DPIA technical sheet"),
         Statement(f"This DPIA was written by {PROGRAM}."),
         Statement("It does not cover where the documents come from, or later uses of the model."),
-        Gap(CONTROLLER, "What is the version of this assessment? Who contributes, in which role?"),
-        Gap(CONTROLLER, "Which guidelines, standards and codes of conduct were used?"),
-        Gap(
-            CONTROLLER,
+        to_controller("What is the version of this assessment? Who contributes, in which role?"),
+        to_controller("Which guidelines, standards and codes of conduct were used?"),
+        to_controller(
             "Why is this DPIA done: large-scale special categories or another case of Article "
             "35(3); national law; criteria of supervisory authorities (sensitive data, large "
-            "scale, matching of datasets, vulnerable persons, new technology ...); or voluntarily?",
+            "scale, matching of datasets, vulnerable persons, new technology ...); or voluntarily?"
         ),
-        Gap(CONTROLLER, "When was this DPIA finished, and who approved it? Will it be published?"),
+        to_controller("When was this DPIA finished, and who approved it? Will it be published?"),
     ]
 
 
@@ -137,24 +131,23 @@ def _purposes(records: Records) -> Parts:
         Section("1.1", "High-level description"),
         Section("1.1.a", "Processed personal data"),
         *sizes,
-        Gap(
-            EACH,
+        to_each(
             "Which personal data do the texts contain, about which persons? Special categories "
-            "(Article 9), criminal convictions (Article 10)? Are names removed first?",
+            "(Article 9), criminal convictions (Article 10)? Are names removed first?"
         ),
         Statement(
             f"Derived from the texts: {DERIVED[records.private]}; the model; for each document its "
             "shares of topics, which stay with its client. Table 1.2 lists them."
         ),
         Section("1.1.b", "Purposes of the processing"),
-        answer_or_gap(records, "purpose", CONTROLLER, "What is the model for?"),
-        Gap(CONTROLLER, "Which of the personal data in the texts does this purpose need, and why?"),
+        answer_or_gap(records, "purpose", "What is the model for?"),
+        to_controller("Which of the personal data in the texts does this purpose need, and why?"),
         Section("1.1.c", "Secondary or compatible uses"),
         Statement(
             "All participants have the model and can use it on other texts; the program does not "
             "limit that."
         ),
-        Gap(CONTROLLER, "What else are model and topics used for, and is that compatible?"),
+        to_controller("What else are model and topics used for, and is that compatible?"),
     ]
 
 
@@ -176,14 +169,11 @@ def _nature(records: Records) -> Parts:
             f"{records.cited}, method.max_rounds",
         ),
         Statement("The program makes no decision about a person."),
-        Gap(
-            CONTROLLER,
+        to_controller(
             "Scope: how many persons, from where, over which period? Context: what is their "
-            "relation to the participants, are some vulnerable, do they expect this processing?",
+            "relation to the participants, are some vulnerable, do they expect this processing?"
         ),
-        Gap(
-            CONTROLLER, "Is it cross-border? Does personal data go to a third country (Chapter V)?"
-        ),
+        to_controller("Is it cross-border? Does personal data go to a third country (Chapter V)?"),
     ]
 
 
@@ -204,13 +194,13 @@ def _functions(records: Records) -> Parts:
         Table(head, rows, PROGRAM),
         *(part for facts in records.ledgers for part in _flows(records, facts)),
         *([] if records.ledgers else [_schedule(records)]),
-        Gap(CONTROLLER, "How are the documents collected, and when are they deleted?"),
+        to_controller("How are the documents collected, and when are they deleted?"),
         Section("1.3", "Means of processing, supporting assets and underlying architecture"),
         *software,
         Statement("Organisational: each client's own policy, below in 2.3.a."),
-        Gap(EACH, "Which machines, networks, rooms and people are involved? Who has access?"),
+        to_each("Which machines, networks, rooms and people are involved? Who has access?"),
         Section("1.4", "Compliance with approved codes of conduct"),
-        Gap(CONTROLLER, "Which approved codes of conduct apply?"),
+        to_controller("Which approved codes of conduct apply?"),
     ]
 
 
@@ -222,7 +212,8 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
     head = ["function", "data sent", "how", "messages", "fewest documents in one"]
     rows = [
         [
-            row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
+            row["function"], records.leaves(row["function"]), MASKED if row["masked"] else PLAIN,
+            f"{row['replies']:,}",
             f"{row['documents']:,}" if row["documents"] else "-",
             f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}",
             " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
@@ -246,10 +237,6 @@ def _clear(facts: LedgerFacts) -> Statement:
         return Statement(f"The server saw everything that left {facts.client}.", facts.name)
     seen = f"{', '.join(clear)}; all else was sent in secure sums" if clear else "nothing"
     return Statement(f"Members saw from {facts.client}: {seen}.", facts.name)
-
-
-def _how(row: Mapping[str, Any]) -> str:
-    return MASKED if row["masked"] else PLAIN
 
 
 def _schedule(records: Records) -> Table:

@@ -4,17 +4,15 @@ from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.federation.policy import Policy
-from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Part, Section, Statement, Table
 from fedtopics.report.dpia_records import (
-    CONTROL,
-    CONTROL_SOURCE,
-    CONTROLLER,
-    EACH,
-    OFFICER,
     TABLES,
     Parts,
     Records,
     answer_or_gap,
+    to_controller,
+    to_each,
+    to_officer,
 )
 from fedtopics.report.run import LedgerFacts
 
@@ -28,6 +26,13 @@ KNOWN = {
 }
 NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 THREATS = TABLES["threats"]
+PRINCIPLES = "Transparency", "Data minimisation", "Integrity and confidentiality", "Accountability"
+CONTROL = (
+    "A control without documents shows what public words and the encoder yield by themselves. "
+    "On newsgroups its coherence (NPMI) was .193, compared with .227 for k-means at epsilon 3: "
+    "the difference comes from the documents."
+)
+CONTROL_SOURCE = "benchmarks/results/private.md, on other documents than these"
 
 
 def promised(records: Records) -> list[Part]:
@@ -91,10 +96,9 @@ def _kept(records: Records) -> list[Part]:
 
 def _spent(facts: LedgerFacts) -> Part:
     if facts.spent is None:
-        return Gap(
-            EACH,
+        return to_each(
             f"The policy of {facts.client} has no max_epsilon, so no privacy budget is kept. What "
-            "else was, or may be, released about the same documents?",
+            "else was, or may be, released about the same documents?"
         )
     return Statement(
         f"By the privacy budget of {facts.client}, all studies on its documents had used epsilon "
@@ -108,11 +112,10 @@ def attacked(records: Records) -> list[Part]:
     audit = records.audit
     if audit is None:
         return [
-            Gap(
-                EACH,
+            to_each(
                 "How well can attacks recognise which of your documents were used? Run fedtopics "
                 "audit attack STUDY --data FILE -o audit.json, then write this DPIA again with "
-                "--audit.",
+                "--audit."
             )
         ]
     found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
@@ -139,16 +142,15 @@ def _lawfulness(records: Records) -> Parts:
         Section("2", "Analysis of the processing"),
         Section("2.1", "Lawfulness"),
         Section("2.1.a", "Legal basis"),
-        Gap(
-            EACH,
+        to_each(
             "Which legal basis (Article 6(1)) does each purpose have? For legitimate interests, "
-            "what is the balancing test?",
+            "what is the balancing test?"
         ),
         Section("2.1.b", "Reasons to lift the processing prohibition"),
-        Gap(EACH, "For special categories: which ground of Article 9(2) lifts the prohibition?"),
+        to_each("For special categories: which ground of Article 9(2) lifts the prohibition?"),
         Section("2.2", "Data minimisation, retention and quality"),
         Section("2.2.a", "Data minimisation and retention periods"),
-        answer_or_gap(records, "recipients", CONTROLLER, "Who else gets the model, and why?"),
+        answer_or_gap(records, "recipients", "Who else gets the model, and why?"),
         Statement(
             f"Recipients by design: {records.adder} sees {records.sees}. All participants get all "
             "totals and the model. Only the participant itself has its documents, its ledger and "
@@ -165,15 +167,15 @@ def _lawfulness(records: Records) -> Parts:
             [[*row] for facts in records.ledgers for row in facts.kept.items()],
             ", ".join(facts.name for facts in records.ledgers),
         ),
-        answer_or_gap(records, "retention", CONTROLLER, "How long is each file kept, and why?"),
-        Gap(CONTROLLER, "Who deletes which of these files, when, and how is that documented?"),
+        answer_or_gap(records, "retention", "How long is each file kept, and why?"),
+        to_controller("Who deletes which of these files, when, and how is that documented?"),
         Section("2.2.b", "Data quality"),
         Statement(
             f"The rule {records.study.text.token_pattern!r} defines what a word is. Each "
             "occurrence counts as written; nothing about a person is corrected or inferred.",
             f"{records.cited}, [text]",
         ),
-        Gap(EACH, "Are the documents accurate and complete enough for the purpose?"),
+        to_each("Are the documents accurate and complete enough for the purpose?"),
     ]
 
 
@@ -182,13 +184,7 @@ def _protection(records: Records) -> Parts:
     return [
         Section("2.3", "Measures"),
         Section("2.3.a", "Measures supporting compliance with principles in Article 5(1)"),
-        _measures(
-            records,
-            "Transparency",
-            "Data minimisation",
-            "Integrity and confidentiality",
-            "Accountability",
-        ),
+        _measures(records, *PRINCIPLES),
         *(_policy(facts) for facts in records.ledgers),
         *(
             Statement(
@@ -199,27 +195,26 @@ def _protection(records: Records) -> Parts:
             for facts in records.ledgers
             if facts.seeded
         ),
-        Gap(CONTROLLER, "Fairness, purpose, accuracy, storage limitation: which measures?"),
+        to_controller("Fairness, purpose, accuracy, storage limitation: which measures?"),
         Section("2.3.b", "Measures supporting the exercise of data subjects' rights"),
         Statement(
             "A document's contribution cannot be removed from a model; a model without it must be "
             "trained from the beginning."
         ),
         Statement("The program makes no decision about persons (Article 22)."),
-        Gap(
-            EACH,
+        to_each(
             "How are persons informed (12 to 14)? How can they get access (15, 20), have data "
-            "corrected or erased (16, 17, 19), object or restrict (18, 21)?",
+            "corrected or erased (16, 17, 19), object or restrict (18, 21)?"
         ),
         Section("2.3.c", "Measures supporting compliance with other requirements"),
-        Gap(CONTROLLER, "Consent (7), contracts with processors (28), transfers (chapter V)?"),
+        to_controller("Consent (7), contracts with processors (28), transfers (chapter V)?"),
         Section("2.3.d", "Measures supporting data protection by design and by default"),
         _measures(records, "Data protection by design and by default"),
-        Gap(CONTROLLER, "Which other measures are there by design and by default?"),
+        to_controller("Which other measures are there by design and by default?"),
         Section("2.3.e", "Measures supporting security of processing"),
         _measures(records, "Security of processing"),
         *(Statement(f"{f.client} {how[f.has_certificate]}.", f.began) for f in records.ledgers),
-        Gap(EACH, "How are documents and folders protected: disks, accounts, backups, people?"),
+        to_each("How are documents and folders protected: disks, accounts, backups, people?"),
     ]
 
 
@@ -237,17 +232,15 @@ def _necessity(records: Records) -> Parts:
         Statement(f"{KNOWN[records.private]}, and its words reveal their subject.", MODEL),
         *promised(records),
         *attacked(records),
-        Gap(CONTROLLER, "What would that mean for the persons whom the texts are about?"),
+        to_controller("What would that mean for the persons whom the texts are about?"),
         Section("3.2", "Necessity of the processing"),
         Statement(
             "A less intrusive alternative in the program: each participant trains alone and sends "
             "nothing (fedtopics train with one client). A more intrusive one: pooling the texts."
         ),
-        Gap(
-            CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"
-        ),
+        to_controller("Does the purpose need a common model? Which alternatives were considered?"),
         Section("3.3", "Proportionality of the processing"),
-        Gap(CONTROLLER, "Do the benefits outweigh the impacts in 3.1? For whom?"),
+        to_controller("Do the benefits outweigh the impacts in 3.1? For whom?"),
     ]
 
 
@@ -265,11 +258,11 @@ def _risks(records: Records) -> Parts:
         Section("4.1.a", "Impacts caused by accidental, unlawful or abnormal events"),
         Table(threat, THREATS, f"{PROGRAM}; {MODEL}"),
         Statement("A certificate replaced before digests are compared admits an attacker.", MODEL),
-        Gap(EACH, "Which other events can happen in your environment?"),
+        to_each("Which other events can happen in your environment?"),
         Section("4.1.b", "Method"),
-        Gap(CONTROLLER, "Which levels of likelihood and severity apply? Which are acceptable?"),
+        to_controller("Which levels of likelihood and severity apply? Which are acceptable?"),
         Section("4.1.c", "Inherent risk assessment"),
-        Gap(CONTROLLER, "Fill in the empty cells of this table. Which rows are missing?"),
+        to_controller("Fill in the empty cells of this table. Which rows are missing?"),
         Table(head, rows, "3.1 and 4.1.a"),
     ]
 
@@ -285,21 +278,20 @@ def _plan(records: Records) -> Parts:
         Section("4.2", "Action plan"),
         Section("4.2.a", "Additional mitigating measures"),
         Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}"),
-        Gap(CONTROLLER, "Which of these and other measures are taken?"),
+        to_controller("Which of these and other measures are taken?"),
         Section("4.2.b", "Residual risk assessment"),
-        Gap(CONTROLLER, "What are likelihood, severity and acceptance of the residual risks?"),
+        to_controller("What are likelihood, severity and acceptance of the residual risks?"),
         Section("4.2.c", "Plan"),
-        Gap(CONTROLLER, "Who does what until when, and when is this reviewed?"),
+        to_controller("Who does what until when, and when is this reviewed?"),
         Section("5", "Involvement of interested parties"),
         Section("5.1", "DPO advice"),
-        Gap(OFFICER, "What is your advice, and how was it followed?"),
+        to_officer("What is your advice, and how was it followed?"),
         Section("5.2", "Views of data subjects or their representatives"),
-        Gap(CONTROLLER, "What are their views? If they were not asked, why?"),
+        to_controller("What are their views? If they were not asked, why?"),
         Section("6", "Conclusion and decision"),
-        Gap(
-            CONTROLLER,
+        to_controller(
             "Rejected; consultation of the supervisory authority (Article 36); approved; "
-            "or approved on conditions (which)? Why, by whom, when?",
+            "or approved on conditions (which)? Why, by whom, when?"
         ),
     ]
 

@@ -12,6 +12,7 @@ from fedtopics.model.over_time import Change, grown
 from fedtopics.model.topic_model import TopicModel
 
 NOTABLE = 0.005  # least change of a share that is reported
+ALIKE = 0.5  # least similarity of two clients that the findings call alike
 FIRST_TOPICS = 5  # largest topics whose joint share is reported
 SCORES = {
     "npmi": (
@@ -41,9 +42,6 @@ SCORES = {
         "1 - the mean cosine of two topics' word probabilities",
     ),
 }
-
-
-ALIKE = 0.5  # least similarity of two clients that the findings call alike
 
 
 def sentences(

@@ -72,7 +72,10 @@ def html(summary: Summary) -> str:
         style=Markup(style),  # noqa: S704 - ours, as the next
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
+        data=_for_script({
+        t["topic"]: [[[visible(word), *shares] for word, *shares in t["full"]], t["orders"]]
+        for t in summary["topics"]
+        }),
         csv=f"data:text/csv;base64,{table}",
     )  # fmt: skip
 
@@ -88,10 +91,6 @@ def environment(escaped: bool, show: Callable[[str], str]) -> Environment:
     made = figures.environment(show, ours, in_report=True, escaped=escaped)
     made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
     return made
-
-
-def _list(topic: dict[str, Any]) -> list[Any]:
-    return [[[visible(word), *shares] for word, *shares in topic["full"]], topic["orders"]]
 
 
 def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:

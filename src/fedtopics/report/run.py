@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.federation.ledger import (
-    SEEDED,
-    Head,
-    add_line,
-    client_of,
-    find_ledgers,
-    read_ledger,
-    summary_of,
-)
+from fedtopics.federation import ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
@@ -61,15 +53,15 @@ class LedgerFacts:
 
     @classmethod
     def read(cls, path: Path) -> LedgerFacts:
-        facts = cls(client_of(path), path)
-        read_ledger(path, facts._take)
+        facts = cls(ledger.client_of(path), path)
+        ledger.read_ledger(path, facts._take)
         return facts
 
     def _take(self, line: Mapping[str, Any]) -> None:
         self.lines += 1
         time = str(line["time"])
         self.times = self.times[0] or time, time
-        self.seeded = self.seeded or line.get("secret") == SEEDED
+        self.seeded = self.seeded or line.get("secret") == ledger.SEEDED
         if line["what"] == "began":
             self.began_line, self.version = self.lines, str(line["fedtopics"])
             self.documents, self.text_bytes = int(line["documents"]), int(line["text_bytes"])
@@ -78,7 +70,7 @@ class LedgerFacts:
         elif line["what"] == "kept":
             self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
         else:
-            add_line(self.functions, line)
+            ledger.add_line(self.functions, line)
             first, _ = self.spans.get(line["function"], (self.lines, 0))
             self.spans[line["function"]] = first, self.lines
             if line["what"] == "left":
@@ -97,12 +89,12 @@ class LedgerFacts:
     @property
     def rows(self) -> Rows:
         """Data sent and received, one row per function, as in `summarise_ledger`."""
-        return summary_of(self.functions)
+        return ledger.summary_of(self.functions)
 
     @property
     def head(self) -> str:
         """The digest of the last line, from the ledger's head; "" without a head."""
-        head = Head.read(self.path)
+        head = ledger.Head.read(self.path)
         return head.sha256 if head else ""
 
 
@@ -175,7 +167,7 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
 
 
 def read(folder: Path) -> RunFacts:
-    ledgers = [LedgerFacts.read(path) for path in find_ledgers(folder).values()]
+    ledgers = [LedgerFacts.read(path) for path in ledger.find_ledgers(folder).values()]
     left: Counter[int] = Counter()
     for facts in ledgers:
         left.update(facts.left)

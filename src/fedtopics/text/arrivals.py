@@ -14,17 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
+from fedtopics import files
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import (
-    cut_torn_line,
-    make_folder,
-    open_private,
-    read_bytes,
-    read_text,
-    require_file,
-)
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.readers import text_files
@@ -38,17 +31,14 @@ ROWS_ONLY = (".jsonl", ".ndjson")
 LINES = (".csv", ".tsv", *ROWS_ONLY)
 
 
-class ArrivalSettings(BaseModel):
+class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
     """Which documents belong to which round."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     documents_per_round: int | None = Field(
-        None,
-        ge=1,
+        None, ge=1,
         description="each round uses this many further documents, in order; by default it uses "
         "all, unless clients name a column of rounds or follow growing data",
-    )
+    )  # fmt: skip
     period: Period | None = Field(
         None,
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '
@@ -67,7 +57,7 @@ class Follow:
     """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors."""
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
-        require_file(path, DataError)
+        files.require_file(path, DataError)
         self._path = path
         self._columns = columns
         self._notify = notify
@@ -91,7 +81,7 @@ class Follow:
         return self._last
 
     def _complete_rows(self) -> Corpus:
-        data = read_bytes(self._path)
+        data = files.read_bytes(self._path)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or only a header
@@ -133,7 +123,12 @@ class Arrivals:
             there = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
             rows = [row for row in np.flatnonzero(there).tolist() if keys[row] not in self._used]
             if len(rows) >= least:
-                self._use(round_, [keys[row] for row in rows])
+                used = [keys[row] for row in rows]
+                if self._state is not None:
+                    files.make_folder(self._state.parent)
+                    with files.open_private(self._state, "a", encoding="utf-8") as file:
+                        file.write(json.dumps({"round": round_, "documents": used}) + "\n")
+                self._used |= dict.fromkeys(used, round_)
         return self._corpus.take(rows)
 
     def used(self) -> Corpus:
@@ -155,20 +150,13 @@ class Arrivals:
                 )
         return range(len(self._corpus))
 
-    def _use(self, round_: int, keys: list[Key]) -> None:
-        if self._state is not None:
-            make_folder(self._state.parent)
-            with open_private(self._state, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"round": round_, "documents": keys}) + "\n")
-        self._used |= dict.fromkeys(keys, round_)
-
 
 def _read_state(path: Path) -> dict[Key, int]:
     if not path.exists():
         return {}
-    cut_torn_line(path)
+    files.cut_torn_line(path)
     try:
-        lines = [json.loads(line) for line in read_text(path).splitlines()]
+        lines = [json.loads(line) for line in files.read_text(path).splitlines()]
         return {key: int(line["round"]) for line in lines for key in line["documents"]}
     except (ValueError, LookupError, TypeError):
         raise RunError(
@@ -178,15 +166,10 @@ def _read_state(path: Path) -> dict[Key, int]:
 
 def _rounds(corpus: Corpus, settings: ArrivalSettings) -> NDArray[np.int64] | None:
     """Return the round of each document; None if every round takes all."""
-    if corpus.rounds is not None:
-        return _from_column(corpus.rounds, settings)
-    if settings.documents_per_round is None:
-        return None
-    return np.arange(len(corpus)) // settings.documents_per_round + 1
-
-
-def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[np.int64]:
-    column = Column([column], "the column of rounds").values()
+    if corpus.rounds is None:
+        size = settings.documents_per_round
+        return None if size is None else np.arange(len(corpus)) // size + 1
+    column = Column([corpus.rounds], "the column of rounds").values()
     if column.null_count:
         raise DataError(
             f"the column of rounds is empty in {column.null_count:,} of {len(column):,} rows; "

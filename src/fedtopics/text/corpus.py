@@ -152,7 +152,10 @@ class Corpus:
             if kind := kinds.get(name):
                 complaint = f"The corpora have {name} of different types; convert all to {kind}."
             missing = any(part is None for part in parts)
-            columns[name] = None if missing else _concatenate(parts, complaint)
+            try:
+                columns[name] = None if missing else concatenate(parts)
+            except pa.ArrowException:
+                raise DataError(complaint) from None
         vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
         encoders = {corpus.embedded_by for corpus in corpora}
         return cls(
@@ -313,13 +316,6 @@ def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
     for chunk in column.chunks:
         for start in range(0, len(chunk), BATCH):
             yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
-
-
-def _concatenate(parts: Iterable[Any], complaint: str) -> pa.ChunkedArray:
-    try:
-        return concatenate(parts)
-    except pa.ArrowException:
-        raise DataError(complaint) from None
 
 
 def _numbered(n: int) -> pa.ChunkedArray:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import require
@@ -36,10 +36,8 @@ PATIENCE = 30.0  # seconds that one process waits while another writes the cache
 Vectors = NDArray[np.float32]
 
 
-class EmbeddingSettings(BaseModel):
+class EmbeddingSettings(BaseModel, extra="forbid", frozen=True):
     """The model of a study's embeddings, the same at every client."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = Field(
         PACKAGED, min_length=1, description="sentence-transformers model, by name or path"

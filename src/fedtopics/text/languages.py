@@ -196,20 +196,14 @@ class WordsOfLanguages:
         return found, [word for word in found if word in left_out]
 
 
-@cache
-def _lemmatisers() -> frozenset[str]:
-    from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
-
-    return frozenset(SUPPORTED_LANGUAGES)
-
-
 @lru_cache(CACHED_WORDS)
 def _lemma(word: str, code: str) -> str:
     """Return the base form of a word, or the word itself if its base form is unknown."""
-    if code not in _lemmatisers():
-        return word
     import simplemma
+    from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
+    if code not in SUPPORTED_LANGUAGES:
+        return word
     found = normal(simplemma.lemmatize(word, lang=code))
     return word if len(found) < SHORTEST_WORD or any(map(str.isspace, found)) else found
 

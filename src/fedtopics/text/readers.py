@@ -50,8 +50,11 @@ def read_table(path: Path, kind: str = "") -> Table:
             f"{path} is of the unknown kind {kind or '(no suffix)'}; "
             f"give one of {known}, or a folder of .txt files."
         )
-    if _is_packed(path):
-        _check_unpacked(path)
+    if _is_packed(path):  # it could unpack to many times its size and fill the memory
+        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
+            while file.read(PIECE):
+                if file.tell() > _most(path):
+                    raise _bomb(path, "give the unpacked file")
     try:
         return Table.of(FORMATS.find(kind)(path), str(path))
     except FedTopicsError:
@@ -71,14 +74,6 @@ def read_table(path: Path, kind: str = "") -> Table:
 
 def _is_packed(path: Path) -> bool:
     return path.suffix.lower() == ".gz" and not path.is_dir()
-
-
-def _check_unpacked(path: Path) -> None:
-    """Refuse files that unpack to many times their size and would fill the memory."""
-    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
-        while file.read(PIECE):
-            if file.tell() > _most(path):
-                raise _bomb(path, "give the unpacked file")
 
 
 def _most(path: Path) -> int:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
 from fedtopics.text.languages import (
@@ -37,10 +37,8 @@ WEB = re.compile(r"(?<![a-z0-9])(?:https?://|ftp://|www\.)[!#-;=?-~\u00c0-\u024f
 MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 
 
-class TextRules(BaseModel):
+class TextRules(BaseModel, extra="forbid", frozen=True):
     """Rules that turn a text into words; tokenised documents stay unchanged."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = Field(
         RULES, ge=1, description="version of the rules for words; other versions are refused"

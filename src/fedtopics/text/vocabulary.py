@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
@@ -25,10 +25,8 @@ LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 PART = 1 << 15  # words whose order is read at once
 
 
-class VocabularyLimits(BaseModel):
+class VocabularyLimits(BaseModel, extra="forbid", frozen=True):
     """Limits of the agreed vocabulary."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_document_frequency: int = Field(
         5, ge=1, description="a client proposes a word only if this many of its documents have it"

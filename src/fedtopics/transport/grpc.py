@@ -132,7 +132,10 @@ class GrpcServer:
         self._service = service
         self._methods = {"Ask": service.ask, "Say": service.say, "Fetch": service.fetch}
         self._seconds = seconds
-        self._names = names_by_certificate(members)
+        self._names = {  # by certificate in DER
+            x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER): name
+            for name, pem in members.items()
+        }
         self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
         self._lock = threading.Lock()
         self._large = threading.Semaphore(LARGE_REQUESTS)
@@ -140,7 +143,9 @@ class GrpcServer:
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
         split_address(address)
-        credentials = server_credentials(key, certificate, members)
+        credentials = grpc.ssl_server_credentials(
+            [(key, certificate)], b"\n".join(members.values()), require_client_auth=True
+        )
         try:
             self.port: int = self._server.add_secure_port(address, credentials)
         except RuntimeError:
@@ -172,7 +177,8 @@ class GrpcServer:
                 f"the server uses version {VERSION}, and this member version {version}",
             )
         try:
-            name = self._names.get(certificate_of(context))
+            (pem,) = context.auth_context()["x509_pem_cert"]  # as TLS has verified it
+            name = self._names.get(ssl.PEM_cert_to_DER_cert(pem.decode()))
             if name is None:
                 raise FederationError("This certificate does not belong to a member of the study.")
             with ExitStack() as held:
@@ -324,25 +330,3 @@ def channel_credentials(
         grpc.ssl_channel_credentials(server, key, certificate),
         names.value.get_values_for_type(x509.DNSName)[0],
     )
-
-
-def server_credentials(
-    key: bytes, certificate: bytes, members: Mapping[str, bytes]
-) -> grpc.ServerCredentials:
-    """Return the server's credentials; its key and all certificates are in PEM."""
-    roots = b"\n".join(members.values())
-    return grpc.ssl_server_credentials([(key, certificate)], roots, require_client_auth=True)
-
-
-def names_by_certificate(members: Mapping[str, bytes]) -> dict[bytes, str]:
-    """Return the member's name for each certificate in DER; `members` has PEM."""
-    return {
-        x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER): name
-        for name, pem in members.items()
-    }
-
-
-def certificate_of(context: Any) -> bytes:
-    """Return the caller's certificate in DER, as TLS has verified it."""
-    (pem,) = context.auth_context()["x509_pem_cert"]
-    return ssl.PEM_cert_to_DER_cert(pem.decode())

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.errors import DataError
 from fedtopics.inference.points import Numbers
@@ -91,9 +91,7 @@ STEPS: dict[Unit, tuple[str, int]] = {
 Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
-class OverTime(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class OverTime(BaseModel, extra="forbid", frozen=True):
     period: Unit = Field("month", description='"year", "quarter", "month", "week" or "day"')
     begin: date = Field(
         description="any day of the first period; earlier documents are in no period"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
@@ -132,21 +132,19 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
             )
 
 
-class TopicSettings(BaseModel):
+class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of all methods; base class of each method's settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
     name: str = Field("", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="maximum number of rounds")
     clients_per_round: int | None = Field(
-        None,
-        ge=1,
+        None, ge=1,
         description="number of clients that train in a round, sampled for each round; by default "
         "all clients",
-    )
+    )  # fmt: skip
     relevance: float | None = Field(
         None, ge=0, le=1,
         description="how words are ranked: 1 by probability, 0 by lift; by default the most "
@@ -255,8 +253,7 @@ class MinibatchSettings(TopicSettings):
         'documents; "fixed": each client uses batch_size documents (as in the paper)',
     )
     tolerance: float = Field(
-        0.0,
-        ge=0,
+        0.0, ge=0,
         description="stop when the weights change by less than this, relative to their norm",
-    )
+    )  # fmt: skip
     initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)

@@ -13,15 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import RunError, StudyError
+from fedtopics.methods.core import events
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
-from fedtopics.methods.core.events import (
-    LeftOut,
-    RoundEnded,
-    RoundFacts,
-    RoundReport,
-    Stopped,
-    Validation,
-)
 from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.settings import Progress, TopicSettings, improves, why_stop
@@ -38,7 +31,7 @@ NEVER: Mapping[str, float] = {}
 @dataclass(frozen=True)
 class RoundResult(Generic[State]):
     state: State
-    facts: RoundFacts  # for the round's event: with documents and loss if available
+    facts: events.RoundFacts  # for the round's event: with documents and loss if available
     change: float = np.inf  # see `Progress`
     reason: str = ""  # the method's own reason to end the training here, if any
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
@@ -62,7 +55,7 @@ class Rounds(Protocol[State]):
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
-    ends: Callable[[RoundResult[State], int, RoundReport], tuple[State, bool]] | None = None,
+    ends: Callable[[RoundResult[State], int, events.RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
     """Run the rounds with these numbers; `ends` returns the next state and whether to end."""
     for number in numbers:
@@ -200,7 +193,14 @@ class Program(ABC, Generic[Settings, State]):
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
-            status, state = TrainingStatus.resumed(saved), _loaded(self, agreement, saved)
+            status = TrainingStatus.resumed(saved)
+            try:
+                state = self.load(agreement, saved.arrays)
+            except (LookupError, RuntimeError, TypeError, ValueError):
+                raise RunError(
+                    f"The checkpoint of round {saved.round} does not fit this study; delete it to "
+                    "resume from the previous checkpoint, or start a new run."
+                ) from None
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         numbers = run.rounds(status.round, last)
@@ -211,12 +211,12 @@ class Program(ABC, Generic[Settings, State]):
         work = partial(self.model, agreement, state, status.round, run)
         model, report = agreement.clients.round(status.round + 1, work)
         if missing := report.get("missing"):
-            run.event(LeftOut(status.round + 1, missing))
+            run.event(events.LeftOut(status.round + 1, missing))
         return model
 
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
-        round_: int, report: RoundReport,
+        round_: int, report: events.RoundReport,
     ) -> tuple[State, bool]:  # fmt: skip
         status.round = round_
         loss = step.facts.get("loss", 0.0)
@@ -227,41 +227,24 @@ class Program(ABC, Generic[Settings, State]):
             raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
             run.publish(name, content)
-        run.event(RoundEnded(round_, step.facts, report))
-        self._validate(agreement, run, status, step.state)
+        run.event(events.RoundEnded(round_, step.facts, report))
+        if (result := self.validate(agreement, step.state, round_)) is not None:
+            held_out, documents = result
+            run.event(events.Validation(round_, held_out, documents))
+            if improves(held_out, status.best_loss):
+                status.best, status.best_loss, status.waited = self.best(step.state), held_out, 0
+            else:
+                status.waited += 1
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = step.why_stop(round_, self.stops, **waited)
         status.stopped = bool(reason)
         if self.saves_every_round or reason or run.due(round_):
             self._save(run, status, step.state)
         if reason:
-            run.event(Stopped(round_, reason))
+            run.event(events.Stopped(round_, reason))
         return step.state, status.stopped
-
-    def _validate(
-        self, agreement: Agreement, run: Run, status: TrainingStatus, state: State
-    ) -> None:
-        result = self.validate(agreement, state, status.round)
-        if result is None:
-            return
-        loss, documents = result
-        run.event(Validation(status.round, loss, documents))
-        if improves(loss, status.best_loss):
-            status.best, status.best_loss, status.waited = self.best(state), loss, 0
-        else:
-            status.waited += 1
 
     def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
         saved = self.save(state)
         if saved is not None:
             run.checkpoint(status.checkpoint(saved))
-
-
-def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoint) -> State:
-    try:
-        return program.load(agreement, saved.arrays)
-    except (LookupError, RuntimeError, TypeError, ValueError):
-        raise RunError(
-            f"The checkpoint of round {saved.round} does not fit this study; delete it to resume "
-            "from the previous checkpoint, or start a new run."
-        ) from None

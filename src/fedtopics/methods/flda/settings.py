@@ -36,11 +36,10 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     )
     max_rounds: int = Field(3, ge=1, description="maximum number of rounds")
     spare_topics: int | None = Field(
-        None,
-        ge=0,
+        None, ge=0,
         description="number of topics of a client without guidance, in addition to n_components; "
         "by default n_components",
-    )
+    )  # fmt: skip
     n_words: int = Field(30, ge=2, description="number of words of a topic that a client sends")
     threshold: float | None = Field(
         None, gt=0, le=1,

@@ -166,7 +166,11 @@ def link_rounds(
             topics.append(replace(topic, id=next_id))
             next_id += 1
         else:
-            topics.append(_remembered(topic, old, settings.memory))
+            before = settings.memory * old.occurrences
+            both = topic.occurrences + before
+            shares = [topic.occurrences, before] if both > 0 else None
+            words = mean_topic([topic.words, old.words], "zero", shares)
+            topics.append(GlobalTopic(old.id, words, topic.clients, both, old.seed))
     linked = {old.id for old in links if old is not None}
     for old in state.topics:
         replied = local.keys() >= set(old.clients)
@@ -176,14 +180,6 @@ def link_rounds(
     topics = [replace(topic, words=dict([*topic.words.items()][:n])) for topic in topics]
     topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
     return topics, next_id
-
-
-def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTopic:
-    before = memory * old.occurrences
-    both = topic.occurrences + before
-    shares = [topic.occurrences, before] if both > 0 else None
-    words = mean_topic([topic.words, old.words], "zero", shares)
-    return GlobalTopic(old.id, words, topic.clients, both, old.seed)
 
 
 def round_facts(

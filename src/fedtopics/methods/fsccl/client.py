@@ -33,15 +33,13 @@ class FSCCLSettings(ClusterSettings):
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view sets to zero"
     )
     contrast_temperature: float = Field(
-        0.5,
-        gt=0,
+        0.5, gt=0,
         description="temperature of views' similarity; lower values give near views more weight",
-    )
+    )  # fmt: skip
     contrastive_weight: float = Field(
-        10.0,
-        ge=0,
+        10.0, ge=0,
         description="weight of the contrastive loss, relative to the clustering loss (eta)",
-    )
+    )  # fmt: skip
 
 
 FEATURES = 128  # dimensions in which views are compared

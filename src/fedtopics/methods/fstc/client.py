@@ -27,22 +27,9 @@ from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import UpTo, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
+from fedtopics.methods.fstc import training
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import (
-    Broadcast,
-    EncodedInputs,
-    FixedInputs,
-    Trainer,
-    encoder_to_train,
-)  # fmt: skip
-from fedtopics.networks.trained_encoder import (
-    Adapter,
-    EncoderNetwork,
-    Shapes,
-    Tokens,
-    TunedEncoder,
-    digest,
-)  # fmt: skip
+from fedtopics.networks import trained_encoder
 from fedtopics.text.embeddings import document_embeddings
 
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
@@ -57,10 +44,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
         self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
-        self._encoder: EncoderNetwork | None = None
+        self._encoder: trained_encoder.EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
-                self._encoder = encoder_to_train(self.corpus, self.settings, site.embedding_model)
+                self._encoder = training.encoder_to_train(
+                    self.corpus, self.settings, site.embedding_model
+                )
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
         views_of = self.corpus, self.settings.network, self.settings.embedding, site
@@ -95,7 +84,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
         for row, weight in zip(shapes, first.values(), strict=True):
             row[: weight.ndim] = weight.shape
-        names = {"names": list(first), "shapes": shapes, "digest": [digest(first)]}
+        names = {"names": list(first), "shapes": shapes, "digest": [trained_encoder.digest(first)]}
         return names | {"documents": len(self.usable)}
 
     def first_labels(
@@ -161,7 +150,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             self._trainer.take(network)
         masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
         mass = masses[self.settings.masses]
-        broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
+        broadcast = training.Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
         sums, own = self._trainer.cluster_sums()
@@ -202,7 +191,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
         model = self.site.embedding_model or settings.embedding.model
-        encoder = TunedEncoder(model, settings.max_length, trained)
+        encoder = trained_encoder.TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
             texts = replace(self.corpus, embeddings=None)
@@ -216,7 +205,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self._tuned[1]
 
     @property
-    def _encoder_shapes(self) -> Shapes:
+    def _encoder_shapes(self) -> trained_encoder.Shapes:
         return {} if self._encoder is None else self._encoder.shapes
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
@@ -224,24 +213,26 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shape = self.settings.model_copy(update=number).trained_shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
-    def _new_trainer(self) -> Trainer:
+    def _new_trainer(self) -> training.Trainer:
         settings = self.settings
         hidden, n_views = settings.network.hidden, settings.network.n_views
-        network = Adapter(self.inference_of().n_dimensions, hidden, settings.n_components)
+        network = trained_encoder.Adapter(
+            self.inference_of().n_dimensions, hidden, settings.n_components
+        )
         if self._encoder is not None:
-            inputs: FixedInputs = EncodedInputs(
+            inputs: training.FixedInputs = training.EncodedInputs(
                 self._encoder, self._tokens, self._origin, self.secret, n_views
             )
         else:
             views = self.points_of(self._origin, self._views)
-            inputs = FixedInputs(
+            inputs = training.FixedInputs(
                 np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
             )
         weights = network.initial_weights(self.public_seed)
-        return Trainer(settings, inputs, weights, self._first_labels, self.secret)
+        return training.Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
-    def _tokens(self) -> Tokens:
+    def _tokens(self) -> trained_encoder.Tokens:
         if self._encoder is None:
             return {}
         texts = [text for batch in self.corpus.texts() for text in batch]
@@ -276,7 +267,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {int(file.stem.rpartition("-")[2]): file for file in files}
 
 
-def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
+def same_encoder(agreement: Agreement, settings: FSTCSettings) -> trained_encoder.Shapes:
     """Check that all clients train the same encoder; return the shapes of its weights, if any."""
     if not settings.fine_tune:
         return {}

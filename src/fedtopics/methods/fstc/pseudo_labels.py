@@ -118,17 +118,14 @@ class Mixture:
         change it.
         """
         delta = residuals.detach().double()
-        log_odds = self._log_odds(delta)
+        variances = self.variances.to(delta)
+        log_normal = -0.5 * (delta.square() / variances + (math.tau * variances).log()).sum(1)
+        # The log odds that labels are right, from which equation 9 follows.
+        log_odds = log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
         if self.log_uniform > -math.inf and not (log_odds >= 0).any():
             return Mixture.begin(delta.shape[1]).step(residuals)
         right, wrong = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
         return self._maximise(delta, right, wrong), right
-
-    def _log_odds(self, delta: Tensor) -> Tensor:
-        """Return the log odds that labels are right, shape (n,), from which equation 9 follows."""
-        variances = self.variances.to(delta)
-        log_normal = -0.5 * (delta.square() / variances + (math.tau * variances).log()).sum(1)
-        return log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
 
     def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> Mixture:
         variances = right / right.sum() @ delta.square()

@@ -6,12 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
-from fedtopics.methods.clusters.settings import (
-    ClusterSettings,
-    DiscriminativeSettings,
-    NetworkTraining,
-    SeparationSettings,
-)
+from fedtopics.methods.clusters import settings as clusters
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
@@ -28,7 +23,7 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCSettings(ClusterSettings):
+class FSTCSettings(clusters.ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
@@ -38,22 +33,22 @@ class FSTCSettings(ClusterSettings):
         'is "paper" without alignment, "stc" is "rstc" without the mixture',
     )
     max_rounds: int = Field(10, ge=1, description="number of rounds; 40 in the paper")
-    network: NetworkTraining = Field(
-        NetworkTraining(local_steps=40),
+    network: clusters.NetworkTraining = Field(
+        clusters.NetworkTraining(local_steps=40),
         description="how clients train their networks; the paper takes 100 local steps",
     )
-    separation: SeparationSettings = Field(
-        SeparationSettings(), description="how the clusters of the first labels are separated"
+    separation: clusters.SeparationSettings = Field(
+        clusters.SeparationSettings(),
+        description="how the clusters of the first labels are separated",
     )
     first_labels: Literal["discriminative", "kmeans"] = Field(
         "discriminative", description="the method for the first labels; k-means in the paper"
     )
     epsilon: float = Field(
-        0.1,
-        gt=0,
+        0.1, gt=0,
         description="regularisation of the transport: with smaller values, "
         "a document is assigned more to a single cluster",
-    )
+    )  # fmt: skip
     transports: int = Field(
         10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
@@ -79,10 +74,9 @@ class FSTCSettings(ClusterSettings):
         0.01, ge=0, description="weight of the distance from the global centres (lambda)"
     )
     average_every: int = Field(
-        0,
-        ge=0,
+        0, ge=0,
         description="networks are averaged every so many rounds; 0 averages only at the end",
-    )
+    )  # fmt: skip
     fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="learning rate of the encoder")
     max_length: int = Field(
@@ -99,9 +93,9 @@ class FSTCSettings(ClusterSettings):
         return self.shape(kind, temperature=self.epsilon, encoder=encoder)
 
     @property
-    def first_clusters(self) -> DiscriminativeSettings:
+    def first_clusters(self) -> clusters.DiscriminativeSettings:
         names = {"n_components", "embedding", "start", "separation"}
-        return DiscriminativeSettings(preset="single", **self.model_dump(include=names))
+        return clusters.DiscriminativeSettings(preset="single", **self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:

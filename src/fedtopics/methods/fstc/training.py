@@ -21,24 +21,11 @@ from fedtopics.methods.core.aggregation import optimizer_state, restore_optimize
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.training import with_prefix, without_prefix
-from fedtopics.methods.fstc.pseudo_labels import (
-    Mixture,
-    schedule,
-    sharpen,
-    transport,
-    weighted_error,
-)  # fmt: skip
+from fedtopics.methods.fstc import pseudo_labels
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.networks import trained_encoder
 from fedtopics.networks.base import Tensors
-from fedtopics.networks.trained_encoder import (
-    EncoderNetwork,
-    Tokens,
-    encoder_network,
-    represent,
-    score,
-    take,
-)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import require_texts
 
@@ -74,8 +61,8 @@ class EncodedInputs(FixedInputs):
     """Texts, followed by their views, and an encoder that is trained with the network."""
 
     def __init__(
-        self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret,
-        n_views: int = 0,
+        self, encoder: trained_encoder.EncoderNetwork, tokens: trained_encoder.Tokens,
+        origin: Numbers, secret: Secret, n_views: int = 0,
     ) -> None:  # fmt: skip
         self.weights = {name: weight.clone() for name, weight in encoder.first.items()}
         self.device = encoder.device
@@ -89,7 +76,7 @@ class EncodedInputs(FixedInputs):
         return len(self._tokens["input_ids"]) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        tokens = take(self._tokens, self._seen(rows, step))
+        tokens = trained_encoder.take(self._tokens, self._seen(rows, step))
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
         else:
@@ -99,10 +86,10 @@ class EncodedInputs(FixedInputs):
 
 def encoder_to_train(
     corpus: Corpus, settings: FSTCSettings, local_model: str | None
-) -> EncoderNetwork:
+) -> trained_encoder.EncoderNetwork:
     """Load the study's encoder (or the client's copy of it), to train it on the client's texts."""
     model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
-    encoder = encoder_network(model, settings.max_length)
+    encoder = trained_encoder.encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
             f"The model {model!r} gives embeddings of {encoder.dimension} dimensions, but the "
@@ -134,12 +121,12 @@ class Trainer:
         network = {name: weight.to(self._device) for name, weight in weights.items()}
         self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
-        self._mixture = Mixture.begin(self._labels.shape[1])
+        self._mixture = pseudo_labels.Mixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
         warm_up = round(settings.warm_up * settings.total_steps)
         times = min(settings.transports, settings.total_steps - warm_up)
         self._transports = frozenset(
-            schedule(settings.total_steps, times, warm_up) if times else ()
+            pseudo_labels.schedule(settings.total_steps, times, warm_up) if times else ()
         )
         share = 1.0 if settings.mixture_from is None else settings.mixture_from
         self._mixture_from = share * settings.total_steps
@@ -166,10 +153,10 @@ class Trainer:
         return total / steps
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, step: Step) -> float:
-        points = represent(self.weights, self._inputs(rows, step))
+        points = trained_encoder.represent(self.weights, self._inputs(rows, step))
         # Each view of a document has the document's pseudo-label.
         labels = self._labels[torch.from_numpy(rows)].repeat(len(points) // len(rows), 1)
-        outputs = score(self.weights, points)
+        outputs = trained_encoder.score(self.weights, points)
         trust = torch.ones(len(points), device=self._device)
         if step[0] >= self._mixture_from:
             # With cross entropy, the softmax of scores approaches the label.
@@ -177,7 +164,7 @@ class Trainer:
             residuals = labels - (outputs if squared else outputs.softmax(1))
             self._mixture, right = self._mixture.step(residuals)
             trust = trusted(right)
-        loss = weighted_error(labels, outputs, trust, self._settings.loss)
+        loss = pseudo_labels.weighted_error(labels, outputs, trust, self._settings.loss)
         if self._settings.alignment:
             centres, counts = _centres(points, labels.argmax(1), len(target))
             in_both = present & (counts > 0)
@@ -191,9 +178,11 @@ class Trainer:
     @torch.no_grad()
     def _relabel(self, masses: Numbers) -> None:
         """Compute pseudo-labels of all documents by transport (Algorithm 1)."""
-        scores = torch.cat([score(self.weights, points) for _, points in self._represented()])
-        plan = transport(scores, torch.from_numpy(masses), self._settings.epsilon)
-        self._labels = sharpen(plan).to(self._labels)
+        scores = torch.cat(
+            [trained_encoder.score(self.weights, points) for _, points in self._represented()]
+        )
+        plan = pseudo_labels.transport(scores, torch.from_numpy(masses), self._settings.epsilon)
+        self._labels = pseudo_labels.sharpen(plan).to(self._labels)
 
     @torch.no_grad()
     def cluster_sums(self) -> tuple[Numbers, NDArray[np.float64]]:
@@ -208,7 +197,10 @@ class Trainer:
     def _represented(self) -> Iterator[tuple[slice, Tensor]]:
         for start in range(0, len(self._inputs), EVALUATION_BATCH):
             rows = np.arange(start, min(start + EVALUATION_BATCH, len(self._inputs)))
-            yield slice(start, start + len(rows)), represent(self.weights, self._inputs(rows))
+            yield (
+                slice(start, start + len(rows)),
+                trained_encoder.represent(self.weights, self._inputs(rows)),
+            )
 
     @torch.no_grad()
     def take(self, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -234,7 +226,7 @@ class Trainer:
         for name, weight in self.weights.items():
             weight.copy_(weights[name])
         restore_optimizer(self._optimizer, self.weights, without_prefix("optimizer", tensors))
-        self._mixture = Mixture.restore(without_prefix("mixture", tensors))
+        self._mixture = pseudo_labels.Mixture.restore(without_prefix("mixture", tensors))
         self._labels = tensors["labels"].to(self._device)
         self.round = round_
 

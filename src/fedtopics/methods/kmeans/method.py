@@ -48,7 +48,10 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
         settings = self.settings
         if settings.representation != "embedding":
-            origin = self._word_weights(agreement)
+            frequency = agreement.vocabulary.document_frequency
+            is_bow = settings.representation == "bow"  # else by inverse document frequency
+            rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
+            origin = np.ones(len(frequency)) if is_bow else rarity
         elif self._once:
             origin = find_origin(agreement, settings.embedding.dimension)
         else:
@@ -91,14 +94,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def _merged(self, replies: Mapping[str, Mapping[str, Any]]) -> Partition:
         return Partition.first(merge_centres(replies, self.settings.n_components)[None])
-
-    def _word_weights(self, agreement: Agreement) -> Numbers:
-        """Return the weight of each word: 1, or its inverse document frequency."""
-        frequency = agreement.vocabulary.document_frequency
-        if self.settings.representation == "bow":
-            return np.ones(len(frequency))
-        rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
-        return rarity
 
 
 METHOD = Method(

@@ -28,11 +28,9 @@ class LDASettings(MinibatchSettings, LDAPrior):
         10.0, ge=0, description="tau_0 in a round's weight, (tau_0 + round)^-kappa; slows the start"
     )
     learning_decay: float = Field(
-        0.6,
-        gt=0.5,
-        le=1,
+        0.6, gt=0.5, le=1,
         description="kappa in the weight of a stochastic round, (tau_0 + round)^-kappa",
-    )
+    )  # fmt: skip
     batch_size: int = Field(1024, ge=1, description="number of documents in a stochastic round")
     initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="maximum number of rounds")

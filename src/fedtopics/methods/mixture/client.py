@@ -27,10 +27,9 @@ class MixtureSettings(TopicSettings, MixtureShape):
     )
     max_rounds: int = Field(50, ge=1, description="maximum number of rounds")
     tolerance: float = Field(
-        1e-3,
-        ge=0,
+        1e-3, ge=0,
         description="stop when the topics' sums change by less than this, relative to their size",
-    )
+    )  # fmt: skip
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:

@@ -13,7 +13,6 @@ from fedtopics.methods.clusters.program import find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
 from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums
@@ -29,11 +28,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
             return first_sums(agreement, self.settings, self.plan.seed)
         if start.continued is not None:
             return dict(start.continued.weights)
-        return self._sums_of(start, agreement)
-
-    def _sums_of(self, start: WarmStart, agreement: Agreement) -> Sums:
-        """Return the sums that correspond to topics; round 1 adds the sums of embeddings."""
-        topics = start.on(agreement.vocabulary.words)
+        topics = start.on(agreement.vocabulary.words)  # round 1 adds the sums of embeddings
         dimension = self.settings.embedding.dimension
         return {
             "origin": find_origin(agreement, dimension),
