@@ -34,7 +34,7 @@ from fedtopics.federation.study_tables import (
     explained,
     member_tables,
     resolve_paths,
-    with_privacy,
+    with_implied,
 )
 from fedtopics.files import digest, read_toml
 from fedtopics.harmless import check_client_name
@@ -111,7 +111,7 @@ class Study(BaseModel):
         {}, description="members without documents, which also get the model"
     )
 
-    _usual_with_privacy = model_validator(mode="before")(with_privacy)
+    _with_implied = model_validator(mode="before")(with_implied)
 
     @field_validator("clients", "observers")
     @classmethod
