@@ -143,7 +143,8 @@ def test_from_files_to_pictures_and_again(
     code, printed, _ = experiments(*ARGUMENTS)
     assert code == 0
     assert "10 of 10: s2_tiny: centralised 25, seed 0" in printed
-    assert "Claim 1 of the paper" in printed
+    assert "Claim 1 of the paper" not in printed
+    assert "Made-up texts or few documents" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
     assert "python -m experiments gfedntm-amwmd --data FOLDER --quick --network prodlda`" in page

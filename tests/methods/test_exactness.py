@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
     assert (plan.is_secure, plan.federation.outliers) == (False, "none")
     corpora = subjects(SIZES)
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY), at_once=False)
-    merged = sum((Counter(sum(tokens_of(corpus), [])) for corpus in corpora.values()), Counter())
+    merged = sum((Counter(chain(*tokens_of(corpus))) for corpus in corpora.values()), Counter())
     assert model.vocabulary.words == tuple(sorted(merged, key=lambda word: (-merged[word], word)))
     network = ORDINARY["prodlda"](model.inference, plan.seed)
     weights = dict(network.named_parameters())
