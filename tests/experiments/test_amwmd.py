@@ -214,6 +214,21 @@ def test_what_topics_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({experiment._made_of(study, {"a": corpus}), *made_of}) == 4
 
 
+def test_the_recipe_as_published() -> None:
+    """Algorithm 1 for 100 rounds of 64 documents each; own models of 100 epochs."""
+    corpora = {name: Corpus.of([["oak"]] * 320) for name in ("a", "b")}
+    settings, data = Settings(Path("data"), preset="paper"), experiment.DATA_SETS[0]
+    tasks = {task.name: task for task in experiment._tasks(corpora, 1)}
+
+    def recipe(name: str) -> tuple[object, ...]:
+        method = experiment._study(settings, data, tasks[name]).method
+        return method.optimizer, method.batch_split, method.batch_size, method.max_rounds
+
+    assert recipe("federated 10") == ("sgd", "fixed", 64, 100)
+    assert recipe("a") == ("adam", "proportional", 64, 500)
+    assert recipe("centralised 25") == ("adam", "proportional", 128, 100)
+
+
 def test_a_node_may_be_a_number(tmp_path: Path) -> None:
     table = pa.table({"node": [0, 1, None, 0], "tokens": [["a"], ["b"], ["c"], ["d"]]})
     pq.write_table(table, tmp_path / "s2_tiny.parquet")

@@ -307,9 +307,8 @@ def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
         if isinstance(value, Mapping):
             yield from dotted(value, f"{prefix}{key}.")
             continue
-        entries = value if isinstance(value, list) else []
-        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
-        if isinstance(value, (bool, int, float, str)) or few_numbers:
+        few = isinstance(value, list) and value and all(isinstance(x, (int, float)) for x in value)
+        if isinstance(value, (bool, int, float, str)) or few:
             yield prefix + key, value
 
 
@@ -320,7 +319,8 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
     try:
         yield content
     except (OSError, ValueError) as error:
-        raise StudyError(f"{what} cannot be used: {explain(error, model, content)}") from None
+        reason = explain(error, model, content)
+        raise StudyError(f"{what} cannot be used: {reason}") from None
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
