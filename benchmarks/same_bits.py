@@ -67,7 +67,7 @@ STUDIES = {
     **{f"{name}/default": "" for name in BASES if name not in NO_DEFAULT},
     **{f"{n}/two clients": "clients_per_round = 2" for n in BASES if n not in NONE_DRAWN},
     **{f"kmeans/{preset}": f"preset = '{preset}'" for preset in ("fbow", "ftfidf", "fsbert")},
-    **{f"fstc/{preset}": f"preset = '{preset}'" for preset in ("paper", "rstc", "stc")},
+    **{f"fstc/{preset}": f"preset = '{preset}'" for preset in ("frozen", "rstc", "stc")},
     "gfedntm/preset paper": "preset = 'paper'",
     "gfedntm/preset mixtures": "preset = 'mixtures'; network = 'neurallda'",
     "gfedntm/sgd": "optimizer = 'sgd'; learning_rate = 0.02",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from experiments.display import ModelProgress, finish, print_tables
+from experiments.report import QUICK
 from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER, as_json
 
@@ -105,9 +106,9 @@ def gfedntm_amwmd(
     if as_json:
         print_json(plain(settings, scores))
         return
-    say("AMWMD, the mean over the client's topics: lower is closer.\n")
+    say(f"{QUICK}\n" if quick else "AMWMD, the mean over the client's topics: lower is closer.\n")
     for one in scores:
-        print_tables(tables(one), sentences(one))
+        print_tables(tables(one), () if quick else sentences(one))
         say("")
     names = ", ".join(path.name for path in written)
     say(f"Written to {settings.folder}: {names}, and all topics.")

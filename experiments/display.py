@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from experiments.report import Table
+from experiments.report import QUICK, Table, unpublished
 from fedtopics.cli.display import console, print_json, say
 
 
@@ -61,10 +61,14 @@ def finish(results: Any, settings: Any, reproduce: Callable[..., Any], as_json: 
     with ModelProgress(hidden=as_json) as display:
         rows = reproduce(settings, display)
     written = results.write_results(settings, rows)
+    content, tables = results.plain(settings, rows), results.tables(settings, rows)
     if as_json:
-        print_json(results.plain(settings, rows))
+        print_json(content)
         return
-    print_tables(results.tables(settings, rows), results.sentences(settings, rows))
+    if settings.quick:
+        say(f"{QUICK}\n", "bold")
+        tables = map(unpublished, tables)
+    print_tables(tables, content["findings"])
     say(f"\nWritten to {settings.folder}: {', '.join(path.name for path in written)}.")
 
 

@@ -31,7 +31,8 @@ def write(folder: Path, names: tuple[str, ...], documents: int) -> Path:
                 labels.append(int(theta.argmax()))
                 nodes.append(node)
         texts = [" ".join(document) for document in tokens]
-        content = {"text": texts, "tokens": tokens, "label": labels, "node": nodes}
+        content = {"text": texts, "question": texts, "tokens": tokens, "label": labels}
+        content["node"] = nodes
         pq.write_table(pa.table(content), folder / f"{name}.parquet")
     return folder
 

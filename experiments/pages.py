@@ -1,7 +1,7 @@
 """Kept pages, recomputed from their rows.
 
-These are the pages next to the rows, and tables in a README.md below a line that names rows and
-title.
+These are the pages next to the rows, tables in a README.md below a line that names rows and title,
+and in cells of tables the claims of claims.toml, before a mark with their name.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments import report
+from experiments import claims, report
 from experiments.gfedntm import amwmd, amwmd_results
 from experiments.gfedntm.amwmd_claims import Scores, summary
 from experiments.report import Table
@@ -35,6 +35,7 @@ FIGURE_4: dict[str, Literal["default", "paper"]] = {
     "amwmd-default": "default",
     "amwmd-paper": "paper",
 }
+MARKS = re.compile(r"\| [^|\n]*<!--(claim|verdict|text):([\w.-]+)-->")
 MARKED = re.compile(r"(<!-- rows of ([\w-]+): (.+) -->\n\n)(?:\|.*\n)*")
 
 
@@ -45,6 +46,7 @@ class Made:
     page: str
     content: dict[str, Any]
     tables: list[Table]
+    rows: Any
 
 
 def made(name: str) -> Made:
@@ -58,7 +60,7 @@ def made(name: str) -> Made:
     versions = _kept(path.with_suffix(".json"))["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
     page = results_of.page(settings, rows, content)
-    return Made(page, content, results_of.tables(settings, rows))
+    return Made(page, content, results_of.tables(settings, rows), rows)
 
 
 def _figure_4(name: str) -> Made:
@@ -73,7 +75,7 @@ def _figure_4(name: str) -> Made:
         for one in content["data_sets"]
     ]  # fmt: skip
     page = amwmd_results.page(settings, scores, content)
-    return Made(page, content, [summary(scores), amwmd_results.took(scores)])
+    return Made(page, content, [summary(scores), amwmd_results.took(scores)], scores)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -110,13 +112,38 @@ def differing(write: bool) -> Iterator[Path]:
                 report.write(path.parent, path.stem, one.page, one.content)
             yield path
     tables = {(name, table.title): table for name, one in found.items() for table in one.tables}
-    for path in sorted(PAPERS.glob("*/README.md")):
+    known = _claims(found)
+    others = (*PAPERS.glob("coverage.md"), *ROOT.glob("docs/research/papers.md"))
+    for path in (*sorted(PAPERS.glob("*/README.md")), *others):
         text = path.read_text("utf-8")
         filled = MARKED.sub(partial(_filled, path, tables), text)
+        filled = MARKS.sub(partial(_claimed, known), filled)
         if text != filled:
             if write:
                 path.write_text(filled, "utf-8")
             yield path
+
+
+def _claims(found: Mapping[str, Made]) -> dict[str, claims.Claim]:
+    """Return the claims that kept rows decide."""
+    rows: dict[str, Any] = {
+        name: kind(found[name].rows) for name, kind in claims.KINDS.items() if name in found
+    }
+    if FIGURE_4:
+        rows["figure4"] = claims.Figure4({of: found[name].rows for name, of in FIGURE_4.items()})
+    return {k: v for name, of in rows.items() for k, v in claims.claims(name, of).items()}
+
+
+def _claimed(known: Mapping[str, claims.Claim], found: re.Match[str]) -> str:
+    kind, name = found.groups()
+    claim = known[name]
+    limited = claim.verdict + claim.of
+    said = {
+        "claim": str(claim),
+        "verdict": limited,
+        "text": f"{claim.text[:1].upper()}{claim.text[1:]}.",
+    }
+    return f"| {said[kind]}<!--{kind}:{name}-->"
 
 
 def _filled(path: Path, tables: Mapping[tuple[str, str], Table], found: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ from fedtopics import extras
 
 Found = Sequence[Mapping[str, Any]]  # the rows of an experiment
 DOTS = 100  # per inch, of a PNG
+QUICK = "Made-up texts or few documents, to see that it runs: no verdict on a paper follows."
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,25 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def page(title: str, meaning: str, found: Mapping[str, Any], tables: Iterable[Table]) -> str:
-    """Return an experiment in Markdown: what `plain` has, what it means, and its tables."""
+    """Return an experiment in Markdown: what `plain` has, what it means, and its tables.
+
+    A quick run has no verdicts, and nothing published beside it.
+    """
+    quick = "--quick" in found["command"]
     used = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    parts = [f"# {title}", f"`{found['command']}`", f"{used}.", meaning]
-    parts += [table.markdown() for table in tables]
-    parts.append("\n".join(f"- {sentence}" for sentence in found["findings"]))
+    parts = [f"# {title}", *[QUICK] * quick, f"`{found['command']}`", f"{used}.", meaning]
+    parts += [table.markdown() for table in (map(unpublished, tables) if quick else tables)]
+    parts += ["\n".join(f"- {sentence}" for sentence in found["findings"])] * bool(
+        found["findings"]
+    )
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def unpublished(table: Table) -> Table:
+    """Return a table without columns of published numbers."""
+    kept = [n for n, name in enumerate(table.header) if not name.startswith("published")]
+    header, *rows = (tuple(row[n] for n in kept) for row in (table.header, *table.rows))
+    return Table(table.title, header, tuple(rows))
 
 
 def plain(
@@ -93,7 +107,7 @@ def plain(
     return {
         "command": command,
         "versions": versions(packages),
-        "findings": list(findings),
+        "findings": [] if "--quick" in command else list(findings),
         "runs": list(rows),
     }
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import report
+from experiments import claims, report
 from experiments.flda import words
-from experiments.flda.claims import sentences
 from experiments.flda.runs import PACKAGES, Settings, local_topics
 from experiments.flda.tables import tables
 from experiments.report import Found
@@ -48,6 +47,11 @@ by LDA*: by two clients, where the documents' true shares say which topics are t
 Hellinger (1 less its square) and Jensen-Shannon (1 less it) are of the weights of 30 words, Jaccard
 of the ten first words."""
 SHARED_WORDS = 12  # in the figure
+
+
+def sentences(settings: Settings, found: Found) -> list[str]:
+    """Say which claims hold, of a whole run."""
+    return [] if settings.quick else claims.sentences("flda", claims.FLDA(found))
 
 
 def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:

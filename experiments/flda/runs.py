@@ -146,46 +146,51 @@ def _study(method: Mapping[str, Any], seed: int) -> Study:
 
 
 @lru_cache(maxsize=2)
-def _documents(path: Path) -> Corpus:
-    words = [word for batch in tokens(Corpus.read(path, Columns(text="text")), TextRules())
-             for word in batch]  # fmt: skip
-    return Corpus.of(words)
+def _documents(path: Path, column: str) -> Corpus:
+    """Return the documents as words; a question with several answers is in the file several times.
+
+    It counts once, or clients would have the same documents.
+    """
+    corpus = Corpus.read(path, Columns(text=column))
+    if column == "question":
+        texts = [text for batch in corpus.texts() for text in batch]
+        corpus = Corpus.of([*dict.fromkeys(texts)])
+    return Corpus.of([word for batch in tokens(corpus, TextRules()) for word in batch])
 
 
 def rows_of(settings: Settings, data: DataSet, seed: int, dealt: str) -> dict[str, Numbers]:
     """Deal the documents out: each client's rows of all rounds, those of round 1 first."""
-    path = settings.file(data.name)
-    size, total = settings.a_round(data) * N_ROUNDS, len(_documents(path))
+    source = settings.file(data.name), data.column
+    size, total = settings.a_round(data) * N_ROUNDS, len(_documents(*source))
     if size * len(CLIENTS) > total:
         raise DataError(
             f"{data.name} has {total:,} documents, {size * len(CLIENTS):,} are needed; give "
             "the whole file, or --quick."
         )
     if dealt == "by subject":
-        return dict(
-            zip(CLIENTS, deal_by_subject(_subjects(path).of, len(CLIENTS), size, seed), strict=True)
-        )
+        by_subject = deal_by_subject(_subjects(*source).of, len(CLIENTS), size, seed)
+        return dict(zip(CLIENTS, by_subject, strict=True))
     order = np.random.default_rng([seed, 6]).permutation(total)
     return {name: order[n * size : (n + 1) * size] for n, name in enumerate(CLIENTS)}
 
 
 def slices(settings: Settings, data: DataSet, seed: int) -> dict[str, Corpus]:
     """Deal the documents out at random."""
-    corpus = _documents(settings.file(data.name))
+    corpus = _documents(settings.file(data.name), data.column)
     dealt = rows_of(settings, data, seed, "at random")
     return {name: corpus.take(rows) for name, rows in dealt.items()}
 
 
 @lru_cache(maxsize=2)
-def _subjects(path: Path) -> Subjects:
-    return find_subjects(_documents(path), N_TOPICS, SHOWN)
+def _subjects(path: Path, column: str) -> Subjects:
+    return find_subjects(_documents(path, column), N_TOPICS, SHOWN)
 
 
 def _scored(
     settings: Settings, data: DataSet, name: str, seed: int, on_event: OnEvent
 ) -> dict[str, Any]:
-    model, path = MODELS[name], settings.file(data.name)
-    texts, subjects = _documents(path), _subjects(path)
+    model, source = MODELS[name], (settings.file(data.name), data.column)
+    texts, subjects = _documents(*source), _subjects(*source)
     words = [document for batch in texts.batches() for document in batch]
     dealt = rows_of(settings, data, seed, model.dealt)
     first = settings.a_round(data, model.size) * model.rounds

@@ -85,7 +85,7 @@ def methods(data: DataSet) -> dict[str, Method]:
         "fsccl": {"name": "fsccl"},
         "stc": {"name": "fstc", "preset": "stc"},
         "rstc": {"name": "fstc", "preset": "rstc"},
-        "paper": {"name": "fstc", "preset": "paper", "alignment": data.alignment},
+        "paper": {"name": "fstc", "preset": "frozen", "alignment": data.alignment},
         "discriminative": {"name": "discriminative", "preset": "single"},
         "fstc": {"name": "fstc"},
     }

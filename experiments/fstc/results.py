@@ -1,26 +1,26 @@
 """What the FSTC experiments leave behind: a page, the numbers, figures."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments import costs, report
+from experiments import claims, costs, report
 from experiments.costs import Groups
-from experiments.fstc import claims
 from experiments.fstc import tables as score_tables
-from experiments.fstc.claims import ENCODER
 from experiments.fstc.figures import write_figures
 from experiments.fstc.methods import DATA_SETS, DIMENSION, SHORT, TITLES, TUNED
 from experiments.fstc.parts import N_CLIENTS, PARTS, Task
 from experiments.fstc.published import PAPERS_ENCODER
 from experiments.fstc.runs import PACKAGES
 from experiments.fstc.tables import OLD
-from experiments.fstc.tasks import QUICK_DOCUMENTS, Settings, given
+from experiments.fstc.tasks import Settings, given
 from experiments.report import Found, Table, select
 from fedtopics.federation.study import Study
+from fedtopics.text.embeddings import EmbeddingSettings
 
+ENCODER = EmbeddingSettings().model
 SHORT_STEPS, FEW = SHORT["network"]["local_steps"], TUNED["network"]
 MEANING = f"""\
 ACC / NMI in per cent (NMI with the geometric mean), mean and deviation over seeds: best matching of
@@ -57,10 +57,6 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
   {FEW["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
   rates.
 """
-QUICK_MEANING = f"""\
-A quick run: {QUICK_DOCUMENTS} documents of each set, one seed, and far too few steps for a verdict.
-
-"""
 
 
 def tables(settings: Settings, found: Found) -> list[Table]:
@@ -68,15 +64,17 @@ def tables(settings: Settings, found: Found) -> list[Table]:
     return [*score_tables.tables(found), costs.table(groups(settings, found))]
 
 
-def sentences(settings: Settings, found: Found) -> Iterator[str]:
-    """Say what is best, what reaches the paper, what each step adds, and what is the encoder's."""
-    return claims.sentences(found)
+def sentences(settings: Settings, found: Found) -> list[str]:
+    """Say which claims hold, of a whole run."""
+    parts, sets = ({row[key] for row in found} for key in ("part", "data"))
+    if settings.quick or not (parts >= {*PARTS} and sets >= {*claims.TEXTS}):
+        return []
+    return claims.sentences("fstc", claims.FSTC(found))
 
 
 def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
     """Return the tables and sentences in Markdown, of what `plain` returned."""
-    meaning = (QUICK_MEANING if settings.quick else "") + MEANING
-    return report.page("FSTC", meaning, content, tables(settings, found))
+    return report.page("FSTC", MEANING, content, tables(settings, found))
 
 
 def plain(settings: Settings, found: Found) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from experiments.gfedntm.amwmd_claims import (
 )
 from experiments.gfedntm.amwmd_scores import DRAWS
 from experiments.gfedntm.heat_map import draw_heat_map
-from experiments.report import Table, versions, write
+from experiments.report import QUICK, Table, versions, write
 from fedtopics.text.embeddings import EmbeddingSettings
 
 MEANING = f"""\
@@ -51,13 +51,15 @@ def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any
     seeds = ", ".join(map(str, settings.used_seeds))
     used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     made_with = f"Seeds {seeds}. Word vectors: {EmbeddingSettings().model}. {used}."
-    parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
+    parts = ["# gFedNTM, figure 4", *[QUICK] * settings.quick, f"`{settings.command}`", made_with]
+    parts.append(MEANING)
     parts.append(summary(scores).markdown())
     for one in scores:
         counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
         parts += [table.markdown() for table in tables(one)]
-        parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
+        if not settings.quick:
+            parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
     parts.append(took(scores).markdown())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 

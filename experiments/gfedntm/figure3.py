@@ -35,7 +35,7 @@ SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B
 ALPHAS = (0.1, 1.0)  # of the authors' configuration; of their text, 50 / K
 RECIPES = {
-    "algorithm-1": Recipe("ProdLDA by Algorithm 1", {"preset": "paper"}),
+    "algorithm-1": Recipe("ProdLDA by Algorithm 1", {"preset": "paper", "tolerance": 0.0}),
     "paper": Recipe("ProdLDA, the paper's settings", {"preset": "avitm"}),
     "prodlda": Recipe("ProdLDA", {}),
     "prodlda-mixtures": Recipe(

@@ -36,6 +36,7 @@ NOT_TYPED = {
     ("", "make"): "of .ci/run, or of minutes and hours",
     ("README.md", "fedtopics"): "of four machines: make example NAME=federation",
     ("experiments", "python -m experiments"): f"hours, and {ABSENT}",
+    ("experiments/gfedntm/algorithm-1.md", "fedtopics"): "four processes: as make example",
     ("docs/how-to/topics-over-time.md", "fedtopics join"): "waits: methods/test_flda_federation.py",
     ("docs/how-to/topics-over-time.md", "python -m fedtopics.cli.flda"): "asks: cli/test_flda.py",
     ("docs/how-to/topics-over-time.md", "python -m experiments"): ABSENT,

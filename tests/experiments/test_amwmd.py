@@ -141,7 +141,8 @@ def test_from_files_to_pictures_and_again(
     code, printed, _ = experiments(*ARGUMENTS)
     assert code == 0
     assert "10 of 10: s2_tiny: centralised 25, seed 0" in printed
-    assert "Claim 1 of the paper" in printed
+    assert "Claim 1 of the paper" not in printed
+    assert "Made-up texts or few documents" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
     assert "python -m experiments gfedntm-amwmd --data FOLDER --quick --network prodlda`" in page
@@ -209,6 +210,21 @@ def test_what_topics_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     made_of = {experiment._made_of(study, {"a": one}) for one in seen}
     monkeypatch.setattr(experiment, "__version__", "0.0.0")
     assert len({experiment._made_of(study, {"a": corpus}), *made_of}) == 4
+
+
+def test_the_recipe_as_published() -> None:
+    """Algorithm 1 for 100 rounds of 64 documents each; own models of 100 epochs."""
+    corpora = {name: Corpus.of([["oak"]] * 320) for name in ("a", "b")}
+    settings, data = Settings(Path("data"), preset="paper"), experiment.DATA_SETS[0]
+    tasks = {task.name: task for task in experiment._tasks(corpora, 1)}
+
+    def recipe(name: str) -> tuple[object, ...]:
+        method = experiment._study(settings, data, tasks[name]).method
+        return method.optimizer, method.batch_split, method.batch_size, method.max_rounds
+
+    assert recipe("federated 10") == ("sgd", "fixed", 64, 100)
+    assert recipe("a") == ("adam", "proportional", 64, 500)
+    assert recipe("centralised 25") == ("adam", "proportional", 128, 100)
 
 
 def test_a_node_may_be_a_number(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of F-LDA's rows alone, and one page of a paper with one of its tables."""
     copytree(KEPT / "flda", tmp_path / "results/flda")
     (tmp_path / "papers/flda").mkdir(parents=True)
-    marked = "Before.\n\n<!-- rows of flda: medical_questions, 700 a round -->\n\n\nAfter.\n"
+    marked = "Before.\n\n<!-- rows of flda: medical_questions, 280 a round -->\n\n\nAfter.\n"
     (tmp_path / PAGE).write_text(marked)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "KEPT", tmp_path / "results")

@@ -76,7 +76,7 @@ def test_the_whole_at_the_rate_of_what_was_measured() -> None:
 def test_columns(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", ("agnews", "stackoverflow"), 30)
     first, second = (pq.read_table(folder / f"{n}.parquet") for n in ("agnews", "stackoverflow"))
-    assert first.column_names == ["text", "tokens", "label", "node"]
+    assert first.column_names == ["text", "question", "tokens", "label", "node"]
     assert len(first) == len(second) == 30
     assert first["text"][0].as_py() == " ".join(first["tokens"][0].as_py())
     assert first["text"] != second["text"]

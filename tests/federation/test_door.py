@@ -222,6 +222,7 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     few = "attacks recovered 10 of 10 documents from one gradient, 49 of 52"
     assert few in Policy(min_documents=255).described(seen=True)
     assert few not in Policy(min_documents=256).described(seen=True)
+    assert "have it; the study would also share words of 2." in Policy().described(False, 2)
     assert Policy(min_documents=12, min_documents_in_sum=1000).described(seen=False) == (
         "By this client's policy, a reply sums over at least 12 documents and a total over at "
         "least 2 clients and 1,000 documents (checked when all have joined). A word is shared if "

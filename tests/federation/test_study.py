@@ -14,6 +14,7 @@ from fedtopics.harmless import check_client_name, for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.protocol.roster import Key
+from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
@@ -106,6 +107,10 @@ def test_the_papers_preset() -> None:
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
     assert (paper.dropout, paper.alpha) == (0.2, 1.0)
     assert (paper.norm, paper.optimizer, paper.batch_split) == ("local", "sgd", "fixed")
+    own = Study.make(method={"name": "gfedntm", "preset": "paper"}, vocabulary={"max_words": 9})
+    assert own.vocabulary == VocabularyLimits(
+        min_document_frequency=1, max_words=9, max_document_share=1.0
+    )
     assert GFedNTMSettings().relevance is None
 
 
@@ -114,7 +119,7 @@ def test_the_first_prodldas_preset() -> None:
     avitm, paper = (GFedNTMSettings(preset=name) for name in ("avitm", "paper"))
     assert (avitm.norm, avitm.optimizer, avitm.learning_rate) == ("sync", "adam", 0.002)
     differing = {key for key, value in avitm if value != getattr(paper, key)}
-    assert differing == {"preset", "norm", "optimizer", "learning_rate", "batch_split"}
+    assert differing == {"preset", "norm", "optimizer", "learning_rate", "batch_split", "tolerance"}
 
 
 def test_networks_that_see_an_embedding() -> None:

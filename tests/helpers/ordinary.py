@@ -23,7 +23,7 @@ class Ordinary(nn.Module):
     def __init__(self, network: NeuralTopicModel, seed: int) -> None:
         super().__init__()
         k = network.settings.n_components
-        self.prior = network.prior_variance
+        self.prior = torch.tensor(network.prior_variance, dtype=network.dtype).log()
         self.settings = network.settings
         self.embedding_weight = network.settings.embedding_weight
         for name, tensor in network.initial_weights(seed).items():
@@ -48,8 +48,10 @@ class Ordinary(nn.Module):
         z = mu + noise.normal * (0.5 * log_variance).exp()
         theta = torch.softmax(z, 1) * noise.keep_theta
         reconstruction = -(x * self.log_probability(theta)).sum()
-        ratio = (log_variance.exp() + mu.square()) / self.prior
-        divergence = 0.5 * (ratio - 1 + np.log(self.prior) - log_variance).sum()
+        learned = self.settings.learn_prior
+        mean, log_prior = (self.prior_mean, self.prior_log_variance) if learned else (0, self.prior)
+        ratio = (log_variance.exp() + (mu - mean).square()) / log_prior.exp()
+        divergence = 0.5 * (ratio - 1 + log_prior - log_variance).sum()
         return (reconstruction + self.unlike(theta, embedding) + divergence) / len(x)
 
     def unlike(self, theta: Tensor, embedding: Tensor | None) -> Tensor | float:
@@ -71,7 +73,8 @@ class OrdinaryProdLDA(Ordinary):
         self.norm_words = nn.BatchNorm1d(network.n_words, affine=False, dtype=network.dtype)
 
     def log_probability(self, theta: Tensor) -> Tensor:
-        return torch.log_softmax(self.norm_words(theta @ self.beta_logits) + self.word_bias, 1)
+        bias = self.word_bias if self.settings.word_bias else 0
+        return torch.log_softmax(self.norm_words(theta @ self.beta_logits) + bias, 1)
 
 
 class OrdinaryZeroShotTM(OrdinaryProdLDA):

@@ -2,6 +2,8 @@
 
 import itertools
 import sys
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
 from fedtopics.networks import find_network
 from fedtopics.networks.base import Batch, NetworkSettings
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights
@@ -22,6 +26,7 @@ from tests.helpers.federation import (
     embedded,
     study,
     subjects,
+    tokens_of,
     train_until_killed,
 )
 from tests.helpers.ordinary import (
@@ -87,22 +92,40 @@ def test_the_papers_normalisation_is_another_one(minibatches: dict[int, list[Bat
 
 
 def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
-    """Each client's mean gradient by its own statistics, a mean of these by documents, a step."""
-    how = {"norm": "local", "optimizer": "sgd", "batch_split": "fixed", "precision": "float64"}
-    plan = study(**how, learning_rate=0.02)
-    model = train(plan, subjects(SIZES), at_once=False)
+    """Both stages in plain Python: all words, mean gradients, plain steps, until weights settle."""
+    small = {"n_components": 6, "hidden": [16, 12], "precision": "float64", "tolerance": 0.009}
+    plan = Study.make(method={"name": "gfedntm", "preset": "paper"} | small)
+    assert (plan.is_secure, plan.federation.outliers) == (False, "none")
+    corpora = subjects(SIZES)
+    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY), at_once=False)
+    merged = sum((Counter(chain(*tokens_of(corpus))) for corpus in corpora.values()), Counter())
+    assert model.vocabulary.words == tuple(sorted(merged, key=lambda word: (-merged[word], word)))
     network = ORDINARY["prodlda"](model.inference, plan.seed)
-    parameters = dict(network.named_parameters())
-    for number in sorted(minibatches):
-        losses = [network(*united([batch])) for batch in minibatches[number]]
-        sizes = [batch.counts.shape[0] for batch in minibatches[number]]
+    weights = dict(network.named_parameters())
+    change, rounds = 1.0, 0
+    while change >= 0.009:
+        rounds += 1
+        losses = [network(*united([batch])) for batch in minibatches[rounds]]
+        sizes = [batch.counts.shape[0] for batch in minibatches[rounds]]
         assert sizes == [64, 64, 60, 20, 64]
-        each = [torch.autograd.grad(loss, [*parameters.values()]) for loss in losses]
+        each = [torch.autograd.grad(loss, [*weights.values()]) for loss in losses]
+        before = [weight.detach().clone() for weight in weights.values()]
         with torch.no_grad():
-            for weight, *gradients in zip(parameters.values(), *each, strict=True):
+            for weight, *gradients in zip(weights.values(), *each, strict=True):
                 terms = (n * g for n, g in zip(sizes, gradients, strict=True))
                 weight -= 0.02 * sum(terms) / sum(sizes)
-    assert difference(model.weights, {n: w.detach() for n, w in parameters.items()}) < 1e-9
+            moved = [after - old for after, old in zip(weights.values(), before, strict=True)]
+            change = float(lengths(moved) / lengths(before))
+    assert rounds == model.info["rounds"] == max(minibatches)
+    assert rounds > 99
+    plain = {name: weight.detach() for name, weight in weights.items()}
+    assert plain.pop("prior_mean").norm() < 1e-14  # batch normalisation centres what it is held to
+    assert not model.weights["prior_mean"].any()
+    assert difference(model.weights, plain) < 1e-14
+
+
+def lengths(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors]).norm()
 
 
 @pytest.mark.parametrize(("network", "norm"), [("combinedtm", "sync"), ("prodlda", "server")])

@@ -256,6 +256,21 @@ def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) 
     assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
 
 
+def test_fifty_steps_of_the_papers_preset_and_again(folder: Path, tmp_path: Path) -> None:
+    """The published training from the first transport on, with views, but fewer steps."""
+    steps = {"local_steps": 10, "batch_size": 16, "hidden": 8, "learning_rate": 0.01}
+    plan = planned(folder, preset="paper", network=steps, max_rounds=5)
+    assert (plan.method.warm_up, plan.method.network.n_views) == (0.0, 2)
+    train_until_killed(2, plan, run=trained, out=tmp_path / "run")
+    model = trained(plan, out=tmp_path / "run", resume=True)
+    first = encoder_network(str(folder), 32).first
+    moved = {name: float((w - first[name]).norm()) for name, w in encoder_of(model).items()}
+    assert all(np.isfinite(list(moved.values())))
+    assert max(moved.values()) > 0
+    once = trained(plan)
+    assert all(np.array_equal(once.weights[name], w) for name, w in model.weights.items())
+
+
 def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
     corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24, 16))
     study = planned(folder, embedding={"model": str(folder), "dimension": 16})

@@ -55,13 +55,17 @@ def test_the_papers_presets() -> None:
     def parts(found: FSTCSettings) -> tuple[str, float | None, float]:
         return found.first_labels, found.mixture_from, found.alignment
 
-    assert parts(method("paper")) == ("kmeans", 0.0, 1.0)
+    assert parts(method("paper")) == parts(method("frozen")) == ("kmeans", 0.0, 1.0)
+    paper, frozen = method("paper"), method("frozen")
+    assert (paper.fine_tune, paper.network.deletion, paper.warm_up) == (True, 0.2, 0.0)
+    assert (frozen.fine_tune, frozen.network.deletion, frozen.warm_up) == (False, 0.0, 0.1)
+    assert (paper.total_steps, paper.encoder_learning_rate) == (4000, 5e-6)
     assert parts(method("rstc")) == ("kmeans", 0.0, 0.0)
     assert parts(method("stc")) == ("kmeans", None, 0.0)
     assert parts(method("default"))[:2] == ("discriminative", None)
     assert method("default").alignment > 0
     assert parts(method("paper", alignment=0.01, mixture_from=0.5)) == ("kmeans", 0.5, 0.01)
-    for preset in ("paper", "rstc", "stc"):
+    for preset in ("paper", "frozen", "rstc", "stc"):
         found = method(preset)
         how = found.network
         assert (found.max_rounds, how.local_steps, how.batch_size) == (40, 100, 200)
@@ -326,7 +330,7 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     assert max(sizes) >= 5
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "rstc", "stc"])
+@pytest.mark.parametrize("preset", ["default", "frozen", "rstc", "stc"])
 def test_clusters_are_found(preset: str) -> None:
     corpus = blobs(400, spread=0.8)
     plan = planned("fstc", preset=preset, max_rounds=6, transports=10, start={"tries": 4})

@@ -118,7 +118,7 @@ def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsEr
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
     say(sentence(Documents.of("this client", corpus).plain()))
-    say(policy.described(seen=not study.is_secure))
+    say(policy.described(not study.is_secure, study.vocabulary.min_document_frequency))
 
 
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:

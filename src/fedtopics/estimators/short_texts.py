@@ -30,8 +30,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         "discriminative" (default) is exact, takes seconds and has the best scores. "fstc" starts
         from its clusters and trains a network per client. Use "kmeans" and "fsccl" to compare.
     preset : str, optional
-        Values of the settings that you do not give: for fstc "paper", "rstc" or "stc", for kmeans
-        "fbow", "ftfidf" or "fsbert".
+        Values of the settings that you do not give: for fstc "paper", "frozen", "rstc" or
+        "stc", for kmeans "fbow", "ftfidf" or "fsbert".
     embedding_model : str, optional
         sentence-transformers model, by name or path. Documents that have embeddings keep them.
     tokenizer, analyzer, verbose, callback

@@ -161,7 +161,7 @@ class Participation:
         policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
-        rules = policy.described(seen=not study.is_secure)
+        rules = policy.described(not study.is_secure, study.vocabulary.min_document_frequency)
         known = (self._place(study) / "study.toml").exists()
         self.notify(Offered(study, leaves, seen, rules, known))
         found = check_policy(

@@ -138,18 +138,19 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     def of_enough(self, clients: int) -> Policy:
         """Return the policy with at least this many clients in each sum."""
-        least = max(self.min_clients_in_sum, clients)
-        return self.model_copy(update={"min_clients_in_sum": least})
+        return self.model_copy(update={"min_clients_in_sum": max(self.min_clients_in_sum, clients)})
 
-    def described(self, seen: bool) -> str:
-        """Describe the policy in a study whose single updates are `seen`, or not."""
+    def described(self, seen: bool, rarest: int = 0) -> str:
+        """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
         of_all = self.min_documents_in_sum
         together = f" and {of_all:,} documents (checked when all have joined)" if of_all else ""
         few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
+        least = self.min_document_frequency
+        also = f"; the study would also share words of {rarest:,}" if 0 < rarest < least else ""
         return (
             f"By this client's policy, a reply sums over at least {self.min_documents:,} documents "
             f"and a total over at least {self.min_clients_in_sum} clients{together}. A word is "
-            f"shared if at least {self.min_document_frequency:,} documents have it.{few}"
+            f"shared if at least {least:,} documents have it{also}.{few}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:

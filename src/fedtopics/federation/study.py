@@ -97,7 +97,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         {}, description="members without documents, which also get the model"
     )
 
-    _usual_with_privacy = model_validator(mode="before")(tables.with_privacy)
+    _with_implied = model_validator(mode="before")(tables.with_implied)
 
     @field_validator("clients", "observers")
     @classmethod

@@ -17,7 +17,7 @@ from fedtopics.files import read_bytes, read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.settings import TopicSettings, filled
-from fedtopics.methods.registry import DEFAULT_METHOD, find_method
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
 from fedtopics.text.corpus import Corpus
@@ -57,8 +57,7 @@ class About(BaseModel, extra="forbid", frozen=True):
 
     def rows(self) -> Iterator[tuple[str, str]]:
         for name in type(self).model_fields:
-            value = getattr(self, name)
-            if value:
+            if value := getattr(self, name):
                 yield name, value if isinstance(value, str) else "; ".join(value)
 
 
@@ -198,11 +197,10 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
     if why := why_not(method):
-        name = method.method_name
-        others = ", ".join(other for other in _able() if other != name)
+        others = ", ".join(other for other in _able() if other != method.method_name)
         raise ValueError(
-            f"{name} does not support differential privacy: {why}; choose a method that does "
-            f"({others}), or leave out differential_privacy"
+            f"{method.method_name} does not support differential privacy: {why}; choose a method "
+            f"that does ({others}), or leave out differential_privacy"
         )
     if outliers not in (None, "none"):
         raise ValueError(
@@ -230,13 +228,15 @@ def _able() -> Iterator[str]:
             yield name
 
 
-def with_privacy(study: Any) -> Any:
+def with_implied(study: Any) -> Any:
     method = study.get("method") if isinstance(study, Mapping) else None
-    if not isinstance(method, Mapping) or not study.get("differential_privacy"):
+    if not isinstance(method, Mapping):
         return study
-    name = method.get("name")
-    usual = RECIPES.find(name).usual if name in RECIPES.names else {}
-    return {**study, "method": filled(method, usual)}
+    name, preset = method.get("name"), str(method.get("preset", ""))
+    if study.get("differential_privacy") and name in RECIPES.names:
+        study = {**study, "method": filled(method, RECIPES.find(name).usual)}
+    tables = find_method(name).settings.TABLES if preset and name in METHODS.names else {}
+    return filled(study, tables.get(preset, {}))
 
 
 # What scikit-learn, gensim or BERTopic call a setting, and the key of a study.
@@ -299,9 +299,8 @@ def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
         if isinstance(value, Mapping):
             yield from dotted(value, f"{prefix}{key}.")
             continue
-        entries = value if isinstance(value, list) else []
-        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
-        if isinstance(value, (bool, int, float, str)) or few_numbers:
+        few = isinstance(value, list) and value and all(isinstance(x, (int, float)) for x in value)
+        if isinstance(value, (bool, int, float, str)) or few:
             yield prefix + key, value
 
 

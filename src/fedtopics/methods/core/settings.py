@@ -38,8 +38,7 @@ def improves(loss: float, best: float) -> bool:
 
 
 def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
-    reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in limits.items())
-    return next(filter(None, reasons), "")
+    return next(filter(None, (STOP_RULES.find(n)(progress, x) for n, x in limits.items())), "")
 
 
 def _tolerance(progress: Progress, limit: float) -> str:
@@ -136,6 +135,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     """Settings of all methods; base class of each method's settings."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
+    TABLES: ClassVar[Mapping[str, dict[str, Any]]] = {}  # other settings of a study, by preset
 
     name: str = Field("", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")

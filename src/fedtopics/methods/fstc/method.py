@@ -1,6 +1,6 @@
 """FSTC: federated short-text clustering by pseudo-labels and shared cluster centres.
 
-``preset="paper"`` is closer to the paper than the defaults. The defaults have no Gaussian-uniform
+``preset="paper"`` has the published training. The defaults have no Gaussian-uniform
 mixture (`mixture_from`) and no augmentation, and freeze the encoder (`fine_tune` trains it).
 
 The paper sends all embeddings to the server for the first labels. As texts can largely be restored

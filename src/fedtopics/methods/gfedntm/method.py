@@ -28,8 +28,6 @@ from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
 from fedtopics.networks.passes import finish_all
 
-LEAST_RATE_FACTOR = 0.01  # least factor of the learning rate
-
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     """The method's program; training a model further keeps everything except Adam's moments."""
@@ -58,16 +56,14 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
     ) -> RoundResult[NetworkState]:
         """Take the optimiser's step in place; "sgd" is W(r) = W(r - 1) - rate * gradient (3)."""
-        measures_change = self.settings.tolerance > 0
-        before = {n: w.clone() for n, w in state.weights.items()} if measures_change else {}
-        rate_factor = 1.0
-        if self.settings.learning_rate_decay == "linear":
-            rounds_done = round_ - self.rounds_before - 1
-            rate_factor = max(1 - rounds_done / self.settings.max_rounds, LEAST_RATE_FACTOR)
+        settings = self.settings
+        before = {n: w.clone() for n, w in state.weights.items()} if settings.tolerance else {}
+        rounds_done = (round_ - self.rounds_before - 1) * (settings.learning_rate_decay == "linear")
+        rate_factor = max(1 - rounds_done / settings.max_rounds, 0.01)
         state.optimizer.step(reply.gradients, reply.documents, rate_factor)
         state.average(reply.sums, reply.documents)
         facts: RoundFacts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
-        if not measures_change:
+        if not before:
             return RoundResult(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
         size = sum(float(w.square().sum()) for w in before.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -28,7 +28,10 @@ _AVITM = {
 }  # fmt: skip
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
 # server takes plain gradient steps. The paper gives no step size; of .002 to 2, this was the best.
+# Nor a tolerance. Gradients are added up unchanged, and all words are kept.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
+_ALL = {"min_document_frequency": 1, "max_document_share": 1.0, "max_words": 1 << 30}
+_PLAIN = {"aggregation": "plain", "federation": {"outliers": "none"}, "vocabulary": _ALL}
 # For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
 _MIXTURES = {
     "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
@@ -37,12 +40,14 @@ _MIXTURES = {
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "avitm": _AVITM,
-    "paper": {**_AVITM, **_PAPER},
+    "paper": {**_AVITM, **_PAPER, "tolerance": 0.001},
     "mixtures": _MIXTURES,
 }
 
 
 class GFedNTMSettings(MinibatchSettings, NetworkSettings):
+    TABLES: ClassVar = {"paper": _PLAIN}
+
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
     network: str = Field(
         "prodlda",
@@ -51,8 +56,8 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     preset: Literal["default", "paper", "avitm", "mixtures"] = Field(
         "default",
         description='preset for other settings: "avitm" has the usual settings of the original '
-        'ProdLDA, "paper" is Algorithm 1 with these settings, "mixtures" is for documents that mix '
-        "topics which have words of their own",
+        'ProdLDA, "paper" is Algorithm 1 with these settings, plain sums and all words, "mixtures" '
+        "is for documents that mix topics which have words of their own",
     )
     initialisation: NetworkBeginning = Field(
         "random",

@@ -139,8 +139,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
     for name, weight in state.weights.items():
         _copy_words(weight, model.weights[name], axes[name], places)
     averages = model.shared.get(AVERAGES, {})
-    sums = state.shapes.sums
-    if {stage: tuple(total.shape) for stage, total in averages.items()} == sums:
+    if {stage: tuple(total.shape) for stage, total in averages.items()} == state.shapes.sums:
         state.averages = {stage: total.clone() for stage, total in averages.items()}
 
 

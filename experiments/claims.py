@@ -1,0 +1,311 @@
+"""The papers' claims, by kept rows: a rule and a sentence each, in claims.toml.
+
+A rule is a list of conditions, of which all, some or none hold. Rules and sentences are expressions
+of Jinja with the functions of `rows`, an object of the classes below by the claim's table.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+
+from experiments.flda.models import DATA_SETS
+from experiments.flda.tables import auc, client_seconds, each_round, server_seconds
+from experiments.fstc.significance import UTest
+from experiments.gfedntm.amwmd_claims import Finding, Scores, findings
+from experiments.gfedntm.figure3 import ETAS, SHARED
+from experiments.gfedntm.figure3_results import Scores as Figure3Scores
+from experiments.gfedntm.figure3_results import gains_of
+from experiments.gfedntm.figure3_runs import Case
+from experiments.report import Found, mean, scores, select
+
+CLAIMS = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf-8"))
+SETS = [data.name for data in DATA_SETS]
+TEXTS = ("agnews", "stackoverflow", "biomedical")
+ALONE = "skewed-alone-all"
+COMMON = "known topics, eta 0.1, 300 words, 50% of them common"
+CONVERGED, KEPT, LEVEL = (
+    0.95,
+    0.9,
+    0.01,
+)  # least likeness of rounds, what is kept, what is no change
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+Values = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A verdict, what it is limited to, and why."""
+
+    verdict: str
+    of: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"**{self.verdict}**{self.of}: {self.text}"
+
+
+def claims(kind: str, rows: Any) -> dict[str, Claim]:
+    """Return the claims of a table of claims.toml, by names that begin with the table's."""
+    found = {}
+    for name, claim in CLAIMS[kind].items():
+        rule: Any = ENVIRONMENT.compile_expression(claim["rule"])
+        holds = [bool(one) for one in rule(rows=rows)]
+        verdict = "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
+        text = ENVIRONMENT.from_string(claim["text"]).render(rows=rows)
+        found[f"{kind}.{name}"] = Claim(verdict, claim.get("of", ""), text)
+    return found
+
+
+def sentences(kind: str, rows: Any) -> list[str]:
+    """Return the claims of a table, in words."""
+    return [f"{name}: {claim}" for name, claim in claims(kind, rows).items()]
+
+
+def falls(values: Iterable[float]) -> list[bool]:
+    """Return for each value but the first whether it is below the one before."""
+    return [after < before for before, after in pairwise(values)]
+
+
+def positive(values: Values) -> list[bool]:
+    """Return for each value whether it is above zero."""
+    return [value > 0 for value in values]
+
+
+def number(count: int) -> str:
+    """Spell a small number."""
+    return NUMBERS[count] if count < len(NUMBERS) else f"{count:,}"
+
+
+ENVIRONMENT = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - Markdown
+ENVIRONMENT.globals |= {"falls": falls, "positive": positive, "sum": sum, "max": max, "min": min}
+ENVIRONMENT.globals |= {"abs": abs, "len": len, "sets": SETS, "common": COMMON}
+ENVIRONMENT.filters |= {f"f{n}": f"{{:,.{n}f}}".format for n in range(4)}
+ENVIRONMENT.filters |= {
+    "number": number,
+    "share": "{:.0%}".format,
+    "many": lambda x: f"{sum(x)} of {len(x)}",
+}
+ENVIRONMENT.filters |= {"each": lambda x: "/".join(f"{one:.1f}" for one in x)}
+
+
+class Figure3:
+    """Scores of figure 3; `case` is shared, eta, alpha."""
+
+    def __init__(self, rows: Found) -> None:
+        self._scores = Figure3Scores(rows)
+
+    def mean(self, model: str, scenario: str, score: str = "tss", **case: Any) -> float:
+        """Return a score's mean over seeds."""
+        return float(np.mean(self._scores.of(Case(**case), model, scenario, score)))
+
+    def seeds(self, model: str) -> int:
+        """Return how many seeds the federated model has in the first setting."""
+        return len(self._scores.of(Case(), model, "federated", "tss"))
+
+    def gain(self, model: str, score: str = "tss", **case: Any) -> float:
+        """Return by how much the federated model is better than clients alone."""
+        return float(gains_of(self._scores, Case(**case), model)[score])
+
+    def gains(self, model: str, key: str = "shared", alpha: float = 0.1) -> Values:
+        """Return the gains in TSS by K' ("shared") or eta, in the settings that were run."""
+        found = (gains_of(self._scores, case, model) for case in _cases(key, alpha))
+        return [float(gain["tss"]) for gain in found if gain]
+
+    def better(self, model: str) -> list[bool]:
+        """Return whether the federated model is better, setting by setting."""
+        return [gain > 0 for gain in (*self.gains(model), *self.gains(model, "eta")[1:])]
+
+    def informed(self, model: str) -> list[bool]:
+        """Return whether its TSS is above that of random topics, setting by setting."""
+        cases = [*_cases("shared", 0.1), *_cases("eta", 0.1)[1:]]
+        both = ((model, "federated"), ("random", ""))
+        found = ([self._scores.of(case, *one, "tss") for one in both] for case in cases)
+        return [float(np.mean(one)) > float(np.mean(other)) for one, other in found]
+
+
+def _cases(key: str, alpha: float) -> list[Case]:
+    values: Sequence[Any] = SHARED if key == "shared" else ETAS
+    return [Case(alpha=alpha, **{key: value}) for value in values]
+
+
+class FLDA:
+    """Scores of F-LDA; two numbers are of medical questions and of tweets."""
+
+    def __init__(self, rows: Found) -> None:
+        self._rows = rows
+
+    def mean(self, data: str, model: str, key: str = "c_v") -> float:
+        """Return a score's mean over seeds."""
+        return mean(self._rows, key, data=data, model=model)
+
+    def of(self, model: str, key: str = "c_v") -> list[float]:
+        """Return it for both data sets."""
+        return [self.mean(data, model, key) for data in SETS]
+
+    def both(self, model: str, key: str = "c_v") -> str:
+        """Return it for both data sets, in words."""
+        return _both(f"{value:.3f}".replace("0.", ".") for value in self.of(model, key))
+
+    def above(self, one: str, other: str, *keys: str) -> list[bool]:
+        """Return whether one model is above another, by score and data set."""
+        pairs = (zip(self.of(one, key), self.of(other, key), strict=True) for key in keys)
+        return [first > second for pair in pairs for first, second in pair]
+
+    def wins(self, one: str, other: str, key: str = "c_v") -> int:
+        """Return in how many trainings one model is above another."""
+        both = ([x for data in SETS for x in scores(self._rows, key, data=data, model=model)]
+                for model in (one, other))  # fmt: skip
+        return sum(first > second for first, second in zip(*both, strict=True))
+
+    def _steps(self, *models: str) -> list[float]:
+        values = zip(*(self.of(model) for model in models), strict=True)
+        return [max(abs(b / a - 1) for a, b in pairwise(each)) for each in values]
+
+    def steps(self, *models: str) -> str:
+        """Return the largest relative step of c_v from one model to the next."""
+        return _both(map("{:.0%}".format, self._steps(*models)))
+
+    def steady(self, *models: str) -> list[bool]:
+        """Return whether c_v changes by a tenth at most and stays above clients alone."""
+        least = [min(each) for each in zip(*(self.of(model) for model in models), strict=True)]
+        found = zip(self._steps(*models), least, self.of("alone"), strict=True)
+        return [step <= 0.1 and value > alone for step, value, alone in found]
+
+    def level(self, *models: str) -> list[bool]:
+        """Return whether diversity changes by .01 at most."""
+        values = zip(*(self.of(model, "diversity") for model in models), strict=True)
+        return [max(each) - min(each) <= LEVEL for each in values]
+
+    def rounds(self, model: str, key: str) -> list[Values]:
+        """Return a score by round."""
+        return [each_round(select(self._rows, data=data), model, key) for data in SETS]
+
+    def last(self, model: str, key: str) -> str:
+        """Return a score after the last round."""
+        return _both(f"{each[-1]:.2f}" for each in self.rounds(model, key))
+
+    def still(self, way: str) -> list[bool]:
+        """Return whether topics of the same documents stay, and are as many as at first."""
+        alike, m = (self.rounds(f"{way}-same", key) for key in ("alike", "m"))
+        both = zip(alike, m, strict=True)
+        return [one[-1] >= CONVERGED and other[-1] >= other[0] / 2 for one, other in both]
+
+    def keeps(self, way: str) -> list[bool]:
+        """Return whether its M* has nine tenths of what only one client has, as clients alone."""
+        own, alone = self.of(f"skewed-{way}-3", "found_in_own"), self.of(ALONE, "found_own")
+        return [here >= KEPT * there for here, there in zip(own, alone, strict=True)]
+
+    def _shares(self, model: str) -> list[float]:
+        both = (self.rounds(model, key) for key in ("own_bytes", "m_bytes"))
+        return [1 - sum(own) / sum(whole) for own, whole in zip(*both, strict=True)]
+
+    def saves(self, model: str) -> list[bool]:
+        """Return whether M* saves a tenth at least."""
+        return [share > 1 - KEPT for share in self._shares(model)]
+
+    def saved(self, model: str) -> str:
+        """Return how much M* saves."""
+        return _both(map("{:.0%}".format, self._shares(model)))
+
+    def size(self, model: str, unit: float) -> str:
+        """Return what a client sends."""
+        return _both(f"{value / unit:,.0f}" for value in self.of(model, "bytes"))
+
+    def seconds(self, data: str, model: str) -> tuple[float, float]:
+        """Return the core-seconds of a client, and of merging."""
+        rows = select(self._rows, data=data)
+        return client_seconds(rows, model), server_seconds(rows, model)
+
+    def auc(self, data: str, measure: str) -> float:
+        """Return how well a similarity tells which topics are the same."""
+        return float(np.mean(auc(select(self._rows, data=data, model="similarity"), measure)))
+
+
+def _both(values: Iterable[str]) -> str:
+    return "/".join(values)
+
+
+class FSTC:
+    """Scores of FSTC in per cent."""
+
+    def __init__(self, rows: Found) -> None:
+        self._rows = rows
+
+    def of(self, name: str, score: str = "acc", part: str = "table2", **more: Any) -> list[float]:
+        """Return a score's mean over seeds, by data set; three of table 2."""
+        sets = dict.fromkeys(row["data"] for row in select(self._rows, part=part, name=name))
+        return [
+            mean(self._rows, score, part=part, data=d, name=name, **more)
+            for d in TEXTS
+            if d in sets
+        ]
+
+    def gains(self, one: str, other: str, **more: Any) -> list[float]:
+        """Return by how many points of ACC one method is above another."""
+        return [a - b for a, b in zip(self.of(one, **more), self.of(other, **more), strict=True)]
+
+    def sweep(self, name: str, part: str, key: str) -> list[list[float]]:
+        """Return ACC by what is varied, by data set."""
+        rows = select(self._rows, part=part, name=name)
+        values = sorted({row[key] for row in rows})
+        return [
+            [mean(rows, "acc", data=data, **{key: value}) for value in values]
+            for data in TEXTS
+            if select(rows, data=data)
+        ]
+
+    def best(self, name: str) -> list[bool]:
+        """Return whether a method is above all baselines in ACC, by data set."""
+        baselines = [self.of(other) for other in ("fbow", "ftfidf", "fsbert", "fsccl")]
+        return [ours > max(others) for ours, *others in zip(self.of(name), *baselines, strict=True)]
+
+    def spread(self, name: str) -> float:
+        """Return by how many points ACC varies with the clients' sizes."""
+        (values,) = self.sweep(name, "shares", "rho")
+        return max(values) - min(values)
+
+    def squared(self, name: str) -> list[float]:
+        """Return by how many points of ACC squared error is above cross entropy, by data set."""
+        return [squared - entropy for entropy, squared in self.sweep(name, "losses", "loss")]
+
+    def over(self, one: str, part: str, key: str) -> list[float]:
+        """Return by how many points a method is above FSCCL, by what is varied."""
+        (ours,), (theirs,) = self.sweep(one, part, key), self.sweep("fsccl", part, key)
+        return [a - b for a, b in zip(ours, theirs, strict=True)]
+
+    def significant(self, other: str) -> list[bool]:
+        """Return whether FSTC is above another method in both scores, by Mann-Whitney's test."""
+        return [all(UTest.of(self._rows, data, score, "paper", other).significant
+                    for score in ("acc", "nmi")) for data in TEXTS]  # fmt: skip
+
+
+class Figure4:
+    """Findings of figure 4, by recipe and data set."""
+
+    def __init__(self, recipes: Mapping[str, Sequence[Scores]]) -> None:
+        self._found = {
+            (name, one.data_set): findings(one) for name, every in recipes.items() for one in every
+        }
+
+    def finding(self, recipe: str, data: str, number: int) -> Finding:
+        """Return a finding of `amwmd_claims.STATEMENTS` by its number."""
+        return self._found[recipe, data][number]
+
+    def closer(self, recipe: str, data: str, number: int) -> str:
+        """Return for how many clients it is so."""
+        found = self.finding(recipe, data, number)
+        return f"{found.n_closer}/{found.closer.shape[1]}"
+
+    def clients(self, number: int) -> list[bool]:
+        """Return of all recipes and data sets whether it is so for some, and for every client."""
+        found = [one[number] for one in self._found.values()]
+        return [n for one in found for n in (one.n_closer > 0, one.outcome == "holds")]
+
+
+KINDS = {"figure3": Figure3, "flda": FLDA, "fstc": FSTC}

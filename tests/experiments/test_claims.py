@@ -1,0 +1,78 @@
+"""Verdicts on the papers' claims follow from kept rows, and change with them."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from experiments import pages
+from experiments.claims import CLAIMS, FLDA, FSTC, Figure3, Figure4, claims
+from experiments.pages import FIGURE_4, KEPT, PAPERS, made
+
+Row = dict[str, Any]
+
+
+def verdicts(
+    kind: str, experiment: str, maker: Any, change: Callable[[Row], Row]
+) -> dict[str, str]:
+    rows = [change(row) for row in pages._rows(KEPT / experiment / "runs.jsonl")]
+    return {name.split(".")[1]: one.verdict for name, one in claims(kind, maker(rows)).items()}
+
+
+def test_verdicts_on_flda() -> None:
+    def change(row: Row) -> Row:
+        """Pooled LDA is the most coherent, guided LDA the best at clients; no round is alike."""
+        scores = {"pooled": {"c_v": 0.99}, "alone-guided": {"c_v": 0.9, "diversity": 0.99}}
+        scores |= {"alone": {"diversity": 0.1}, "transitive-1": {"m": 10.0}}
+        alike = {"each_round": [each | {"alike": 0.1} for each in row.get("each_round", [])]}
+        return row | scores.get(row["model"], {}) | alike
+
+    found = verdicts("flda", "flda", FLDA, change)
+    assert [found[name] for name in ("alone", "alone-diverse", "guided-alone", "merging")] == [
+        "holds", "holds", "holds", "holds",
+    ]  # fmt: skip
+    assert (found["converges"], found["bytes"]) == ("does not hold", "holds")
+    assert found["centralised"] != "holds"
+
+
+def test_verdicts_on_figure_3() -> None:
+    def change(row: Row) -> Row:
+        common = row["scenario"] != row["scenario"].strip("0123456789")
+        return row | ({"tss": 60.0, "dss": 5000.0} if common else {})
+
+    as_kept = verdicts("figure3", "figure3", Figure3, dict)
+    assert (as_kept["equivalent"], as_kept["gain"]) == ("does not hold", "holds in part")
+    found = verdicts("figure3", "figure3", Figure3, change)
+    assert (found["better"], found["reversal"]) == ("does not hold", "does not hold")
+
+
+def test_verdicts_on_fstc() -> None:
+    def change(row: Row) -> Row:
+        best = row.get("name") == "paper" and row["part"] in ("table2", "clients")
+        return row | ({"acc": 99.0 + row["seed"] / 10, "nmi": 99.0} if best else {})
+
+    found = verdicts("fstc", "fstc", FSTC, change)
+    assert [found[name] for name in ("best", "clients", "unequal")] == [
+        "holds", "holds", "does not hold",
+    ]  # fmt: skip
+
+
+def test_verdicts_on_figure_4() -> None:
+    scores = {of: made(name).rows for name, of in FIGURE_4.items()}
+    assert claims("figure4", Figure4(scores))["figure4.ten"].verdict == "holds in part"
+    for every in scores.values():
+        for one in every:
+            one.values[:, :, one.models.index("federated 10")] = 0.0
+    assert claims("figure4", Figure4(scores))["figure4.ten"].verdict == "holds"
+
+
+def test_each_claim_is_in_the_table_of_verdicts() -> None:
+    text = (PAPERS / "coverage.md").read_text("utf-8")
+    marked = set(re.findall(r"<!--claim:([\w.-]+)-->", text))
+    assert marked == {f"{kind}.{name}" for kind, of in CLAIMS.items() for name in of}
+
+
+def test_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        pages._claimed({}, pages.MARKS.search("| x<!--claim:flda.none--> |"))  # type: ignore[arg-type]
