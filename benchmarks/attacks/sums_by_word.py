@@ -93,7 +93,7 @@ def dimension_of(corpus: Corpus) -> int:
 
 
 def frequent_words(side: Any) -> list[str]:
-    counts = side._counts
+    counts = side.counts
     frequency = np.bincount(counts.counts.indices, minlength=len(counts.words))
     return [counts.words[i] for i in np.flatnonzero(frequency >= side.rarest)]
 

@@ -43,7 +43,7 @@ from tests.helpers.studies import read
     ("[method]\nname = 'fstc'\nnetwork.hiden = 3", "'method.network.hiden'; did you mean 'hidden'"),
     ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
     ("clients = 3", "'clients' is 3"),
-    ("[clients]\na = 'a.csv'", r"each of the clients is a table \[clients\.NAME\]"),
+    ("[clients]\na = 'a.csv'", r"each of the clients is a table, such as \[clients\.north\]"),
     ("seed = ", "Invalid value"),
     (
         "differential_privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
@@ -262,7 +262,7 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
     ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
     ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
     ("[clients.south]", "[observers.north]", "'north' is a client and an observer; remove one"),
-    ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table \[observ"),
+    ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table, such as"),
     ('[server]\naddress = "topics.example.org:7557"', "[serv]", "no key 'serv'; did you mean 's"),
 ])  # fmt: skip
 def test_certificates_that_a_study_lacks(

@@ -150,9 +150,8 @@ def test_a_model_says_of_documents_what_their_client_says(
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
     own = {name: weight for name, weight in model.weights.items() if name != "beta"}
-    if known := {
-        name: own[name] for name in ("word_origin", "word_means", "rarity") if name in own
-    }:
+    names = "word_origin", "word_means", "rarity", "word_directions"
+    if known := {name: own[name] for name in names if name in own}:
         client.function("learn_words")(client._fingerprint, **known)
     ((rows, theta),) = client.thetas(weights=own)
     assert rows.tolist() == list(range(80))
@@ -177,11 +176,12 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
     assert all("everywhere" in words for words in model.topics(1, relevance=1.0))
 
 
-def test_words_move_embeddings_by_how_many_are_known() -> None:
+def test_words_move_and_extend_embeddings() -> None:
     bag = sparse.csr_array(np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0]], np.float32))
     weights = {
         "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
         "rarity": np.array([1.0, 0.0, 2.0, 2.0]), "word_origin": np.array([1.0, 3.0]),
+        "word_directions": np.diag([1.0, 2, 3, 4]),
     }  # fmt: skip
     inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
     found = inference.mixed(np.tile([5.0, 3.0], (3, 1)), bag, weights)
@@ -189,7 +189,16 @@ def test_words_move_embeddings_by_how_many_are_known() -> None:
     words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
     second = np.array([1 - 0.6 * 3 / 5, 0]) + 0.6 * 3 / 5 * words
     expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0]]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found[:, :2], expected, rtol=1e-6)
+    logs = np.array([[0, 0, 1, 0], [np.log(2), 0, 3 * np.log(2), 4 * np.log(3)], [0, 1, 0, 0]])
+    directed = logs / np.linalg.norm(logs, axis=1, keepdims=True)
+    np.testing.assert_allclose(found[:, 2:], directed, rtol=1e-6)
+    origin = np.arange(6.0)
+    points = inference.points(origin, None, found)
+    for part, share in ((slice(2), 0.8), (slice(2, 6), 0.2)):
+        moved = found[:, part] - origin[part]
+        expected = np.sqrt(share) * moved / np.linalg.norm(moved, axis=1, keepdims=True)
+        np.testing.assert_allclose(points[:, part], expected, rtol=1e-5)
 
 
 def test_memberships_by_a_consensus() -> None:
@@ -209,3 +218,5 @@ def test_memberships_by_a_consensus() -> None:
     assert "word_means" not in inference.layout()
     with_words = Consensus(7, settings.model_copy(update={"word_weight": 0.5})).layout()
     assert with_words["word_means"] == ((7, 2), "float32")
+    assert with_words["word_directions"] == ((7, 7), "float32")
+    assert with_words["origin"] == ((9,), "float64")

@@ -51,7 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
-    "fstc, paper": {"name": "fstc", "preset": "paper", "average_every": 1, "max_rounds": 2},
+    "fstc, frozen": {"name": "fstc", "preset": "frozen", "average_every": 1, "max_rounds": 2},
     "fsccl": {
         "name": "fsccl", "embedding": {"model": "x", "dimension": DIMENSION}, "network": NETWORK,
         "max_rounds": 2,

@@ -183,9 +183,18 @@ def test_it_is_the_consensus_of_pooled_documents() -> None:
     np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)
     np.testing.assert_allclose(weights["rarity"], np.log(300 / has.sum(0)))
     assert isinstance(model.inference, Consensus)
+    rarity = np.log(300 / has.sum(0))
+    weighted = bag.log1p() * rarity
+    weighted = weighted.toarray() / np.linalg.norm(weighted.toarray(), axis=1, keepdims=True)
+    directions = weights["word_directions"] / rarity[:, None]
+    values = np.linalg.eigvalsh(weighted.T @ weighted)[::-1]
+    own = np.square(weighted @ directions).sum(0)
+    np.testing.assert_allclose(own[:15], values[:15], rtol=1e-4)
+    np.testing.assert_array_equal(own[15:], 0), "20 documents for each direction"
     mixed = model.inference.mixed(embedded, bag, weights)
     np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
-    members = model.inference.members(weights, centred(mixed, weights["origin"]).astype(float))
+    points = model.inference.points(weights["origin"], None, mixed)
+    members = model.inference.members(weights, points.astype(float))
     assert members.shape == (300, 8 * CLUSTERS)
     votes, shares = pooled(members, CLUSTERS)
     np.testing.assert_allclose(weights["votes"], votes, atol=1e-5)

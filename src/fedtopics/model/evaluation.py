@@ -43,9 +43,9 @@ def evaluate(
     dict
         ``topics``, ``documents``, ``by``, ``relevance``: what was scored, and how. ``absent``:
         number of topics of which most of the words shown occur in no document. ``npmi_in_training``
-        and so on: coherence in the clients' documents, if the words are the same.
-        Every metric of `METRICS` by name, registered ones included: ``c_v``, ``npmi``, ``u_mass``,
-        ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
+        and so on: in the clients' documents, if the words are the same. Every metric of
+        `METRICS` by name, registered ones too: ``c_v``, ``npmi``, ``u_mass``, ``unique_words``,
+        ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
         of documents: scored (``labelled``), with a missing or blank label (``without_label``), and
         with a label but nothing that the model knows (``unseen``).
@@ -62,13 +62,12 @@ def evaluate(
             "No document has a word that the model knows, so its topics cannot be scored; give "
             "documents of the same language and kind as those of its training."
         )
-    metrics = [METRICS.find(name) for name in METRICS.names]
+    shown = model.reading.relevance if relevance is None else relevance
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
-    scores["relevance"] = model.reading.relevance if relevance is None else relevance
-    scores["absent"] = parts.absent
-    known = model.coherence if scores["relevance"] == model.reading.relevance else {}
+    scores |= {"relevance": shown, "absent": parts.absent}
+    known = model.coherence if shown == model.reading.relevance else {}
     scores |= {f"{name}_in_training": float(np.nanmean(of_all)) for name, of_all in known.items()}
-    for metric in metrics:
+    for metric in (metrics := [METRICS.find(name) for name in METRICS.names]):
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
     return scores if corpus.labels is None else scores | _agreement(parts, metrics)

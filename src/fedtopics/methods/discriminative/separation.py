@@ -31,6 +31,7 @@ from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which only the best of the remaining starts continues
 LEAST_COUNT = 1e-6  # least weight of a cluster, in documents
+AS_WELL = 0.01  # difference in agreement that does not count
 RAREST = 1e-3  # size, relative to even sizes, below which a cluster's bias stops growing
 
 
@@ -225,7 +226,8 @@ def with_number(
 ) -> DiscriminativeSettings:  # fmt: skip
     """Choose the number of clusters for which clusterings of two halves of the documents agree.
 
-    Their agreement is the adjusted Rand index over pairs of documents of one client.
+    Their agreement is the adjusted Rand index over pairs of documents of one client. Of numbers
+    that agree as well, the largest is chosen, because it tells more.
     """
     scores: dict[int, float] = {}
     how = settings.separation
@@ -242,7 +244,8 @@ def with_number(
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
         notify(Candidate(number, scores[number]))
-    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
+    least = max(scores.values(), default=0.0) - AS_WELL
+    best = max((n for n, score in scores.items() if score >= least), default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
 
 
