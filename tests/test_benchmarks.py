@@ -33,7 +33,7 @@ def test_the_list_has_a_line_for_each() -> None:
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (["tittles"], "There is no benchmark 'tittles'; did you mean titles? "),
+    (["qualty"], "There is no benchmark 'qualty'; did you mean quality? "),
     (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
     (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
 ])  # fmt: skip
