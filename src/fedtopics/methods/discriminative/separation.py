@@ -227,7 +227,7 @@ def with_number(
     """Choose the number of clusters for which clusterings of two halves of the documents agree.
 
     Their agreement is the adjusted Rand index over pairs of documents of one client. Of numbers
-    that agree as well, the largest is chosen, because it tells more.
+    that agree as well, the largest is chosen.
     """
     scores: dict[int, float] = {}
     how = settings.separation
