@@ -105,7 +105,9 @@ def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
         table = pq.read_table(common.parquet(data, name))
         tokenised = "tokens" if "tokens" in table.column_names else None
         own = [name for name in table.column_names if name == "embedding"]  # of another model
-        corpus = Corpus.of(table.drop_columns(own), Columns(text="text", tokens=tokenised, label="label"))
+        corpus = Corpus.of(
+            table.drop_columns(own), Columns(text="text", tokens=tokenised, label="label")
+        )
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
         named, counts = count_words(corpus, rules).named(rarest)

@@ -12,7 +12,6 @@ from fedtopics.inference.points import Moments
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import (
-    AS_WELL,
     LEAST_COUNT,
     RAREST,
     Separation,
@@ -153,14 +152,13 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
 
 def test_the_number_of_clusters_is_chosen() -> None:
     corpus, events = blobs(400), Notes()
-    given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}}
+    given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}, "word_weight": 0}
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
     model = trained(plan, spread(corpus, 2), on_event=events.append)
     scores = {e["n_components"]: e["agreement"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
-    assert 1 >= scores[5] > 0.1 + scores[8]
-    assert scores[5] >= scores[3] - AS_WELL, "of three clusters that agree as well, five tell more"
+    assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
     assert model.n_topics == 5
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 

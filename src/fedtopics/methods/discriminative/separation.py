@@ -31,7 +31,6 @@ from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which only the best of the remaining starts continues
 LEAST_COUNT = 1e-6  # least weight of a cluster, in documents
-AS_WELL = 0.01  # difference in agreement that does not count
 RAREST = 1e-3  # size, relative to even sizes, below which a cluster's bias stops growing
 
 
@@ -226,8 +225,7 @@ def with_number(
 ) -> DiscriminativeSettings:  # fmt: skip
     """Choose the number of clusters for which clusterings of two halves of the documents agree.
 
-    Their agreement is the adjusted Rand index over pairs of documents of one client. Of numbers
-    that agree as well, the largest is chosen.
+    Their agreement is the adjusted Rand index over pairs of documents of one client.
     """
     scores: dict[int, float] = {}
     how = settings.separation
@@ -244,8 +242,7 @@ def with_number(
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
         notify(Candidate(number, scores[number]))
-    least = max(scores.values(), default=0.0) - AS_WELL
-    best = max((n for n, score in scores.items() if score >= least), default=settings.n_components)
+    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
     return settings.model_copy(update={"n_components": best})
 
 
