@@ -82,9 +82,7 @@ def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = common.arguments(__doc__, files, seeds=3, only=SETS)
     data, n_documents = given.data, DOCUMENTS
-    tasks = common.grid(
-        data=given.only, words=WORDS, method=METHODS, seed=range(given.seeds)
-    )  # fmt: skip
+    tasks = common.grid(data=given.only, words=WORDS, method=METHODS, seed=range(given.seeds))
     if given.quick:
         data, n_documents = write_made_up(given.folder, ("agnews",), 240), 60
         tasks = common.grid(data=["agnews"], words=[20], method=METHODS, seed=[0])

@@ -212,10 +212,12 @@ def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) 
         texts = [data.texts[i] for _, rows in fitted for i in rows]
         model.reduce_topics(texts, nr_topics=n_topics + (OUTLIER in model.topic_sizes_))
     seconds = time.perf_counter() - start
-    assigned = np.array(model.transform(data.texts, data.embeddings)[0])
+    assigned = model.transform(data.texts, data.embeddings)[0] if merged else model.topics_
     ranked = [model.get_topic(k) for k in sorted(model.get_topics().keys() - {OUTLIER})]
     topics = [[word for word, score in topic if word and score > 0] for topic in ranked]
-    return Found(topics, assigned, seconds, {"topics_merged": n_merged, "clients": len(fitted)})
+    return Found(
+        topics, np.array(assigned), seconds, {"topics_merged": n_merged, "clients": len(fitted)}
+    )
 
 
 BERTOPIC = ["bertopic", "umap-learn", "hdbscan"]
