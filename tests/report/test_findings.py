@@ -80,9 +80,9 @@ def test_who_has_a_topic_alone_is_named() -> None:
     # 90 and 5 of 95 documents are 95 % of topic 0, and 50 of 50 all of topic 2.
     assert [topics[k]["owner"] for k in range(3)] == ["north", None, "south"]
     assert summary["found"][1] == (
-        "north is the only client with “Trees | shrubs”; "
-        "south is the only client with “oak, elm, flu”."
+        "north has nearly all of “Trees | shrubs”; south has nearly all of “oak, elm, flu”."
     )
+    assert summary["found"][2] == "1 of 3 topics is common to all clients."
     page = html(summary)
     assert page.count("<strong>Only here:</strong> no topic") == 0
     assert page.count("<strong>Only here:</strong> <a href") == 2

@@ -91,7 +91,7 @@ def _clients(
     if not owned:
         return f"No {kind} belongs to a single client" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
-    parts = [f"{client} is the only client with {_listed(owned[client])}" for client in most[:2]]
+    parts = [f"{client} has nearly all of {_listed(owned[client])}" for client in most[:2]]
     return "; ".join([*parts, *([alike] if alike else [])]) + "."
 
 
@@ -121,7 +121,7 @@ def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
 def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:
     if len(documents) < 2:
         return ""
-    common = [t for t in topics if all(share is not None for share in t["clients"].values())]
+    common = [t for t in topics if not owner(t, documents) and None not in t["clients"].values()]
     many = "All" if len(common) == len(topics) else f"{len(common) or 'None'} of"
     verb = "is" if len(common) == 1 else "are"
     return f"{many} {len(topics)} {kind}s {verb} common to all clients."
