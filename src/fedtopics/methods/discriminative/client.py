@@ -22,7 +22,7 @@ from fedtopics.methods.nmf.client import WordProducts
 from fedtopics.methods.nmf.factorisation import PASSES
 
 COLUMNS = 256  # number of words that are compared with all others at a time
-EACH = 3  # least number of documents for each word
+PER_WORD = 3  # documents, at least
 
 
 class ConsensusSums(Exchanges):
@@ -141,7 +141,7 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     by_rank = np.argsort(rank)
     for rarer, other in sorted(alike):  # more frequent words are decided first
         kept[by_rank[rarer]] &= not kept[other]
-    kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / EACH]] = False
+    kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / PER_WORD]] = False
     return kept
 
 

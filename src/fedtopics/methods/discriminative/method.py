@@ -32,7 +32,7 @@ from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.nmf.factorisation import leading_directions
 from fedtopics.methods.registry import Method
 
-EACH = 20  # documents for each direction of words, at least
+PER_DIRECTION = 20  # documents, at least
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def find_words(agreement: Agreement, settings: DiscriminativeSettings, seed: int
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
     directions = np.zeros((shape[0], min(DIRECTIONS, shape[0])), np.float32)
-    n = max(1, min(directions.shape[1], documents // EACH))
+    n = max(1, min(directions.shape[1], documents // PER_DIRECTION))
     # Not only words that have a sum: their directions do not tell embeddings.
     rarity = rarities(agreement.vocabulary.document_frequency, agreement.documents, 1.0)
     directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
