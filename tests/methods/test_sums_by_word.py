@@ -50,7 +50,7 @@ def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[boo
 def test_there_are_three_documents_for_each_word(monkeypatch: pytest.MonkeyPatch) -> None:
     bag = bag_of(*(range(i, i + 20 + i) for i in range(0, 100, 20)))
     assert distinct_words(bag, 10).all()
-    monkeypatch.setattr(clients, "PER_WORD", 60)  # 200 documents are for three words: the first ones
+    monkeypatch.setattr(clients, "PER_WORD", 60)  # 200 documents: three words, the first ones
     mixed = sparse.csr_array(bag.toarray()[:, [0, 3, 1, 4, 2]])
     assert distinct_words(mixed, 10).tolist() == [False, True, False, True, True]
 
