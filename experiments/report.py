@@ -81,7 +81,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 def page(title: str, meaning: str, found: Mapping[str, Any], tables: Iterable[Table]) -> str:
     """Return an experiment in Markdown: what `plain` has, what it means, and its tables.
 
-    A quick run has no verdicts, and nothing published beside it.
+    A quick run has neither verdicts nor published figures.
     """
     quick = "--quick" in found["command"]
     used = ", ".join(f"{name} {number}" for name, number in found["versions"].items())

@@ -87,7 +87,7 @@ def clients() -> str:
     parts = []
     for name in METHODS.names:
         for client, title, settings in _variants(find_method(name)):
-            parts += [f"\n## {title}\n", "| function | how often | what leaves |"]
+            parts += [f"\n## {title}\n", "| function | how often | what is sent |"]
             parts.append("| --- | --- | --- |")
             for exchange in exchanges_of(client, settings):
                 leaves = exchange.leaves.replace("|", "\\|")
@@ -99,7 +99,7 @@ def clients() -> str:
                 names += sorted({*own} - {*names})
     shared = {place: names for place, names in places.items() if names}
     for place, names in sorted(shared.items(), key=lambda entry: len(entry[0].__mro__)):
-        parts += [f"\n## {place.__name__}\n", "| function | what leaves |", "| --- | --- |"]
+        parts += [f"\n## {place.__name__}\n", "| function | what is sent |", "| --- | --- |"]
         parts += [f"| `{name}` | {vars(place)[name].leaves} |" for name in names]
         parts.append(
             f"\n::: {_full(place)}\n"

@@ -50,7 +50,7 @@ _SENTENCES = {
     "waits for": "has waited for {clients} for {seconds}: {end}",
     "continues": "all are there again; the run continues",
     "halted": "{client} stopped the run at step {step}: {reason}. All members start their commands "
-    "again; this server goes on",
+    "again; this server continues",
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",

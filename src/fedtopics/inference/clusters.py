@@ -191,8 +191,8 @@ class Consensus(ClusterInference):
         shapes |= {"votes": (k, r * k), "sizes": (k,)}
         if self.settings.word_weight:
             shapes |= {"word_origin": (m,), "word_means": (self.n_words, m)}
-            shapes |= {"rarity": (self.n_words,)}
-            shapes |= {"word_directions": (self.n_words, self.n_directions)}
+            shapes["rarity"] = (self.n_words,)
+            shapes["word_directions"] = (self.n_words, self.n_directions)
         return shapes
 
     def layout(self) -> Layout:
@@ -233,11 +233,12 @@ class Consensus(ClusterInference):
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
         """Return both parts of extended embeddings, each relative to its mean, side by side."""
+        if embeddings is None or not self.n_directions:
+            return super().points(origin, counts, embeddings)
         n = len(origin) - self.n_directions
-        assert embeddings is not None  # noqa: S101 - for mypy
         moved, directed = centred(embeddings[:, :n], origin[:n]), embeddings[:, n:] - origin[n:]
         parts = np.sqrt(1 - EXTENDED) * moved, np.sqrt(EXTENDED) * unit_rows(directed)
-        return np.concatenate(parts, axis=1, dtype=np.float32) if self.n_directions else moved
+        return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""

@@ -53,7 +53,7 @@ def document_embeddings(
     """Return unit-length float32 embeddings, (n_documents, dimension), of the corpus or the model.
 
     Empty documents get zeros. `embedding_model` is the client's own name or folder for the study's
-    model. `apart` encodes each text by itself: then other texts do not change the last bits.
+    model. `apart` encodes each text alone: then other texts do not change the last bits.
 
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.clusters import DIRECTIONS, Consensus, Discriminants
+from fedtopics.inference.clusters import Consensus, Discriminants
 from fedtopics.inference.nmf import rarities
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
@@ -47,10 +47,12 @@ def start_separation(
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
-    words = find_words(agreement, settings, seed) if settings.word_weight else {}
     shape = settings.shape(settings.inference.settings_type)
-    n_dimensions = settings.inference(len(agreement.vocabulary), shape).n_dimensions
-    origin, moments = find_moments(agreement, n_dimensions)
+    inference = settings.inference(len(agreement.vocabulary), shape)
+    words: Arrays = {}
+    if isinstance(inference, Consensus) and inference.n_directions:
+        words = find_words(agreement, inference, seed)
+    origin, moments = find_moments(agreement, inference.n_dimensions)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
@@ -58,17 +60,17 @@ def start_separation(
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
 
 
-def find_words(agreement: Agreement, settings: DiscriminativeSettings, seed: int) -> Arrays:
+def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     """Send clients the words' points, rarity and directions, with zeros for words without sums."""
-    shape = len(agreement.vocabulary), settings.embedding.dimension
+    shape = len(agreement.vocabulary), inference.settings.embedding.dimension
     origin = find_origin(agreement, shape[1])
     reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
     counts, documents = reply["sent"], max(reply["documents"], 1)
     means = reply["sums"] / np.maximum(counts, 1)[:, None]
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
-    directions = np.zeros((shape[0], min(DIRECTIONS, shape[0])), np.float32)
-    n = max(1, min(directions.shape[1], documents // PER_DIRECTION))
+    directions = np.zeros((shape[0], inference.n_directions), np.float32)
+    n = max(1, min(inference.n_directions, documents // PER_DIRECTION))
     # Not only words that have a sum: their directions do not tell embeddings.
     rarity = rarities(agreement.vocabulary.document_frequency, agreement.documents, 1.0)
     directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)

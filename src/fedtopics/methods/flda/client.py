@@ -21,7 +21,7 @@ from fedtopics.methods.lda.client import posterior_means
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import WordCounts, count_words
+from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
@@ -104,6 +104,7 @@ class FLDAClient(TopicClient[FLDASettings]):
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for the documents of all rounds so far."""
         self.corpus = self._arrivals.used()
+        vars(self).pop("counts", None)  # of the documents before
         super().adopt(words, total, length)
         if len(self.usable) < self.min_documents:  # too few documents to send any sums
             self.usable, self._training = self.usable[:0], 0
@@ -119,10 +120,6 @@ class FLDAClient(TopicClient[FLDASettings]):
         occurrences = np.asarray(self.bag.sum(0), np.int64)
         counted = {"containing": document_frequency(self.bag), "occurrences": occurrences}
         return counted | {"documents": self.bag.shape[0]}
-
-    @property
-    def counts(self) -> WordCounts:
-        return count_words(self.corpus, self.text)
 
     def n_topics(self, **model: Any) -> int:
         return int(model["topics"].shape[1])
