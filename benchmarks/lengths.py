@@ -17,7 +17,6 @@ from experiments.made_up import write as write_made_up
 from fedtopics import Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import normalised_mutual_information
-from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 
@@ -46,10 +45,8 @@ def documents(path: Path, words: int, n_documents: int) -> tuple[Corpus, list[st
                 parts = []
     chosen = [joined[row] for row in rng.permutation(len(joined))[:n_documents]]
     corpus = Corpus.of([text for text, _ in chosen])
-    embedding = EmbeddingSettings()
-    return Study.make(method={"name": "mixture", "embedding": embedding}).embedded(corpus), [
-        label for _, label in chosen
-    ]
+    embedded = Study.make(method={"name": "mixture"}).embedded(corpus)
+    return embedded, [label for _, label in chosen]
 
 
 def run(data: Path, task: dict[str, Any], n_documents: int) -> dict[str, float]:

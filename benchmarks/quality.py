@@ -19,14 +19,8 @@ import pyarrow.parquet as pq
 
 from benchmarks import common, peers
 from experiments.made_up import write as write_made_up
-from fedtopics import Columns, Corpus, Study, __version__, train
+from fedtopics import Columns, Corpus, Study, __version__, metrics, train
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.metrics import (
-    clustering_accuracy,
-    coherence_of,
-    normalised_mutual_information,
-    unique_words,
-)
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits, agree, count_words, tokens
@@ -211,20 +205,22 @@ def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, flo
     shown = [topic[:SHOWN] for topic in result["topics"]]
     window: Any = "usual" if within == "windows" else None
     scores = {
-        measure: float(np.nanmean(coherence_of(shown, split, measure, window)))
+        measure: float(np.nanmean(metrics.coherence_of(shown, split, measure, window)))
         for measure in ("npmi", "c_v")
     }
     if "by_probability" in result:
         plain = [topic[:SHOWN] for topic in result["by_probability"]]
-        scores["npmi_by_probability"] = float(coherence_of(plain, split, "npmi", window).mean())
-        scores["top10_by_probability"] = unique_words(plain, SHOWN)
+        scores["npmi_by_probability"] = float(
+            metrics.coherence_of(plain, split, "npmi", window).mean()
+        )
+        scores["top10_by_probability"] = metrics.unique_words(plain, SHOWN)
     assigned, labels = np.array(result["assigned"]), table["label"].to_pylist()
     if len(set(labels)) == len(result["topics"]):
-        scores["acc"] = clustering_accuracy(labels, assigned)
+        scores["acc"] = metrics.clustering_accuracy(labels, assigned)
     return scores | {
-        "top10": unique_words(shown, SHOWN),
-        "top25": unique_words(result["topics"], MOST),
-        "nmi": normalised_mutual_information(labels, assigned),
+        "top10": metrics.unique_words(shown, SHOWN),
+        "top25": metrics.unique_words(result["topics"], MOST),
+        "nmi": metrics.normalised_mutual_information(labels, assigned),
         "outliers": float((assigned < 0).mean()),
     }
 

@@ -45,8 +45,7 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
 def test_topics_whose_words_do_not_occur_are_counted(model: TopicModel) -> None:
     first, *others = model.topics()
     absent = sum(len({*first} & {*topic}) < 5 for topic in others)
-    assert absent
-    assert evaluate(model, [first[:6], first[4:]] * 3)["absent"] == absent
+    assert evaluate(model, [first[:6], first[4:]] * 3)["absent"] == absent > 0
 
 
 @pytest.fixture

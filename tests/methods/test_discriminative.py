@@ -150,6 +150,13 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     )
 
 
+def test_words_of_all_documents_change_nothing() -> None:
+    corpus = blobs(80)
+    same = corpus_of(corpus.embeddings, texts=[["a", "b"]] * 80)
+    found = trained(planned("discriminative"), {"a": same}).main_topics(same)
+    assert clustering_accuracy(labels_of(corpus), found) > 0.95
+
+
 def test_the_number_of_clusters_is_chosen() -> None:
     corpus, events = blobs(400), Notes()
     given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}, "word_weight": 0}

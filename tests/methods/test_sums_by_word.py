@@ -11,6 +11,7 @@ from benchmarks.attacks import sums_by_word as attack
 from fedtopics import Policy
 from fedtopics.datasets import split_clients
 from fedtopics.inference.clusters import Consensus, centred
+from fedtopics.inference.points import unit_rows
 from fedtopics.methods.discriminative import client as clients
 from fedtopics.methods.discriminative.client import distinct_words
 from fedtopics.methods.discriminative.separation import UNSEEN, votes_of
@@ -184,8 +185,7 @@ def test_it_is_the_consensus_of_pooled_documents() -> None:
     np.testing.assert_allclose(weights["rarity"], np.log(300 / has.sum(0)))
     assert isinstance(model.inference, Consensus)
     rarity = np.log(300 / has.sum(0))
-    weighted = bag.log1p() * rarity
-    weighted = weighted.toarray() / np.linalg.norm(weighted.toarray(), axis=1, keepdims=True)
+    weighted = unit_rows((bag.log1p() * rarity).toarray())
     directions = weights["word_directions"] / rarity[:, None]
     values = np.linalg.eigvalsh(weighted.T @ weighted)[::-1]
     own = np.square(weighted @ directions).sum(0)

@@ -27,8 +27,7 @@ def work():
     gate.wait()
     assert decode(message, Answer).message.reason == "reason"
 threads = [threading.Thread(target=work) for _ in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
+for step in (threading.Thread.start, threading.Thread.join): list(map(step, threads))
 """
 
 

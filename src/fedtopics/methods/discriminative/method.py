@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fedtopics.inference.clusters import Consensus, Discriminants
-from fedtopics.inference.nmf import rarities
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
@@ -72,7 +71,8 @@ def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     directions = np.zeros((shape[0], inference.n_directions), np.float32)
     n = max(1, min(inference.n_directions, documents // PER_DIRECTION))
     # Not only words that have a sum: their directions do not tell embeddings.
-    rarity = rarities(agreement.vocabulary.document_frequency, agreement.documents, 1.0)
+    frequency = np.maximum(agreement.vocabulary.document_frequency, 1)
+    rarity = np.log(np.maximum(agreement.documents / frequency, 1))
     directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
     words["word_directions"] = directions
     learn_words(agreement, words)
