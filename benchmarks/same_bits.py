@@ -104,7 +104,7 @@ STUDIES = {
     "flda/of several": "keep_unmatched = false; threshold = 0.3; iterations = 200",
     "mixture/evidence": "kappa = 8.0; word_weight = 0.5; smoothing = 0.5; tolerance = 0.0",
     "kmeans/k-fed": "algorithm = 'k-fed'", "discriminative/free": "separation.sizes = 'free'",
-    "discriminative/candidates": "separation.candidates = [3, 6, 9]",
+    "discriminative/candidates": "candidates = [3, 6, 9]",
     "fstc/average every": "average_every = 1", "fstc/kmeans": "first_labels = 'kmeans'",
     "fstc/mixture": "mixture_from = 0.5",
     **{f"fstc/{masses}": f"masses = '{masses}'" for masses in ("global", "own")},

@@ -68,7 +68,7 @@ def test_it_is_an_estimator(tmp_path: Path) -> None:
 def test_groups_of_settings_are_mappings() -> None:
     one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
     found: Any = one._as_study(0).method
-    assert (found.separation.candidates, found.separation.sizes) == ((3, 4), "free")
+    assert (found.candidates, found.separation.sizes) == ((3, 4), "free")
     assert (found.start.tries, found.start.rounds) == (2, 40)
 
 

@@ -285,7 +285,7 @@ def test_certificates_that_a_study_lacks(
     {"method": {"name": "gfedntm", "network": "combinedtm", "max_rounds": 9, "relevance": 0.0}},
     {"method": {"name": "gfedntm", "network": "neurallda", "coherence": "documents"}},
     {"method": {"name": "fstc", "preset": "paper", "network": {"hidden": 8, "deletion": 0.5}}},
-    {"method": {"name": "discriminative", "separation": {"candidates": [2, 3]}}},
+    {"method": {"name": "discriminative", "candidates": [2, 3]}},
     {
         "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
         "method": {"coherence": "documents", "embedding": {"model": "a/b", "dimension": 5}},

@@ -151,8 +151,8 @@ def test_criteria() -> None:
 def test_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="at least one number of topics"):
         sweep(plan(), [], 1, tmp_path, corpora=CORPORA)
-    with pytest.raises(StudyError, match="remove them from the study"):
-        study = Study.make(method={"name": "discriminative", "separation": {"candidates": (2, 3)}})
+    with pytest.raises(StudyError, match="chooses the number of topics itself"):
+        study = Study.make(method={"name": "discriminative", "candidates": (2, 3)})
         sweep(study, [2], 1, tmp_path, corpora=CORPORA)
     with pytest.raises(DataError, match="There are no clients"):
         sweep(plan(), [2], 1, tmp_path, corpora={})

@@ -18,7 +18,7 @@ NETWORK = {
     "validate_every": 2,
 }  # fmt: skip
 EMBEDDED = {"embedding": {"dimension": DIMENSION}, "coherence": "nothing"}
-NUMBERS = {"separation": {"candidates": [2, 3]}, "start": {"tries": 2}}
+NUMBERS = {"candidates": [2, 3], "start": {"tries": 2}}
 CHOSEN = {"name": "discriminative", "max_rounds": 3, **NUMBERS, **EMBEDDED}
 AUTO = {"name": "auto", "max_rounds": 3, "embedding": {"dimension": DIMENSION}}
 FLDA = {"name": "flda", "max_rounds": 1, "min_new_documents": 10}

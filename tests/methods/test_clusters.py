@@ -106,8 +106,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     """And what a study announces is what it asks for."""
     of, more = case.removesuffix(", candidates"), dict[str, Any]()
     if of != case:
-        how = {"candidates": (4, 5), "tolerance": 0.05}
-        more = {"separation": how, "start": {"tries": 1}}
+        more = {"separation": {"tolerance": 0.05}, "start": {"tries": 1}, "candidates": (4, 5)}
     plan = plan_of(of, **more)
     messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
     asked = {function for _, function, _, _ in messages.calls}

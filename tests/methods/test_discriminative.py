@@ -159,11 +159,11 @@ def test_words_of_all_documents_change_nothing() -> None:
 
 def test_the_number_of_clusters_is_chosen() -> None:
     corpus, events = blobs(400), Notes()
-    given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}, "word_weight": 0}
+    given: Any = {"candidates": (3, 5, 8), "start": {"tries": 4}, "word_weight": 0}
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
     model = trained(plan, spread(corpus, 2), on_event=events.append)
-    scores = {e["n_components"]: e["agreement"] for e in events.of("candidate")}
+    scores = {e["n_components"]: e["score"] - e["usual"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
     assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
     assert model.n_topics == 5

@@ -1,5 +1,6 @@
 """Federated NMF is the factorisation of the pooled documents, and finds the topics."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.nmf.client import NMFClient
+from tests.helpers.background import Notes
 from tests.helpers.federation import subjects, tokens_of
 
 TOPICS = 4
@@ -185,3 +187,38 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
     further = train(plan, many, policies=policies, start=model, vocabulary="keep")
     assert further.vocabulary.words == model.vocabulary.words
     assert sum(further.documents.values()) > sum(model.documents.values())
+
+
+def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Path) -> None:
+    """By what topics of one half of the documents say of words left out in the other."""
+    study, events = nmf_study(n_components="auto"), Notes()
+    model = trained(study, split(documents, 0, 2), out=tmp_path, on_event=events.append)
+    tried = {each["n_components"]: each["score"] for each in events.of("candidate")}
+    best = max(tried, key=lambda number: tried[number])
+    assert model.n_topics == best == TOPICS
+    assert best in list(tried)[-4:-1], "three worse numbers end the search"
+    assert model.info["numbers"] == {str(k): [score, 0.0] for k, score in tried.items()}
+    again = trained(study, split(documents, 0, 2), out=tmp_path, resume=True)
+    assert again.info["numbers"] == model.info["numbers"]
+    with pytest.raises(StudyError, match="nmf, discriminative and fstc can choose it"):
+        Study.make(method={"name": "lda", "n_components": "auto"})
+
+
+def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
+    policy = Policy(min_documents=10, min_document_frequency=5)
+    texts = [["oak", "elm"]] * 20 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 14
+    study = nmf_study()
+    plan = Plan(study.method, study.text, study.vocabulary, 0)
+    client = NMFClient(plan, Site("a", Corpus.of(texts), policy))
+    client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
+    rarity, fingerprint = np.ones(4), client._fingerprint
+    given: Any = {"vocabulary": fingerprint, "rarity": rarity, "part": 0}
+    products = client.function("word_products")(directions=np.eye(4), **given)
+    assert products["products"][:2].any(1).all() and products["documents"] >= 10
+    assert not products["products"][2].any() and not products["products"][:, 2].any()
+    sums = client.function("factor_sums")(round=0, topics=np.eye(4), **given)
+    assert not sums["sums"][2].any()
+    few = NMFClient(plan, Site("b", Corpus.of(texts[:19]), policy))
+    few.adopt(["oak", "elm"], 19, 2.0)
+    reply = few.function("prediction")(few._fingerprint, np.ones(2), np.eye(2))
+    assert reply == {"cosines": 0.0, "documents": 0}

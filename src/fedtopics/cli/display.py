@@ -54,6 +54,7 @@ _SENTENCES = {
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
+    "candidate": "tried {n_components} topics: score {score:.3f}, by chance {usual:.3f}",
     "repeated": "round {round} is repeated without {missing}",
     "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
     "first ones have {words} words",
@@ -126,7 +127,15 @@ class RoundProgress(Progress):
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
-        elif kind in ("documents", "chosen", "clipped", "continued", "skipped", "stopped"):
+        elif kind in (
+            "candidate",
+            "documents",
+            "chosen",
+            "clipped",
+            "continued",
+            "skipped",
+            "stopped",
+        ):
             say(sentence(event))
         elif text := language_sentence(event):
             say(text)

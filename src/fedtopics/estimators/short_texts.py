@@ -13,7 +13,6 @@ from fedtopics.estimators.base import SINGLE, Splitter, StopWords, TopicEstimato
 from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent
-from fedtopics.methods.core.settings import filled
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
@@ -24,8 +23,9 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_clusters : int or sequence of int, optional
-        Number of clusters, or several numbers from which the method chooses.
+    n_clusters : int, sequence of int or "auto", optional
+        Number of clusters, or several numbers from which the method chooses; "auto" takes some
+        from 2 to 60.
     method : {"discriminative", "fstc", "kmeans", "fsccl"}
         "discriminative" (default) is exact, takes seconds and has the best scores. "fstc" starts
         from its clusters and trains a network per client. Use "kmeans" and "fsccl" to compare.
@@ -74,7 +74,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     _found: Any  # clusters of the training documents, by client or of the only corpus
 
     def __init__(
-        self, n_clusters: int | Sequence[int] | None = None, *,
+        self, n_clusters: int | Sequence[int] | Literal["auto"] | None = None, *,
         method: Literal["discriminative", "fstc", "kmeans", "fsccl"] = "discriminative",
         preset: str | None = None, max_rounds: int | None = None,
         min_document_frequency: int | None = None, max_words: int | None = None,
@@ -144,5 +144,5 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
                     f"The method {self.method!r} takes one n_clusters; to choose among "
                     'several, set method = "discriminative".'
                 )
-            return filled(named, {"separation": {"candidates": [int(each) for each in number]}})
+            return {"candidates": [int(each) for each in number]} | named
         return named if number is None else {"n_components": number} | named

@@ -33,7 +33,7 @@ class Proposal:
         plain = why_plain(study)
         host = study.server.host
         lines = [
-            f"Study {study.name!r}: {study.method.method_name}, {study.method.n_components} topics",
+            f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
             *(f"  {name}: {text}" for name, text in study.about.rows()),
             f"Members: {', '.join(members)}.",
             f"Aggregation is plain, as {plain}: the server sees every update." if plain else

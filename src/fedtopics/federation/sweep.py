@@ -110,10 +110,10 @@ def sweep(
         raise StudyError(
             "There is nothing to train; give at least one number of topics and one seed."
         )
-    if study.method.model_dump().get("separation", {}).get("candidates"):
+    if getattr(study.method, "candidates", ()):
         raise StudyError(
-            "The study's method chooses the number of clusters from its candidates; remove them "
-            "from the study to sweep over numbers."
+            "The study's method chooses the number of topics itself; to sweep over numbers, set "
+            "n_components in the study to one."
         )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     sources = study.corpora() if corpora is None else corpora_by_name(corpora)

@@ -188,3 +188,30 @@ def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
         values, vectors = np.linalg.eigh(within)
         solved = vectors @ (vectors.T @ between / np.maximum(values, least)[:, None])
     return solved
+
+
+def sums_by_class(
+    points: Points, temperature: float, *, projection: Numbers, directions: Numbers, bias: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Sum points by their memberships in several `Discriminant`s, and sum the memberships."""
+    sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+    for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
+        members = Discriminant(*arrays, temperature).memberships(points)
+        sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
+    return sums, weights
+
+
+def agreeing_pairs(
+    points: Points, temperature: float, first: dict[str, Numbers], second: dict[str, Numbers]
+) -> dict[str, float]:
+    """Count the pairs of points that share a cluster, for two `Discriminant`s."""
+    labels = []
+    for clusters in (first, second):
+        of = Discriminant(**clusters, temperature=temperature).memberships(points)
+        labels.append(np.concatenate([np.zeros(0, np.int64), *(s.argmax(1) for _, s in of)]))
+    table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
+    np.add.at(table, tuple(labels), 1)
+    sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}
+    pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
+    n = points.shape[0]
+    return pairs | {"chance": pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)}

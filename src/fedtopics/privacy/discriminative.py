@@ -100,10 +100,9 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 
 def hindrance(settings: DiscriminativeSettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
-    if settings.inference is not Discriminants:
-        return 'sums by word have no noise: leave out word_weight, and sizes = "both"'
-    pairs = "the number of clusters is chosen by pairs of documents: leave out candidates"
-    return pairs if settings.separation.candidates else ""
+    if settings.inference is Discriminants:
+        return ""
+    return 'sums by word have no noise: leave out word_weight, and sizes = "both"'
 
 
 RECIPE = clustering(

@@ -77,6 +77,8 @@ class Recipe:
         """Return why these settings need sums without noise, or endless sums; "" if not."""
         if why := self.hindrance(settings):
             return why
+        if getattr(settings, "candidates", ()):
+            return "sums to choose the number of topics have no noise: set n_components to a number"
         if settings.coherence != "nothing":
             return 'counts of pairs of words have no noise: set coherence = "nothing"'
         if settings.over_time:

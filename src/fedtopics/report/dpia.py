@@ -159,7 +159,7 @@ def _nature(records: Records) -> Parts:
     return [
         Section("1.1.d", "Nature, scope and context of the processing"),
         Statement(
-            f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
+            f"Nature: {method.title} finds {study.method.number} {method.shows} in texts of "
             f"{len(study.clients)} participants. Each computes sums over its own documents; these "
             f"are aggregated, and every participant gets the same model.{why}",
             f"{records.cited}, [method]; {PROGRAM}",

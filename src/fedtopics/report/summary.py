@@ -171,10 +171,25 @@ def _sentences(model: TopicModel) -> list[str]:
         *([UNMASKED] if model.info.get("masked") is False else []),
         f"{model.n_topics} {what} were found in {total:,} {counted_units(model)} of {who} by "
         f"{_method(model)}{worked}.",
+        *_tried(model),
         MASKED if model.info.get("masked") else SERVER_SAW,
         *([SEEN_BY_ALL.format(", ".join(clear))] if (clear := model.info.get("clear")) else []),
         *([f"{sentence}." for sentence in [promise(model)] if sentence]),
     ]
+
+
+def _tried(model: TopicModel) -> list[str]:
+    """Say why the model has this number of topics, if it was chosen."""
+    if not (numbers := model.info.get("numbers")):
+        return []
+    tried = ", ".join(f"{n} ({score - usual:.3f})" for n, (score, usual) in numbers.items())
+    why = (
+        "the clusters of two halves of the documents agree most, beyond what documents without "
+        "clusters would have"
+        if model.shows_clusters
+        else "topics of one half of the documents predict words best that are left out of the other"
+    )
+    return [f"The number was chosen because {why}: {tried}."]
 
 
 def _method(model: TopicModel) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -15,15 +15,15 @@ from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.clusters import ClusterInference, centred
 from fedtopics.inference.points import (
-    Discriminant,
     Numbers,
     Points,
+    agreeing_pairs,
     blocks,
     flows,
     may_move,
     nearest,
+    sums_by_class,
     sums_by_label,
-    weighted_sums,
 )  # fmt: skip
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.aggregation import digest_of
@@ -233,19 +233,10 @@ class ClusterSums(PointSums):
         """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
+        arrays = {"projection": projection, "directions": directions, "bias": bias}
         temperature = self.client.settings.temperature
-
-        def compute() -> tuple[Numbers, Numbers]:
-            sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
-            for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
-                members = Discriminant(*arrays, temperature).memberships(points)
-                sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
-            return sums, weights
-
-        request = {
-            "sums": "classes", "origin": origin, "projection": projection,
-            "directions": directions, "bias": bias, "part": part,
-        }  # fmt: skip
+        compute = partial(sums_by_class, points, temperature, **arrays)
+        request = {"sums": "classes", "origin": origin, "part": part, **arrays}
         return self.by_group(groups, request, compute) | {"documents": len(points)}
 
     def by_group(
@@ -275,18 +266,9 @@ class ClusterSums(PointSums):
     ) -> dict[str, Any]:  # fmt: skip
         """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
         self.client.check(vocabulary)
-        labels = []
-        for clusters in (first, second):
-            of = Discriminant(**clusters, temperature=self.client.settings.temperature)
-            parts = (s.argmax(1) for _, s in of.memberships(self.points(origin)))
-            labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
-        table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
-        np.add.at(table, tuple(labels), 1)
-        sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}
-        pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
-        n = len(self.client.usable)
-        chance = pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)
-        return {"pairs": pairs | {"chance": chance}, "documents": n}
+        points, temperature = self.points(origin), self.client.settings.temperature
+        pairs = agreeing_pairs(points, temperature, first, second)
+        return {"pairs": pairs, "documents": len(self.client.usable)}
 
     def find_points(self, origin: Numbers) -> Points:
         inference = self.client.inference_of()

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.clusters import ClusterShape, Consensus, Discriminants
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -66,11 +66,6 @@ class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
 class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """How discriminative clustering separates clusters, as a method or as the start of FSTC."""
 
-    candidates: tuple[int, ...] = Field(
-        (),
-        description="numbers of clusters to choose from, by how well the clusters of two halves of "
-        "the documents agree; by default n_components is used",
-    )
     shrinkage: float = Field(
         0.3,
         gt=0,
@@ -92,15 +87,8 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         4, ge=1, description="number of the best starts that continue until one of them is chosen"
     )
 
-    @field_validator("candidates")
-    @classmethod
-    def _several(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
-            raise ValueError("give numbers of clusters in ascending order, each once, at least 2")
-        return value
 
-
-class DiscriminativeSettings(ClusterSettings):
+class DiscriminativeSettings(ChoosesNumber, ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
         "single": {
             "word_weight": 0.0, "temperature": 0.15, "max_rounds": 100, "start": {"rounds": 60},

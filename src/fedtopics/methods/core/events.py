@@ -111,9 +111,10 @@ class Validation(Event, kind="validation"):  # the loss of held-out documents
     documents: int
 
 
-class Candidate(Event, kind="candidate"):  # a number of clusters was tried
+class Candidate(Event, kind="candidate"):  # a number of topics or clusters was tried
     n_components: int
-    agreement: float  # between clusters of two halves of the documents, from 0 (chance) to 1
+    score: float  # agreement of two halves' clusters, or how well topics predict held-out words
+    usual: float  # the same of points without clusters, or 0
 
 
 class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components

@@ -113,6 +113,16 @@ class LastSums(Exchanges):
         return counts | {"documents": len(rows)}
 
 
+def bag_of_half(client: Any, part: int) -> sparse.csr_array:
+    """Return the bag of words of a half, without words that too few documents of a half contain."""
+    halves = draw_halves(client.secret, client.bag.shape[0], client.min_documents)
+    in_halves = np.stack([document_frequency(client.bag[rows]) for rows in halves])
+    bag = client.bag[halves[part]]
+    bag.data = bag.data * (in_halves >= client.rarest).all(0)[bag.indices]
+    bag.eliminate_zeros()
+    return bag
+
+
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
     """Split the documents, always in the same way, into halves to choose and to score words."""
     order = secret.rng("halves of pairs").permutation(n_documents)

@@ -176,6 +176,10 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
         found = fill_from(cls.PRESETS, settings)
+        if isinstance(found, dict) and found.get("n_components") == "auto":
+            raise ValueError(
+                "this method needs n_components; nmf, discriminative and fstc can choose it"
+            )
         own = {  # a method's own defaults in a group also apply if the group is given in part
             name: info.default.model_dump(exclude_unset=True)
             for name, info in cls.model_fields.items()
@@ -208,6 +212,12 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         own = self.model_dump()
         own |= (own["network"] if isinstance(own.get("network"), dict) else {}) | more
         return kind(**{name: own[name] for name in kind.model_fields if name in own})
+
+    @property
+    def number(self) -> str:
+        """The number of topics for people, or the numbers from which it is chosen."""
+        numbers = getattr(self, "candidates", ())
+        return f"{numbers[0]} to {numbers[-1]}" if numbers else str(self.n_components)
 
     @property
     def stops(self) -> dict[str, float]:
@@ -243,6 +253,34 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     @property
     def chooses_words(self) -> bool:
         return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
+
+
+NUMBERS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 60)
+
+
+class ChoosesNumber(BaseModel):
+    """Settings of methods that can choose the number of topics or clusters themselves."""
+
+    candidates: tuple[int, ...] = Field(
+        (),
+        description='numbers from which n_components is chosen; n_components = "auto" takes some '
+        f"from {NUMBERS[0]} to {NUMBERS[-1]}",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_candidates(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict) or settings.get("n_components") != "auto":
+            return settings
+        others = {name: each for name, each in settings.items() if name != "n_components"}
+        return {"candidates": NUMBERS, **others}
+
+    @field_validator("candidates")
+    @classmethod
+    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
+            raise ValueError("give numbers in ascending order, each once, at least 2")
+        return value
 
 
 class MinibatchSettings(TopicSettings):

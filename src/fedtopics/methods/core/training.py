@@ -120,6 +120,7 @@ class Program(ABC, Generic[Settings, State]):
         start = plan.start
         self.continued = None if start is None else start.continued  # models
         self.added = None if start is None else start.added
+        self.numbers: dict[str, list[float]] = {}  # numbers of topics that were tried: their scores
         if start is not None and not self.starts_from_any_number:
             start.check_number(plan.settings.n_components)
 
@@ -141,10 +142,17 @@ class Program(ABC, Generic[Settings, State]):
     ) -> Callable[..., Topics]:  # fmt: skip
         """Return a function that makes the model from vocabulary, shares and sums."""
         about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
+        about |= {"numbers": self.numbers} if self.numbers else {}
         return partial(
             Topics, inference=inference, weights=weights, shared=shared or {},
             text=self.plan.text, info=about | info,
         )  # fmt: skip
+
+    def note(self, run: Run, tried: events.Candidate) -> None:
+        """Keep the score of a number of topics for the model."""
+        self.numbers[str(tried.n_components)] = [tried.score, tried.usual]
+        run.keep("numbers", self.numbers)
+        run.event(tried)
 
     def save(self, state: State) -> Arrays | None:
         """Return a state as named arrays, or None if that is impossible."""
@@ -194,6 +202,7 @@ class Program(ABC, Generic[Settings, State]):
                 self._save(run, status, state)
         else:
             status = TrainingStatus.resumed(saved)
+            self.numbers = run.recall("numbers") or {}
             try:
                 state = self.load(agreement, saved.arrays)
             except (LookupError, RuntimeError, TypeError, ValueError):

@@ -7,6 +7,7 @@ like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps ne
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,16 @@ from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import Event
+from fedtopics.methods.core.events import Candidate
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
+from fedtopics.methods.discriminative.number import with_number
 from fedtopics.methods.discriminative.separation import (
     Separation,
     Split,
     agree_on_clusters,
     sum_by_group,
-    with_number,
 )
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.nmf.factorisation import leading_directions
@@ -43,7 +44,7 @@ class DiscriminativeState:
 
 def start_separation(
     agreement: Agreement, settings: DiscriminativeSettings, seed: int,
-    notify: Callable[[Event], None],
+    notify: Callable[[Candidate], None],
 ) -> DiscriminativeState:  # fmt: skip
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
     shape = settings.shape(settings.inference.settings_type)
@@ -52,7 +53,7 @@ def start_separation(
     if isinstance(inference, Consensus) and inference.n_directions:
         words = find_words(agreement, inference, seed)
     origin, moments = find_moments(agreement, inference.n_dimensions)
-    settings = with_number(agreement, settings, origin, seed, notify)
+    settings = with_number(agreement, settings, origin, moments, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
     split = Split.of(clusters, settings.separation.sizes)
@@ -94,7 +95,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return self.settings.inference
 
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
-        return start_separation(agreement, self.settings, self.plan.seed, run.event)
+        return start_separation(agreement, self.settings, self.plan.seed, partial(self.note, run))
 
     def exchange(self, agreement: Agreement, state: DiscriminativeState, round_: int) -> Any:
         return state.separation.exchange(agreement, state.split, round_)

@@ -1,18 +1,12 @@
-"""Rounds of discriminative clustering by sums, a consensus, and the choice of cluster numbers.
+"""Rounds of discriminative clustering by sums, and a consensus of several clusterings.
 
 The method `discriminative` and the start of FSTC use this module.
-
-References
-----------
-For the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
-Cluster Validation by Prediction Strength, 2005.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -20,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
-from fedtopics.methods.clusters.program import check_enough, moments_about
+from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.final import ALL
-from fedtopics.methods.core.replies import AgreeingPairs, Field, sums
+from fedtopics.methods.core.replies import Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
-from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
+from fedtopics.methods.kmeans.lloyd import Partition, chosen
 
 TRIAL = 20  # rounds after which only the best of the remaining starts continues
 LEAST_COUNT = 1e-6  # least weight of a cluster, in documents
@@ -214,42 +207,3 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     first = np.zeros((k, n_starts * k)), np.zeros(k)
     stops = {"tolerance": TOLERANCE}
     return arrays | votes_of(*iterate(agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), stops))
-
-
-MOST_ROUNDS = 40  # most rounds of a clustering that only serves to choose the number of clusters
-
-
-def with_number(
-    agreement: Agreement, settings: DiscriminativeSettings, origin: Numbers, seed: int,
-    notify: Callable[[Event], None],
-) -> DiscriminativeSettings:  # fmt: skip
-    """Choose the number of clusters for which clusterings of two halves of the documents agree.
-
-    Their agreement is the adjusted Rand index over pairs of documents of one client.
-    """
-    scores: dict[int, float] = {}
-    how = settings.separation
-    halves = [moments_about(agreement, origin, part) for part in (0, 1) if how.candidates]
-    for number in how.candidates:
-        clusterings = []
-        for part, moments in enumerate(halves):
-            separation = Separation(settings, origin, moments, part)
-            first = start_with_kmeans(
-                agreement, settings.start, number, origin, moments, seed, how.finalists, part
-            )
-            sizes = "free" if how.sizes == "free" else "even"
-            split = separation.iterate(agreement, Split.of(first, sizes), MOST_ROUNDS)
-            clusterings.append(separation.direct(split).weights())
-        scores[number] = _agreement(agreement, origin, *clusterings)
-        notify(Candidate(number, scores[number]))
-    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
-    return settings.model_copy(update={"n_components": best})
-
-
-def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
-    template = {"pairs": AgreeingPairs()}
-    payload = {"origin": origin, "first": first, "second": second}
-    work = partial(agreement.sum, "agreeing_pairs", template, **payload)
-    pairs = agreement.clients.round(0, work)[0]["pairs"]
-    most = (pairs["first"] + pairs["second"]) / 2
-    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

@@ -29,7 +29,7 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, counts, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.method import start_separation
-from fedtopics.methods.discriminative.separation import with_number
+from fedtopics.methods.discriminative.number import with_number
 from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -110,11 +110,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         settings, seed = self.settings, self.plan.seed
         if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
-            found = with_number(agreement, settings.first_clusters, origin, seed, run.event)
+            found = with_number(
+                agreement, settings.first_clusters, origin, moments, seed, partial(self.note, run)
+            )
             start, k = settings.start, found.n_components
             clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
-        state = start_separation(agreement, settings.first_clusters, seed, run.event)
+        state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))
         split = state.separation.iterate(agreement, state.split, START_ROUNDS)
         weights = state.separation.direct(split).weights()
         return {"origin": state.separation.origin, **with_prefix("start", weights)}

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.clusters import settings as clusters
+from fedtopics.methods.core.settings import ChoosesNumber
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
@@ -23,7 +24,7 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCSettings(clusters.ClusterSettings):
+class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
@@ -94,7 +95,7 @@ class FSTCSettings(clusters.ClusterSettings):
 
     @property
     def first_clusters(self) -> clusters.DiscriminativeSettings:
-        names = {"n_components", "embedding", "start", "separation"}
+        names = {"n_components", "candidates", "embedding", "start", "separation"}
         return clusters.DiscriminativeSettings(preset="single", **self.model_dump(include=names))
 
     @property

@@ -11,17 +11,17 @@ from pydantic import Field, model_validator
 from scipy import sparse
 
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.final import sums_of_words
+from fedtopics.methods.core.final import ALL, SCORED, bag_of_half, sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
 from fedtopics.methods.core.interfaces import Exchanges, leaves
-from fedtopics.methods.core.settings import TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules
 
 
-class NMFSettings(TopicSettings, NMFShape):
+class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
     name: Literal["nmf"] = Field("nmf", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(40, ge=1, description="maximum number of rounds")
@@ -43,7 +43,7 @@ class NMFSettings(TopicSettings, NMFShape):
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> NMFSettings:
-        check_seeds(self.seed_topics, self.n_components)
+        check_seeds(self.seed_topics, min(self.candidates, default=self.n_components))
         return self
 
     def read_by(self, text: TextRules) -> Self:
@@ -67,7 +67,7 @@ KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 20
 
 class WordProducts(Exchanges):
     client: TopicClient[Any]
-    _weighed: tuple[Any, Numbers, list[Weighed]] = None, np.zeros(0), []
+    _weighed: tuple[Any, int, Numbers, list[Weighed]] = None, ALL, np.zeros(0), []
 
     @leaves(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
@@ -75,42 +75,49 @@ class WordProducts(Exchanges):
         "vector of weighted words of length 1. The number of documents."
     )
     def word_products(
-        self, vocabulary: str, rarity: Numbers, directions: Numbers
+        self, vocabulary: str, rarity: Numbers, directions: Numbers, part: int = ALL
     ) -> dict[str, Any]:
         """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
         from fedtopics.inference.variational import add_products  # a server need not compile it
 
         self.client.check(vocabulary)
         total = np.zeros(directions.shape)
-        for _, points in self.weighed(rarity):
+        n = 0
+        for rows, points in self.weighed(rarity, part):
             add_products(points, points @ directions, total)
-        return {"products": total, "documents": len(self.client.usable)}
+            n += len(rows)
+        return {"products": total, "documents": n}
 
-    def weighed(self, rarity: Numbers) -> Iterable[Weighed]:
+    def weighed(self, rarity: Numbers, part: int = ALL) -> Iterable[Weighed]:
         """Return the documents' weighted words in batches; they are kept if they are few."""
-        bag, settings = self.client.bag, self.client.settings
-        if self._weighed[0] is bag and np.array_equal(self._weighed[1], rarity):
-            return self._weighed[2]
-        term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
-        batched = batches(self.client.usable)
-        found = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batched)
-        if bag.nnz > KEPT:
+        whole, settings = self.client.bag, self.client.settings
+        last, of, kept, found = self._weighed
+        if last is whole and of == part and np.array_equal(kept, rarity):
             return found
-        self._weighed = bag, rarity, list(found)
-        return self._weighed[2]
+        bag = whole if part == ALL else bag_of_half(self.client, part)
+        usable = self.client.usable if part == ALL else np.flatnonzero(np.diff(bag.indptr))
+        term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
+        new = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batches(usable))
+        if bag.nnz > KEPT:
+            return new
+        self._weighed = whole, part, rarity, list(new)
+        return self._weighed[3]
 
 
 class FactorSums(WordProducts):
     @leaves("For each topic, two sums of squares over documents; the number of documents.")
-    def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
+    def signs(
+        self, vocabulary: str, rarity: Numbers, directions: Numbers, part: int = ALL
+    ) -> dict[str, Any]:
         """Sum the squares of the positive and of the negative parts of X V, for each direction."""
         self.client.check(vocabulary)
-        squares = np.zeros((2, directions.shape[1]))
-        for _, points in self.weighed(rarity):
+        squares, n = np.zeros((2, directions.shape[1])), 0
+        for rows, points in self.weighed(rarity, part):
             found = points @ directions
             squares[0] += np.square(np.maximum(found, 0)).sum(0)
             squares[1] += np.square(np.minimum(found, 0)).sum(0)
-        return {"squares": squares, "documents": len(self.client.usable)}
+            n += len(rows)
+        return {"squares": squares, "documents": n}
 
     @leaves(
         "For each topic that enough of the documents have and each word that enough of them "
@@ -119,21 +126,22 @@ class FactorSums(WordProducts):
         "secure aggregation, first: for each topic, the sums of shares and of squared shares."
     )
     def factor_sums(
-        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
-    ) -> dict[str, Any]:
-        """Fit all documents to the topics (n_words, n_topics); return X' W and W' W."""
+        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, part: int = ALL,
+        groups: Groups = SEEN,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         self.client.check(vocabulary)
-        request = {"sums": "factors", "rarity": rarity, "topics": topics}
-        compute = partial(self._factored, rarity, topics)
+        request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
+        compute = partial(self._factored, rarity, topics, part)
         reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": len(self.client.usable)}
+        return reply | {"documents": sum(len(rows) for rows, _ in self.weighed(rarity, part))}
 
-    def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
+    def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
 
         n = topics.shape[1]
         sums, products, shares = np.zeros(topics.shape), np.zeros((n, n)), np.zeros(n)
-        for _, points in self.weighed(rarity):
+        for _, points in self.weighed(rarity, part):
             found = solve(points, topics)
             add_products(points, found, sums)
             products += found.T @ found
@@ -143,6 +151,28 @@ class FactorSums(WordProducts):
             return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
 
         return {"shares": shares, "squares": np.diag(products)}, summed
+
+    @leaves(
+        "How well topics predict words, for documents of one half, which the client draws: the sum "
+        "of the cosines between predicted and left-out words; the number of these documents."
+    )
+    def prediction(self, vocabulary: str, rarity: Numbers, topics: Numbers) -> dict[str, Any]:
+        """Infer topics from about half of each document's words; predict the others."""
+        from fedtopics.inference.variational import solve
+
+        self.client.check(vocabulary)
+        draws, total, n = self.client.secret.rng("words left out"), 0.0, 0
+        for rows, points in self.weighed(rarity, SCORED):
+            seen = draws.random(points.nnz) < 0.5
+            known, left = points.copy(), points.copy()
+            for words, mask in ((known, seen), (left, ~seen)):
+                words.data *= mask
+                words.eliminate_zeros()
+            predicted = solve(known, topics) @ topics.T
+            lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left * left).sum(1))
+            total += float(((left * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
+            n += len(rows)
+        return {"cosines": total, "documents": n}
 
     @leaves(
         "For each topic that enough of the documents have and each word that enough of them "
@@ -165,7 +195,15 @@ class NMFClient(TopicClient[NMFSettings]):
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
-        return CALLS_OF_START | {"factor_sums": "each round"}
+        calls, n = CALLS_OF_START | {"factor_sums": "each round"}, len(settings.candidates)
+        if n:
+            calls["word_products"] = f"{2 * PASSES} times, before the first round"
+            calls["signs"] = calls["prediction"] = f"at most {n + 1} times, before the first round"
+            calls["factor_sums"] += f", and before them at most {n * ROUNDS_BEFORE} times"
+        return calls
+
+    def n_topics(self, **model: Any) -> int:
+        return int(model["weights"]["topics"].shape[1])
 
     def thetas(self, **model: Any) -> Thetas:
         weights: Mapping[str, Numbers] = model["weights"]

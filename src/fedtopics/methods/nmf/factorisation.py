@@ -10,7 +10,7 @@ SIAM Review 2011, algorithm 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -22,6 +22,8 @@ from scipy.optimize import linear_sum_assignment
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import Candidate
+from fedtopics.methods.core.final import ALL, CHOOSING
 from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import RoundResult, iterate
@@ -31,6 +33,7 @@ MORE = 20  # number of directions in addition to topics
 ROUNDS_BEFORE = 20  # number of rounds if another method starts from the topics
 SMOOTHING = 0.01  # occurrences added to each word in each topic
 SWEEPS = 2  # sweeps over the topics, per round
+WORSE = 3  # numbers of topics in a row without a better prediction, after which no more are tried
 START = 0x6E6D66  # keeps these random choices apart from other uses of the seed
 
 
@@ -57,6 +60,7 @@ class Factorisation:
     seed_vectors: Numbers | None = None
     pull: float = 0.0
     known_words: bool = True  # the vocabulary was counted in these documents
+    part: int = ALL  # which half of the documents, or all
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
         # Documents have length 1, which also limits their shares of topics.
@@ -66,7 +70,7 @@ class Factorisation:
         template: Template = {
             "sums": sums(*state.sums.shape, most=of_words, each=1), "products": sums(k, k, each=1),
         }  # fmt: skip
-        payload = {"rarity": self.rarity, "topics": state.topics}
+        payload = {"rarity": self.rarity, "topics": state.topics, "part": self.part}
         return agreement.sum_groups("factor_sums", template, of_topics(k), round=round_, **payload)
 
     def step(
@@ -101,14 +105,41 @@ def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
     return np.ascontiguousarray(unit_rows(rows).T)
 
 
+def best_number(
+    agreement: Agreement, candidates: Sequence[int], rarity: Numbers, seed: int,
+    notify: Callable[[Candidate], None],
+) -> int:  # fmt: skip
+    """Return the number of topics with which one half of the documents predicts the other best.
+
+    Topics are computed from one half; in the other, they predict the words that are left out.
+    """
+    numbers = [each for each in candidates if each <= len(rarity)]
+    leading = leading_directions(agreement, rarity, max(numbers), seed, CHOOSING)
+    scores: dict[int, float] = {}
+    for number in numbers:
+        topics = without_signs(agreement, rarity, leading[:, :number], CHOOSING)
+        rounds = Factorisation(rarity, part=CHOOSING)
+        topics = iterate(agreement, rounds, NMFState.first(topics), repeat(0, ROUNDS_BEFORE)).topics
+        template: Template = {"cosines": sums(each=1)}
+        ask = partial(agreement.sum, "prediction", template, rarity=rarity, topics=topics)
+        reply = agreement.round(0, ask)[0]
+        scores[number] = reply["cosines"] / max(reply["documents"], 1)
+        notify(Candidate(number, scores[number], 0.0))
+        if max(scores, key=lambda each: scores[each]) not in list(scores)[-WORSE:]:
+            break
+    return max(scores, key=lambda each: scores[each])
+
+
 def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
     """Return first topics from the leading singular vectors of all documents (NNDSVD)."""
     leading = leading_directions(agreement, rarity, n_topics, seed)
-    return _without_signs(agreement, rarity, leading)
+    return without_signs(agreement, rarity, leading)
 
 
-def leading_directions(agreement: Agreement, rarity: Numbers, n: int, seed: int) -> Numbers:
-    """Return the n leading singular vectors of all documents' weighted words, (n_words, n)."""
+def leading_directions(
+    agreement: Agreement, rarity: Numbers, n: int, seed: int, part: int = ALL
+) -> Numbers:
+    """Return the n leading singular vectors of the documents' weighted words, (n_words, n)."""
     n_words = len(rarity)
     width = min(n + MORE, n_words)
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
@@ -116,7 +147,7 @@ def leading_directions(agreement: Agreement, rarity: Numbers, n: int, seed: int)
     # A document of length 1 adds at most 1 to each of its words.
     most = agreement.upper_bound(agreement.vocabulary.document_frequency[:, None])
     template: Template = {"products": Field((n_words, width), most, -most)}
-    ask = partial(agreement.sum, "word_products", template, rarity=rarity)
+    ask = partial(agreement.sum, "word_products", template, rarity=rarity, part=part)
     for number in range(PASSES):
         before = directions
         found = agreement.round(0, partial(ask, directions=before))[0]["products"]
@@ -126,10 +157,12 @@ def leading_directions(agreement: Agreement, rarity: Numbers, n: int, seed: int)
     return np.ascontiguousarray(before @ vectors[:, np.argsort(-values)[:n]])
 
 
-def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
+def without_signs(
+    agreement: Agreement, rarity: Numbers, vectors: Numbers, part: int = ALL
+) -> Numbers:
     """Keep the positive or the negative part of each singular vector, whichever explains more."""
     template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
-    ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors)
+    ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors, part=part)
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
     weight = [np.linalg.norm(side, axis=0) for side in (above, below)]

@@ -1,5 +1,6 @@
 """Federated NMF: X is approximated by W H'; H needs only the sums X' W and W' W over documents."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedtopics.methods.nmf.client import NMFClient, NMFSettings
 from fedtopics.methods.nmf.factorisation import (
     Factorisation,
     NMFState,
+    best_number,
     nndsvd_topics,
     replace_alike,
     seed_vectors,
@@ -52,7 +54,10 @@ class NMF(Program[NMFSettings, NMFState]):
         if start is not None and start.continued is not None:
             return NMFState.first(start.continued.weights["topics"])
         if start is None:
-            n_topics = settings.n_components
+            n_topics, numbers = settings.n_components, settings.candidates
+            if numbers:
+                known = agreement, numbers, rounds.rarity, self.plan.seed
+                n_topics = best_number(*known, partial(self.note, run))
             topics = nndsvd_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
         else:
             topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
@@ -71,10 +76,11 @@ class NMF(Program[NMFSettings, NMFState]):
         return arrays["topics"].T
 
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> Topics:
-        shape = self.settings.shape(NMFShape)
+        settings = self.settings.model_copy(update={"n_components": state.topics.shape[1]})
+        shape = settings.shape(NMFShape)
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
-        return describe(agreement, self.settings, {"weights": weights}, make)
+        return describe(agreement, settings, {"weights": weights}, make)
 
 
 METHOD = Method(

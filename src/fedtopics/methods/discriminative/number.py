@@ -1,0 +1,140 @@
+"""The number of clusters: that of the clusterings which agree best between halves of the documents.
+
+Two clusters of any elongated cloud agree as well, so the agreement counts that exceeds the one of
+points which are drawn from a single cloud with the documents' moments.
+
+References
+----------
+Hubert and Arabie, Comparing Partitions, 1985 (the agreement). Tibshirani and Walther, Cluster
+Validation by Prediction Strength, 2005 (halves). Tibshirani, Walther and Hastie, Estimating the
+Number of Clusters in a Data Set via the Gap Statistic, 2001 (points without clusters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fedtopics.errors import StudyError
+from fedtopics.inference.points import (
+    TINY,
+    Moments,
+    Numbers,
+    agreeing_pairs,
+    nearest,
+    sums_by_class,
+    sums_by_label,
+    unit_rows,
+)
+from fedtopics.methods.clusters.program import moments_about
+from fedtopics.methods.clusters.settings import DiscriminativeSettings, StartSettings
+from fedtopics.methods.core.events import Candidate
+from fedtopics.methods.core.replies import AgreeingPairs, Template
+from fedtopics.methods.discriminative.separation import Separation, Split
+from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+
+MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
+START = StartSettings(tries=8, rounds=20)
+PER_CLUSTER = 10  # documents of a half, at least; larger numbers are not tried
+MOST_DRAWN = 4000  # points
+SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
+
+
+class DrawnPoints:
+    """Points without clusters, in place of an `Agreement`: all participants draw the same."""
+
+    def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
+        self.documents = min(moments.count, MOST_DRAWN)
+        drawn = moments.draw(self.documents, np.random.default_rng([seed, SEED]))
+        self._points, self._temperature = unit_rows(drawn), temperature
+
+    def upper_bound(self, announced: Any) -> Any:
+        return announced
+
+    def share_kept(self, number: int) -> float:
+        return 0.0
+
+    def round(self, number: int, work: Callable[[], Any]) -> tuple[Any, Any]:
+        return work(), {}
+
+    def sum(self, function: str, template: Template, **request: Any) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self, f"_{function}")(**request)
+        return found
+
+    def sum_groups(
+        self, function: str, template: Template, counted: Template, *, part: int, **request: Any
+    ) -> dict[str, Any]:
+        points = self._points[part::2]
+        return self.sum(function, template, points=points, **request) | {"documents": len(points)}
+
+    def _moments(self, part: int, origin: Numbers) -> dict[str, Any]:
+        points = self._points[part::2]
+        products = points.T @ points
+        return {"points": points.sum(0), "products": products, "documents": len(points)}
+
+    @staticmethod
+    def _cluster_sums(points: Numbers, centres: Numbers, **others: Any) -> dict[str, Any]:
+        labels, distances = zip(*(nearest(points, each) for each in centres), strict=True)
+        found = [sums_by_label(points, each, centres.shape[1]) for each in labels]
+        sums, counts = map(np.stack, zip(*found, strict=True))
+        return {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
+
+    def _class_sums(
+        self, points: Numbers, round: int, origin: Numbers, **discriminants: Numbers
+    ) -> dict[str, Any]:
+        sums, weights = sums_by_class(points, self._temperature, **discriminants)
+        return {"sums": sums, "weights": weights, "sent": weights}
+
+    def _agreeing_pairs(self, origin: Numbers, **clusterings: Any) -> dict[str, Any]:
+        return {"pairs": agreeing_pairs(self._points, self._temperature, **clusterings)}
+
+
+def with_number(
+    agreement: Any, settings: DiscriminativeSettings, origin: Numbers, moments: Moments, seed: int,
+    notify: Callable[[Candidate], None],
+) -> DiscriminativeSettings:  # fmt: skip
+    """Return the settings with the number of clusters chosen, if there are candidates."""
+    if not settings.candidates:
+        return settings
+    sources: tuple[Any, Any] = agreement, DrawnPoints(moments, settings.temperature, seed)
+    halves = [[moments_about(each, origin, part) for part in (0, 1)] for each in sources]
+    most = min(half.count for half in halves[0]) // PER_CLUSTER
+    scores: dict[int, float] = {}
+    for number in (each for each in settings.candidates if each <= most):
+        found, usual = (
+            _agreement(each, settings, number, origin, of_halves, seed)
+            for each, of_halves in zip(sources, halves, strict=True)
+        )
+        scores[number] = found - usual
+        notify(Candidate(number, found, usual))
+    if not scores:
+        raise StudyError(
+            f"There are too few documents to try {settings.candidates[0]} clusters in each half of "
+            f"them; set n_components, or give {2 * PER_CLUSTER} documents a cluster."
+        )
+    best = max(scores, key=lambda number: scores[number])
+    return settings.model_copy(update={"n_components": best})
+
+
+def _agreement(
+    source: Any, settings: DiscriminativeSettings, number: int, origin: Numbers,
+    halves: list[Moments], seed: int,
+) -> float:  # fmt: skip
+    """Return how well clusterings of two halves agree: the adjusted Rand index of pairs.
+
+    Pairs are of the documents of one client.
+    """
+    clusterings = []
+    for part, moments in enumerate(halves):
+        first = start_with_kmeans(source, START, number, origin, moments, seed + part, 1, part)
+        separation = Separation(settings, origin, moments, part)
+        split = separation.iterate(source, Split.of(first, "free"), MOST_ROUNDS)
+        clusterings.append(separation.direct(split).weights())
+    request = {"origin": origin, "first": clusterings[0], "second": clusterings[1]}
+    template = {"pairs": AgreeingPairs()}
+    work = lambda: source.sum("agreeing_pairs", template, **request)  # noqa: E731
+    pairs = source.round(0, work)[0]["pairs"]
+    most = (pairs["first"] + pairs["second"]) / 2
+    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))
