@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import RoundProgress, console, print_json, program_name, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
+from fedtopics.extras import require
 from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
 
@@ -31,7 +33,7 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }  # fmt: skip
-FLARE = "fedtopics.integrations.flare_command"
+FLARE, DASK = "fedtopics.integrations.flare_command", "fedtopics.integrations.dask"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about; each one is a client",
     "operator": "the person who ran fedtopics demo",
@@ -97,17 +99,23 @@ def demo(
     "has the model's method and text rules]",
 )  # fmt: skip
 @options.with_default(
-    "--engine", type=click.Choice(["local", "flare"]), default="local",
-    help="Train in this process, or as a job of NVIDIA FLARE.",
+    "--engine", type=click.Choice(["local", "flare", "dask"]), default="local",
+    help="Train in this process, as a job of NVIDIA FLARE, or on the workers of Dask.",
 )  # fmt: skip
 @click.option("--keys", type=FOLDER, help="With FLARE's simulator: folder of the clients' keys.")
 @click.option(
     "--startup-kit", "kit", type=FOLDER, metavar="DIR",
     help="Folder of an admin's startup kit: use that FLARE system, not the simulator.",
 )  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", help="With Dask: an existing cluster's scheduler.")
+@click.option(
+    "--workers", type=click.IntRange(1),
+    help="With Dask and without --scheduler: number of processes.  [default: one per core]",
+)  # fmt: skip
 def train(
     study: Path, out: Path | None, resume: bool, start: Path | None, rounds: int | None,
     vocabulary: Words | None, engine: str, keys: Path | None, kit: Path | None,
+    scheduler: str | None, workers: int | None,
 ) -> None:  # fmt: skip
     """Train a study with all its clients on this machine.
 
@@ -117,6 +125,9 @@ def train(
 
     With --engine flare, the study runs in FLARE's simulator, or on a FLARE system. Its sites
     have the names of the study's clients and read their own documents (fedtopics init flare-site).
+
+    With --engine dask, the workers read and keep the documents. If data is a pattern, such as
+    parts/*.parquet, each file is read by one worker.
     """
     from fedtopics import Study, TopicModel
     from fedtopics.federation.simulation import train as train_here
@@ -124,8 +135,10 @@ def train(
 
     if start is None and (rounds or vocabulary):
         raise click.UsageError("--rounds and --vocabulary need --from MODEL.")
-    if engine == "local" and (keys or kit):
+    if engine != "flare" and (keys or kit):
         raise click.UsageError("--keys and --startup-kit need --engine flare.")
+    if engine != "dask" and (scheduler or workers):
+        raise click.UsageError("--scheduler and --workers need --engine dask.")
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":
@@ -140,7 +153,13 @@ def train(
         earlier = TopicModel.from_pretrained(start)
         words = vocabulary or usual_words(earlier, plan.method, plan.text)
         begin = {"start": earlier, "vocabulary": words}
-    with RoundProgress() as display:
+    with ExitStack() as context:
+        if engine == "dask":
+            require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
+            connected = import_module(DASK).connected(scheduler, workers)
+            begin["engine"] = cluster = context.enter_context(connected)
+            say(f"Dask's dashboard: {cluster.dashboard_link}")
+        display = context.enter_context(RoundProgress())
         model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
     show_run(model, folder)
     if start is not None:

@@ -166,8 +166,9 @@ class TopicEstimator(
         return self
 
     def fit(
-        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
-    ) -> Self:
+        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None,
+        engine: Any = None,
+    ) -> Self:  # fmt: skip
         """Train on one corpus, of one organisation or pooled from several.
 
         Parameters
@@ -179,13 +180,15 @@ class TopicEstimator(
             The word of each column of counts, as ``get_feature_names_out()`` returns them.
         text : str, optional
             The text column of a table or file. It is also used for tables given later.
+        engine : distributed.Client, optional
+            A Dask cluster to compute on, see docs/how-to/dask.md.
         """
-        return self._fit(self._alone(documents, words, text))
+        return self._fit(self._alone(documents, words, text), engine=engine)
 
     def fit_clients(
         self, clients: Any, *, client: str | None = None, names: Mapping[Any, str] | None = None,
         policies: Mapping[Any, Policy] | None = None, out: str | Path | None = None,
-        words: Words = None, text: str | None = None,
+        words: Words = None, text: str | None = None, engine: Any = None,
     ) -> Self:  # fmt: skip
         """Train on the documents of several clients without pooling them.
 
@@ -203,7 +206,7 @@ class TopicEstimator(
         out : path, optional
             The run's folder, with each client's ledger. A run there with the same settings and
             documents is resumed. Next to a different run, a new one starts: see ``run_folder_``.
-        words, text
+        words, text, engine
             As in `fit`, for all clients.
 
         Raises
@@ -211,7 +214,8 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
-        return self._fit(self._read_clients(clients, client, names, policies, words, text, out))
+        data = self._read_clients(clients, client, names, policies, words, text, out)
+        return self._fit(data, engine=engine)
 
     def transform(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None,
@@ -253,7 +257,7 @@ class TopicEstimator(
         fields = corpora, found.by_name(policies), columns, found.keys, called, folder
         return Inputs(*fields, text=text)
 
-    def _fit(self, data: Inputs, start: Any = None) -> Self:
+    def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
         study = self._study(data)
         start = self.start if start is None else start
         start = None if start is None else WarmStart.of(start)
@@ -270,7 +274,7 @@ class TopicEstimator(
             resume = folder is not None and has_run(folder)
             self.model_ = train(
                 study, data.corpora, policies=data.policies, out=folder, resume=resume,
-                start=start, on_event=on_event,
+                start=start, on_event=on_event, engine=engine,
             )  # fmt: skip
         earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
         self.clients_ = {**earlier, **data.keys}

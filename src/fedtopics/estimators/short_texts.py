@@ -86,10 +86,11 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         self._keep(locals())
 
     def fit(
-        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
-    ) -> Self:
+        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None,
+        engine: Any = None,
+    ) -> Self:  # fmt: skip
         """Find clusters of one corpus, as in `TopicEstimator.fit`."""
-        super().fit(documents, words=words, text=text)
+        super().fit(documents, words=words, text=text, engine=engine)
         self._found = self._found[SINGLE]
         return self
 
@@ -124,8 +125,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         documents, unclear = self.model_.documents, self.model_.info["unclear"]
         return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
 
-    def _fit(self, data: Inputs, start: Any = None) -> Self:
-        super()._fit(data, start)
+    def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
+        super()._fit(data, start, engine)
         if same := self.model_.info.get("same", 0):
             warnings.warn(
                 f"{same} of {self.model_.n_topics} clusters equal another one: the documents have "

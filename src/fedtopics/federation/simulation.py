@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 
+DASK = "fedtopics.integrations.dask"
+
 
 def train(
     study: Study, corpora: Any = None, *, out: str | Path | None = None, resume: bool = False,
     policies: Mapping[str, Policy] | None = None, on_event: OnEvent | None = None,
-    start: Any = None, vocabulary: Words = "agree", at_once: bool | None = None,
+    start: Any = None, vocabulary: Words = "agree", at_once: bool | None = None, engine: Any = None,
 ) -> TopicModel:  # fmt: skip
     """Train a study's topic model on clients that are all in this process.
 
@@ -58,6 +61,9 @@ def train(
         Compute sums over all clients' minibatches at once, if the method supports it. This is
         faster, with equal results up to rounding, but a ledger would need single replies. So it is
         the default only without `out`. With False, results are bit for bit those of other engines.
+    engine : distributed.Client, optional
+        A Dask cluster whose workers hold the documents and compute; see docs/how-to/dask.md. With
+        it, `corpora` may also have paths, which the workers read.
 
     Raises
     ------
@@ -76,9 +82,14 @@ def train(
         raise RunError("outliers needs single updates, but at_once has only sums; leave out one.")
     if at_once is None:
         at_once = out is None and not has_rule
-    documents = study.corpora() if corpora is None else corpora_by_name(corpora)
+    documents: Mapping[str, Any]
+    if engine is None:
+        documents = study.corpora() if corpora is None else corpora_by_name(corpora)
+        simulate = Simulation
+    else:  # this layer must not import integrations
+        documents, simulate = import_module(DASK).prepared(engine, study, corpora)
     rules = policies_of(study, documents, policies)
-    simulation = _Simulation(study.with_clients(documents), documents, rules, on_event, at_once)
+    simulation = simulate(study.with_clients(documents), documents, rules, on_event, at_once)
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
 
@@ -94,9 +105,9 @@ def policies_of(study: Study, clients: Collection[str], policies: Any = None) ->
 
 
 @dataclass(frozen=True)
-class _Simulation:
+class Simulation:
     study: Study
-    documents: Mapping[str, Corpus]
+    documents: Mapping[str, Any]  # corpora, or what stands for them in another engine
     policies: Mapping[str, Policy]
     on_event: OnEvent | None
     at_once: bool
@@ -128,7 +139,7 @@ class _Simulation:
                 ledgers[name] = Ledger(*facts, begun=resume)
                 files.callback(ledgers[name].close)
             if folder is not None:
-                digests = {name: fingerprint(corpus) for name, corpus in self.documents.items()}
+                digests = {n: self._fingerprint(each) for n, each in self.documents.items()}
                 before = run.recall("documents") or digests
                 if changed := sorted(n for n in digests if digests[n] != before.get(n)):
                     raise RunError(
@@ -139,13 +150,19 @@ class _Simulation:
                 run.keep("documents", digests)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
             turns = max(door.turn for door in doors.values())
-            at_once = AtOnce(doors).sum if self.at_once else None
             robust = Robust(study.federation.outliers or "none", run.event)
-            clients = LocalClients(doors, turns, at_once, robust, run.event, study.is_secure)
+            known = self._at_once(doors), robust, run.event, study.is_secure
+            clients = LocalClients(doors, turns, *known)
             model = program.train(clients, run)
             model = run.save(finished(study, start, model, seeded=True))
             run.event(Finished())
             return model
+
+    def _fingerprint(self, documents: Any) -> str:
+        return fingerprint(documents)
+
+    def _at_once(self, doors: Mapping[str, Door]) -> Callable[..., Any] | None:
+        return AtOnce(doors).sum if self.at_once else None
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         embedding_model = self.study.clients[name].embedding_model
@@ -166,7 +183,7 @@ class _Simulation:
         )  # fmt: skip
         return Door(name, client_of(self.study, site), policy, ledger)
 
-    def _languages(self, name: str, corpus: Corpus) -> Languages | None:
+    def _languages(self, name: str, corpus: Any) -> Languages | None:
         try:
             shares, advice = check_texts(corpus, self.study.text)
         except DataError as error:

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
-from fedtopics.text.readers import read_table
+from fedtopics.text.readers import files_of, read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
 
 BATCH = 4096
@@ -77,13 +77,18 @@ class Corpus:
         """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
         CSV and JSON lines may be compressed (.gz). Text is UTF-8, or UTF-16 with a byte order mark.
+        The name of the file may be a pattern, such as parts/*.parquet, for several files.
 
         Raises
         ------
         DataError
             If the file is missing, is of another kind, cannot be parsed, or lacks a column.
         """
-        return cls._from_table(read_table(Path(path)), columns or Columns())
+        files = files_of(Path(path))
+        parts = [cls._from_table(read_table(file), columns or Columns()) for file in files]
+        if len(parts) == 1:
+            return parts[0]
+        return replace(cls.pool(parts), source=f"{parts[0].source} and {len(parts) - 1} more files")
 
     @classmethod
     def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:

@@ -36,6 +36,22 @@ OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like nam
 T = TypeVar("T")
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a pattern such as parts/*.parquet in the order of their names, or path.
+
+    Raises
+    ------
+    DataError
+        If no file fits the pattern.
+    """
+    path = path.expanduser()
+    if "*" not in path.name or path.exists():
+        return [path]
+    if not (found := sorted(path.parent.glob(path.name))):
+        raise DataError(f"No file fits {path}; check the pattern.")
+    return found
+
+
 def read_table(path: Path, kind: str = "") -> Table:
     """Read a folder, or a file by its suffix before a possible .gz; see `Corpus.read`."""
     path = path.expanduser()

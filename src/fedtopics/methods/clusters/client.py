@@ -280,6 +280,7 @@ class ClusterSums(PointSums):
 class ClusterClient(TopicClient[AnyClusterSettings]):
     inference: ClassVar[type[ClusterInference]]
     exchanges: ClassVar[tuple[type[Exchanges], ...]] = (ClusterSums,)
+    remembers = True  # the labels of the last reply
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.aggregation import Named
-from fedtopics.methods.core.final import LastSums, document_frequency
+from fedtopics.methods.core.final import LastSums, document_frequency, draw_halves
 from fedtopics.methods.core.groups import Guard, Thetas
 from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
@@ -40,7 +40,9 @@ class TopicClient(ABC, Generic[Settings]):
         self.settings = plan.settings
         self.method = self.settings.method_name
         self.min_documents = site.policy.min_documents
-        self.guard = Guard(self.min_documents, site.masked and site.policy.counts_of_all)
+        of_all = site.is_part or (site.masked and site.policy.counts_of_all)
+        self.guard = Guard(self.min_documents, of_all)
+        self.whole: NDArray[np.int64] | None = None  # see `hold`
         rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
         self.rarest = max(rarest)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
@@ -54,6 +56,7 @@ class TopicClient(ABC, Generic[Settings]):
         self.published = _published(self)
 
     exchanges: ClassVar[tuple[type[Exchanges], ...]] = ()
+    remembers: ClassVar[bool] = False  # whether replies depend on replies of earlier rounds
     continues: ClassVar[bool] = False  # whether the method trains models further, with their words
 
     together: Callable[[Sequence[Any]], Any] | None = None
@@ -130,34 +133,75 @@ class TopicClient(ABC, Generic[Settings]):
     )
     def vocabulary(self, places: int) -> dict[str, Any]:
         """Count words that enough documents contain; mark the most frequent (GetClientVocab)."""
+        return self.proposed(places, self.counted_words())
+
+    def counted_words(self) -> dict[str, Any]:
+        """Count all words; nothing is sent."""
         for part in self._parts.values():
             part.forget()
+        named = Named(*self.counts.named(1)) if self.counts.words else Named.columns(2)
+        return {"words": named, "documents": len(self.corpus)}
+
+    def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the words of the whole client that enough of its documents contain."""
+        words, documents = counted_words["words"], counted_words["documents"]
         rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
-        words, counted = _named(self.counts, *rarest)
-        if counted[:, 1].sum() > LONGEST * len(self.corpus):
+        names, counted = _frequent_words(words, documents, *rarest)
+        if counted[:, 1].sum() > LONGEST * documents:
             raise DataError(
                 f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
                 "average; split them."
             )
-        ones = np.ones(len(words), np.int64)
-        first = np.zeros(len(words), np.int64)
+        ones = np.ones(len(names), np.int64)
+        first = np.zeros(len(names), np.int64)
         first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
         columns = np.column_stack([counted, ones, first])
-        return {"words": Named(words, columns), "documents": len(self.corpus)}
+        return {"words": Named(names, columns), "documents": documents}
 
     @leaves("The number of documents.")
     def size(self) -> dict[str, Any]:
         return {"documents": len(self.corpus)}
 
+    def frequencies(self, words: list[str]) -> dict[str, Any]:
+        """Count the documents with each word, of all documents and of each half; see `hold`."""
+        bag = self.count({word: i for i, word in enumerate(words)})
+        halves = draw_halves(self.secret, bag.shape[0], self.min_documents)
+        return {
+            "counts": np.stack([document_frequency(bag[rows]) for rows in (slice(None), *halves)])
+        }
+
+    def hold(self, counts: NDArray[np.int64]) -> None:
+        """Take the `frequencies` of the whole client, where this object has a part of it."""
+        self.whole = counts
+
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words, a round's mean number of documents, and the documents' mean length."""
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
-        bag = frequent(self.count(self.columns), self.rarest)
+        bag = self.count(self.columns)
+        frequency = document_frequency(bag) if self.whole is None else self.whole[0]
+        bag = frequent(bag, self.rarest, frequency)
         self.bag = set_aside(bag.astype(np.float32))
         self.__dict__.pop("_counts", None)  # as large as the bag of words, and no longer needed
+        for name in ("frequency", "in_halves"):
+            self.__dict__.pop(name, None)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
+
+    @cached_property
+    def frequency(self) -> NDArray[np.int64]:
+        """The number of the client's documents with each word that enough of them contain."""
+        if self.whole is None:
+            return document_frequency(self.bag)
+        return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
+
+    @cached_property
+    def in_halves(self) -> NDArray[np.int64]:
+        """The number of the client's documents with each word in each half, (2, n_words)."""
+        if self.whole is not None:
+            return self.whole[1:]
+        halves = draw_halves(self.secret, self.bag.shape[0], self.min_documents)
+        return np.stack([document_frequency(self.bag[rows]) for rows in halves])
 
     @leaves(
         "The numbers of all documents, of documents for training, and of documents without a known "
@@ -192,30 +236,34 @@ def _published(client: TopicClient[Any]) -> frozenset[str]:
     return names
 
 
-def _named(counts: WordCounts, study: int, policy: int) -> tuple[list[str], NDArray[np.int64]]:
+def _frequent_words(
+    words: Named, documents: int, study: int, policy: int
+) -> tuple[list[str], NDArray[np.int64]]:
     """Return the words that enough documents contain, by the stricter limit of study and policy."""
-    if not counts.words:
+    if not words.names:
         raise DataError(
             "No document has a word: the documents are empty, or contain only stop words, numbers "
             'and signs; give other texts, or keep them with stop_words = "none" and token_pattern '
             '= "words-and-digits" in [text].'
         )
-    most = np.bincount(counts.counts.indices).max()
+    frequency = words.values[:, 0]
+    most = frequency.max()
     asking = {"the study": study, "the client's policy": policy}
     names = " and of ".join(name for name, least in asking.items() if least > most)
     if names:
         raise DataError(
-            f"No word occurs in {max(study, policy)} or more of the {counts.counts.shape[0]} "
+            f"No word occurs in {max(study, policy)} or more of the {documents} "
             "documents; give more documents or, if rarer words may be shared, lower "
             f"min_document_frequency of {names}."
         )
-    return counts.named(max(study, policy))
+    kept = np.flatnonzero(frequency >= max(study, policy))
+    return [words.names[row] for row in kept], words.values[kept]
 
 
-def frequent(bag: sparse.csr_array, least: int) -> sparse.csr_array:
-    """Return the bag without words that occur in fewer than `least` documents."""
+def frequent(bag: sparse.csr_array, least: int, frequency: NDArray[np.int64]) -> sparse.csr_array:
+    """Return the bag without words that fewer than `least` documents have by `frequency`."""
     kept = bag.copy()
-    kept.data[document_frequency(bag)[kept.indices] < least] = 0
+    kept.data[frequency[kept.indices] < least] = 0
     kept.eliminate_zeros()
     return kept
 

@@ -78,8 +78,8 @@ class LastSums(Exchanges):
         "numbers: all participants see them.",
         seen_by_all=True,
     )
-    def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        return self.period_sums(vocabulary, **model)
+    def period_shares(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+        return self.period_sums(vocabulary, groups, **model)
 
     @leaves(
         "For each pair of words of a topic that enough of the documents contain, the number of "
@@ -93,12 +93,11 @@ class LastSums(Exchanges):
     ) -> dict[str, Any]:  # fmt: skip
         """Count how often the topics' words occur together, to choose or to score them."""
         self.client.check(vocabulary)
-        rows, bag = np.arange(len(self.client.corpus)), self.client.bag
-        frequency = document_frequency(bag)
+        rows, frequency = np.arange(len(self.client.corpus)), self.client.frequency
         usual = frequency > 0
         if part != ALL:
             halves = draw_halves(self.client.secret, len(rows), self.client.min_documents)
-            in_halves = np.stack([document_frequency(bag[rows]) for rows in halves])
+            in_halves = self.client.in_halves
             in_both = usual & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
             # If too few words remain in halves, no documents choose words, and all score them.
             if frequency[in_both].sum() < SURVIVING * frequency.sum():
@@ -116,9 +115,8 @@ class LastSums(Exchanges):
 def bag_of_half(client: Any, part: int) -> sparse.csr_array:
     """Return the bag of words of a half, without words that too few documents of a half contain."""
     halves = draw_halves(client.secret, client.bag.shape[0], client.min_documents)
-    in_halves = np.stack([document_frequency(client.bag[rows]) for rows in halves])
     bag = client.bag[halves[part]]
-    bag.data = bag.data * (in_halves >= client.rarest).all(0)[bag.indices]
+    bag.data = bag.data * (client.in_halves >= client.rarest).all(0)[bag.indices]
     bag.eliminate_zeros()
     return bag
 

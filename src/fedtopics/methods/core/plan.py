@@ -277,3 +277,4 @@ class Site:
     growing: Follow | None = None  # reads the documents again if they grow during the study
     secret: Secret | None = None  # by default derived from the study's seed and the name
     masked: bool = False  # whether secure aggregation hides replies
+    is_part: bool = False  # whether these are only a part of the client's documents

@@ -25,6 +25,7 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
+    remembers = True
     """LDA of the documents that arrived since the last round, without words that few contain."""
 
     def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
@@ -99,7 +100,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         kept = kept[np.argsort(-frequency[kept], kind="stable")][: self.limits.max_words]
         words = [counted.words[column] for column in kept]
         columns = {word: number for number, word in enumerate(words)}
-        return words, frequent(counted.columns(columns), self.rarest)
+        bag = counted.columns(columns)
+        return words, frequent(bag, self.rarest, document_frequency(bag))
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for the documents of all rounds so far."""

@@ -1,0 +1,345 @@
+"""Training with documents on the workers of a Dask cluster.
+
+A client has one or more parts, such as files, and each part is on one worker. The replies of a
+client's parts are added up on the workers, and thresholds apply to these sums; doors, policies and
+ledgers are in this process. If a worker is lost, another one reads its parts again and repeats the
+calls of the present round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from itertools import count
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from fedtopics.errors import FederationError, InputError, RunError, StudyError
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import AtOnce
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import client_of
+from fedtopics.federation.simulation import Simulation, corpora_by_name
+from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
+from fedtopics.methods.core.aggregation import RunningSum
+from fedtopics.methods.core.events import Languages
+from fedtopics.methods.core.groups import check_times
+from fedtopics.methods.core.interfaces import Call
+from fedtopics.methods.core.plan import Secret, Site, WarmStart
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.checks import check_texts
+from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.readers import files_of
+
+TOGETHER = 8  # replies that are added up at a time
+SMALLEST = 1000  # documents of a part, if a corpus in memory is divided
+WAIT = 60.0  # seconds until the program checks whether any worker is left
+CONNECT = 30.0  # seconds to reach a scheduler
+NO_CLUSTER = "; start it again, then the same command with --resume"
+
+
+@contextmanager
+def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
+    """Connect to a scheduler, or start processes on this machine for as long as the context."""
+    if scheduler is None:
+        quiet = logging.CRITICAL
+        with (
+            LocalCluster(n_workers=workers, threads_per_worker=1, silence_logs=quiet) as local,
+            Client(local) as cluster,
+        ):
+            yield cluster
+        return
+    try:
+        found = Client(scheduler, timeout=CONNECT)
+    except (OSError, ValueError):
+        raise FederationError(
+            f"No Dask scheduler answers at {scheduler}; start one with: dask scheduler"
+        ) from None
+    with found as cluster:
+        yield cluster
+
+
+class Part:
+    """A part of a client's documents on a worker, and the requests that it has executed."""
+
+    def __init__(
+        self, documents: Corpus, study: Study, name: str, policy: Policy, number: int | None
+    ) -> None:
+        check_times(documents, study.method.over_time)
+        model = study.clients[name].embedding_model
+        corpus = study.embedded(documents, model)
+        secret = Secret.from_seed(study.seed, name if number is None else f"{name} {number}")
+        site = Site(
+            name, corpus, policy, embedding_model=model, secret=secret, masked=study.is_secure,
+            is_part=number is not None,
+        )  # fmt: skip
+        self.client = client_of(study, site)
+        self.executed: set[int] = set()
+
+    def __sizeof__(self) -> int:
+        return self.client.corpus.text_bytes  # so Dask computes where the part is
+
+
+@dataclass(frozen=True)
+class Request:
+    """A function that the parts of a client execute."""
+
+    number: int
+    function: str
+    payload: Mapping[str, Any]
+    attempt: int
+
+
+def answer(part: Part, *requests: Request) -> Any:
+    """Execute those requests that the part has not executed; return the reply to the last."""
+    reply = None
+    for request in requests:
+        if request.number not in part.executed or request is requests[-1]:
+            part.client.attempt = request.attempt
+            reply = part.client.function(request.function)(**request.payload)
+            part.executed.add(request.number)
+    return reply
+
+
+def add_up(*replies: dict[str, Any]) -> dict[str, Any]:
+    total = RunningSum()
+    for reply in replies:
+        total.add(reply)
+    return total.total()
+
+
+def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in reply.items() if name != "documents"}
+
+
+class RemoteClient:
+    """A client whose parts are on workers, as its `Door` sees it."""
+
+    noisy, summed, together = False, 0, None
+
+    def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Sequence[Any]):
+        kind = study.registration.client
+        self.method, self.attempt = study.method.method_name, 1
+        self.published = frozenset(kind.schedule(study.method))
+        self._functions, self._remembers = kind.functions(), kind.remembers
+        self._least, self._parts = policy.min_documents, parts
+        self._cluster, self._submit = cluster, partial(cluster.submit, pure=False)
+        self._numbers, self._turn = count(), 0
+        self._effects: list[Any] = []  # requests whose effects later ones need
+        self._round: list[Any] = []  # requests of this round
+        self._begun: Any = None
+
+    def begin(self, call: Call) -> None:
+        """Let the workers compute the reply to a call, which `function` then returns."""
+        if call.position.turn != self._turn and not self._remembers:
+            self._round = []
+        self._turn, self.attempt = call.position.turn, call.position.attempt
+        self._begun = self._ask(call.function, dict(call.payload))
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return partial(self._execute, name)
+
+    def _execute(self, name: str, **payload: Any) -> Any:
+        if name not in self.published:
+            return self._tell(name, payload)
+        reply = self._begun or self._ask(name, payload)
+        self._begun = None
+        found = result(self._cluster, reply)
+        if "least" in found:  # a limit, which does not add up
+            found = found | {"least": self._least}
+        return found
+
+    def _tell(self, name: str, payload: dict[str, Any]) -> None:
+        if name == "adopt" and len(self._parts) > 1:
+            of_all = self._sum("frequencies", {"words": payload["words"]})
+            counts = self._submit(itemgetter("counts"), of_all)
+            self._effects.append(self._request("hold", {"counts": counts}))
+        self._effects.append(self._request(name, payload))
+
+    def _ask(self, name: str, payload: dict[str, Any]) -> Any:
+        if len(self._parts) > 1:
+            if name == "vocabulary":
+                payload = payload | {"counted_words": self._sum("counted_words", {})}
+                return self._sum("proposed", payload, self._parts[:1])
+            is_grouped = "groups" in signature(self._functions[name]).parameters
+            if is_grouped and not payload.get("groups"):
+                groups: dict[str, Any] = {"least": self._least}
+                counts = self._sum(name, payload | {"groups": groups})
+                groups = groups | {"counted": self._submit(without_documents, counts)}
+                payload = payload | {"groups": groups}
+        return self._sum(name, payload)
+
+    def _request(self, name: str, payload: dict[str, Any]) -> Any:
+        return self._submit(Request, next(self._numbers), name, payload, self.attempt)
+
+    def _sum(self, name: str, payload: dict[str, Any], parts: Sequence[Any] | None = None) -> Any:
+        """Let parts execute a function; add up their replies, always in the same order."""
+        request = self._request(name, payload)
+        before = [*self._effects, *self._round]
+        replies = [self._submit(answer, part, *before, request) for part in parts or self._parts]
+        self._round.append(request)
+        while len(replies) > 1:
+            groups = [replies[i : i + TOGETHER] for i in range(0, len(replies), TOGETHER)]
+            replies = [self._submit(add_up, *group) for group in groups]
+        return replies[0]
+
+
+def result(cluster: Client, future: Any, client: str = "") -> Any:
+    """Wait for a result as long as there are workers; errors about documents name the client."""
+    address = cluster.scheduler.address if cluster.scheduler else "its address"
+    while True:
+        try:
+            return future.result(timeout=WAIT)
+        except InputError as error:
+            sentence = str(error)
+            if client and not sentence.startswith("Client "):
+                sentence = f"Client {client!r}: {sentence}"
+            raise type(error)(sentence) from None
+        except KilledWorker:
+            raise FederationError(
+                "Workers ended again and again at the same documents, perhaps for lack of memory; "
+                "divide the documents into more files, or start workers with more memory."
+            ) from None
+        except (FutureCancelledError, CommClosedError):
+            raise FederationError(f"The Dask scheduler at {address} is gone{NO_CLUSTER}.") from None
+        except TimeoutError:
+            if not cluster.scheduler_info()["workers"]:
+                raise FederationError(
+                    f"The Dask scheduler at {address} has no worker left{NO_CLUSTER}."
+                ) from None
+
+
+@dataclass(frozen=True)
+class RemoteDocuments:
+    """A client's documents on workers, described as `Corpus` describes its own."""
+
+    parts: Sequence[Any]
+    n_documents: int
+    n_empty: int
+    text_bytes: int
+    first_words: list[int]
+    source: str
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return self.n_documents
+
+    @classmethod
+    def of(cls, cluster: Client, name: str, parts: Sequence[Any]) -> RemoteDocuments:
+        facts = [cluster.submit(described, part, pure=False) for part in parts]
+        each = [result(cluster, one, name) for one in facts]
+        documents, empty, size = np.sum([one[:3] for one in each], axis=0).tolist()
+        words, source, digest = each[0][3:]
+        if len(parts) > 1:
+            source = f"{source} and {len(parts) - 1} more parts"
+            digest = " ".join(one[-1] for one in each)
+        return cls(parts, documents, empty, size, words, source, digest)
+
+
+def described(corpus: Corpus) -> tuple[Any, ...]:
+    sizes = len(corpus), corpus.n_empty, corpus.text_bytes
+    return *sizes, corpus.first_words, corpus.source, fingerprint(corpus)
+
+
+def prepared(
+    cluster: Client, study: Study, corpora: Any
+) -> tuple[dict[str, RemoteDocuments], Callable[..., DaskSimulation]]:
+    """Let workers read the documents: each file, or a share of a corpus in memory, is a part."""
+    kind, submit = study.registration.client, partial(cluster.submit, pure=False)
+    is_whole = kind.remembers or not study.method.adds_up
+    found: dict[str, list[Any]] = {}
+    if corpora is None and not study.clients:
+        study.corpora()  # which explains what is missing
+    for name, client in study.clients.items() if corpora is None else ():
+        files: list[Any] = [client.data]
+        if client.data is not None and not is_whole:
+            files = files_of(client.data)
+        each = [client.model_copy(update={"data": file}) for file in files]
+        found[name] = [submit(read, one, name) for one in each]
+    given = {} if corpora is None else corpora_by_name(corpora, path_or_corpus)
+    for name, corpus in given.items():
+        if isinstance(corpus, Path):
+            paths = [corpus] if is_whole else files_of(corpus)
+            found[name] = [submit(Corpus.read, path) for path in paths]
+            continue
+        workers = len(cluster.scheduler_info()["workers"])
+        number = 1 if is_whole else max(1, min(workers, len(corpus) // SMALLEST))
+        rows = np.array_split(np.arange(len(corpus)), number)
+        found[name] = [submit(itself, corpus.take(of_part)) for of_part in rows]
+    documents = {name: RemoteDocuments.of(cluster, name, parts) for name, parts in found.items()}
+    return documents, partial(DaskSimulation, cluster=cluster)
+
+
+def path_or_corpus(documents: Any) -> Any:
+    return Path(documents) if isinstance(documents, (str, Path)) else Corpus.of(documents)
+
+
+def itself(corpus: Corpus) -> Corpus:
+    return corpus
+
+
+def read(client: ClientData, name: str) -> Corpus:
+    return client.read(name)
+
+
+@dataclass(frozen=True)
+class DaskSimulation(Simulation):
+    """A simulation whose documents are on the workers of `cluster`."""
+
+    cluster: Client
+
+    def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
+        kind = self.study.registration.client
+        if self.study.differential_privacy is not None:
+            raise StudyError("Differential privacy needs the local engine; leave out the engine.")
+        if resume and kind.remembers:
+            raise RunError(
+                f"Clients of {self.study.method.method_name} keep states that Dask's workers do "
+                "not store; start a new run, or use the local engine."
+            )
+        return super().train(folder, resume, start)
+
+    def _fingerprint(self, documents: Any) -> str:
+        return str(documents.fingerprint)
+
+    def _languages(self, name: str, corpus: Any) -> Languages | None:
+        checked = self.cluster.submit(check_texts, corpus.parts[0], self.study.text, pure=False)
+        shares, advice = result(self.cluster, checked, name)
+        return Languages(name, shares, advice) if shares else None
+
+    def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
+        policy, documents = self.policies[name], self.documents[name]
+        parts: Any = documents.parts
+        numbers = range(len(parts)) if len(parts) > 1 else [None]
+        given = self.study, name, policy
+        parts = [
+            self.cluster.submit(Part, part, *given, number, pure=False)
+            for part, number in zip(parts, numbers, strict=True)
+        ]
+        result(self.cluster, self.cluster.submit(len, parts, pure=False), name)  # all are there
+        ledger.began(name, b"", policy.model_dump(mode="json"), documents)
+        client: Any = RemoteClient(self.cluster, self.study, policy, parts)
+        return Door(name, client, policy, ledger)
+
+    def _at_once(self, doors: Mapping[str, Door]) -> AtOnce:
+        """Return a function that lets all workers begin to compute their replies."""
+
+        def begin(names: Sequence[str], call: Call) -> None:
+            for name in names:
+                client: Any = doors[name]._client
+                client.begin(call)
+
+        return begin

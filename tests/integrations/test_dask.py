@@ -1,0 +1,169 @@
+"""Training with documents on the workers of a Dask cluster."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client
+
+from fedtopics import NMF, Corpus, Study, TopicModel, train
+from fedtopics.errors import DataError, FederationError, RunError, StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.integrations.dask import connected
+from tests.helpers.cli import fails, runs
+from tests.helpers.federation import subjects
+
+SIZES = {"east": 400, "north": 150, "west": 90}
+CASES: dict[str, dict[str, Any]] = {
+    "nmf": {"name": "nmf", "max_rounds": 3},
+    "lda": {"name": "lda", "max_rounds": 3},
+    "prodlda": {"name": "gfedntm", "network": "prodlda", "max_rounds": 3},
+}
+POLICY = Policy(min_documents=10, min_document_frequency=5)
+
+
+def study(case: str = "nmf", **more: Any) -> Study:
+    return Study.make(method=CASES[case] | {"n_components": 4} | more, seed=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Client]:
+    with connected(None, 2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of one client in five files, the third without any word."""
+    folder = tmp_path_factory.mktemp("parts")
+    rows = [row for corpus in subjects(SIZES).values() for row in corpus.documents.to_pylist()]
+    rows = [" ".join(row) if isinstance(row, list) else row for row in rows]
+    for number, part in enumerate([rows[:100], rows[100:320], ["", ""], rows[320:500], rows[500:]]):
+        pq.write_table(pa.table({"text": part}), folder / f"part-{number}.parquet")
+    return folder
+
+
+def digits(model: TopicModel) -> list[bytes]:
+    arrays = [model.beta, model.word_sums, *model.coherence.values(), *model.shares.values()]
+    return [np.ascontiguousarray(each).tobytes() for each in arrays]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_bits_as_in_one_process(case: str, cluster: Client, tmp_path: Path) -> None:
+    here = train(study(case), subjects(SIZES), at_once=False, out=tmp_path / "here")
+    there = train(study(case), subjects(SIZES), engine=cluster, out=tmp_path / "there")
+    assert digits(there) == digits(here)
+    ledgers = [
+        [line.split('"sha256"')[-1] for line in path.read_text().splitlines() if '"reply"' in line]
+        for path in (tmp_path / place / "clients/east/ledger.jsonl" for place in ("here", "there"))
+    ]
+    assert ledgers[0] == ledgers[1]
+
+
+@pytest.mark.parametrize(("case", "limit"), [("nmf", 1e-12), ("lda", 1e-12)])
+def test_parts_of_a_client_are_one_client(
+    case: str, limit: float, cluster: Client, files: Path
+) -> None:
+    """Also words that are rare in each part, and groups of few documents of a part."""
+    batch = {"learning": "batch"} if case == "lda" else {}
+    policies = {"a": POLICY}
+    given = {"a": Corpus.read(files / "*.parquet")}
+    here = train(study(case, **batch), given, policies=policies, at_once=False)
+    there = train(
+        study(case, **batch), {"a": files / "*.parquet"}, policies=policies, engine=cluster
+    )
+    assert there.vocabulary.words == here.vocabulary.words
+    assert there.documents == here.documents
+    np.testing.assert_array_equal(there.vocabulary.occurrences, here.vocabulary.occurrences)
+    np.testing.assert_allclose(there.beta, here.beta, atol=limit)
+    np.testing.assert_allclose(there.word_sums, here.word_sums, rtol=1e-9, atol=1e-9)
+
+
+def kill(cluster: Client, index: int = 0) -> None:
+    pids = sorted(worker["pid"] if "pid" in worker else 0 for worker in _workers(cluster))
+    os.kill(pids[index], signal.SIGKILL)
+
+
+def _workers(cluster: Client) -> list[dict[str, Any]]:
+    return [{"pid": pid} for pid in cluster.run(os.getpid).values()]
+
+
+@pytest.mark.parametrize("at", ["vocabulary", "round"])
+def test_a_lost_worker_changes_no_bit(at: str, cluster: Client, files: Path) -> None:
+    given = {"a": files / "*.parquet", "b": subjects({"south": 60})["south"]}
+    expected = train(study("lda"), given, engine=cluster)
+    killed = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        if not killed and (event["event"] == at or event.get("round") == 2):
+            killed.append(event)
+            kill(cluster)
+
+    found = train(study("lda"), given, engine=cluster, on_event=on_event)
+    assert killed
+    assert digits(found) == digits(expected)
+
+
+def test_a_lost_scheduler_ends_a_run_that_is_resumed(files: Path, tmp_path: Path) -> None:
+    given, out = {"a": files / "*.parquet"}, tmp_path / "run"
+    frequent = study().model_copy(update={"checkpoint_every": 0.0})
+    with connected(None, 1) as first:
+        expected = train(frequent, given, engine=first)
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "round" and event["round"] == 2:
+                first.shutdown()
+
+        with pytest.raises(FederationError, match="start it again, then the same command"):
+            train(frequent, given, engine=first, out=out, on_event=on_event)
+    with connected(None, 1) as second:
+        assert digits(train(frequent, given, engine=second, out=out, resume=True)) == digits(
+            expected
+        )
+
+
+def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path) -> None:
+    texts = [text for batch in Corpus.read(files / "*.parquet").texts() for text in batch]
+    there, here = (NMF(4, max_rounds=2).fit(texts, engine=of) for of in (cluster, None))
+    np.testing.assert_allclose(there.model_.beta, here.model_.beta, atol=1e-12)
+    with pytest.raises(DataError, match=r"No file fits .*\*\.csv; check the pattern"):
+        train(study(), {"a": files / "*.csv"}, engine=cluster)
+    (files / "bad.csv").write_text("text\n1;2\n", "utf-8")
+    with pytest.raises(DataError, match=r"Client 'a': There is no file or folder"):
+        train(study(), {"a": files / "none.csv"}, engine=cluster)
+    with pytest.raises(DataError, match="Client 'a'"):
+        train(study(), {"a": [""] * 20}, engine=cluster)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RunError, match="keep states that Dask's workers do not store"):
+        flda = study().model_copy(update={"method": Study.make(method={"name": "flda"}).method})
+        train(flda, {"a": texts}, engine=cluster, out=tmp_path / "run", resume=True)
+    with pytest.raises(StudyError, match="needs the local engine"):
+        private = Study.make(method={"name": "nmf"}, differential_privacy={"epsilon": 1.0})
+        train(private, {"a": texts}, engine=cluster)
+
+
+def test_the_command(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(
+        f'name = "big"\n[method]\nname = "nmf"\nn_components = 4\nmax_rounds = 2\n'
+        f'[clients.a]\ndata = "{files}/part-*.parquet"\n',
+        "utf-8",
+    )
+    shown = runs("train", "study.toml", "--engine", "dask", "--workers", "1")
+    assert "Dask's dashboard: http" in shown
+    assert "column text of" in shown and "and 4 more parts" in shown
+    assert TopicModel.from_pretrained("runs/big/model").n_topics == 4
+    fails(2, "need --engine dask", "train", "study.toml", "--workers", "2")
+    begun = time.monotonic()
+    fails(
+        4, "No Dask scheduler answers", "train", "study.toml", "--engine", "dask",
+        "--scheduler", "tcp://127.0.0.1:1",
+    )  # fmt: skip
+    assert time.monotonic() - begun < 60
