@@ -121,6 +121,9 @@ def test_a_look_refuses_what_every_round_would() -> None:
     few = study(clients_per_round=1).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, but a round of the study has 1"):
         review(Policy(min_documents=10), plan=few)
+    masked = plan.model_copy(update={"aggregation": "secure"})
+    with pytest.raises(PolicyError, match="at least 3 clients, but a round of the study has 2"):
+        review(Policy(), plan=masked)
     with pytest.raises(PolicyError, match="over at least 41 documents, but it has 40"):
         review(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
