@@ -1,6 +1,7 @@
 """The order of the tests, and what they share."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(display, "console", display.Terminal(width=100))
     return tmp_path
+
+
+_TRAINED: list[Path] = []
+
+
+@pytest.fixture
+def trained(folder: Path, typed: Typed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of that study in the folder out: trained once, and copied for each test."""
+    if _TRAINED:
+        shutil.copytree(_TRAINED[0], folder / "out")
+    else:
+        assert typed("train", "study.toml", "--out", "out")[0] == 0
+        _TRAINED.append(shutil.copytree("out", tmp_path_factory.mktemp("trained") / "out"))
+    return Path("out")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from fedtopics import Columns, Corpus
-from fedtopics.errors import DataError, FedTopicsError, StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.text.embeddings import (
     PACKAGED,
     STEP,
@@ -169,12 +169,6 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     encoder = SentenceEncoder(str(tmp_path))
     with pytest.raises(StudyError, match=r"cannot be loaded \(ValueError\)"):
         encoder(["a"])
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(FedTopicsError, match=r"pip install 'fedtopics\[embeddings\]'"):
-        document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
 
 
 def test_settings_refuse_what_they_do_not_know() -> None:
