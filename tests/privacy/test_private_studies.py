@@ -24,6 +24,7 @@ from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
 from tests.helpers.grpc_federation import federated
 from tests.helpers.keys import key_of
+from tests.helpers.models import made
 from tests.helpers.recipes import (
     DIMENSION,
     METHODS,
@@ -55,10 +56,8 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
 
 
 def test_a_study_with_a_bound_begins_with_no_model() -> None:
-    corpora = of_themes()
-    model = trained(planned("lda", 8), corpora)
     with pytest.raises(StudyError, match="starts from public words, so it cannot start"):
-        trained(planned("lda", 8), corpora, start=model)
+        trained(planned("lda", 8), of_themes(n=40), start=made())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -94,20 +93,6 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
     assert np.std(sums[4][1]["counts"]) == pytest.approx(part, rel=0.2)
     assert np.std(sums[1][1]["words"]) == pytest.approx(budget.sigma("words") / np.sqrt(2), rel=0.3)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So often as it says, in as many rounds as it has, and once more their number at first."""
-    messages = overheard(monkeypatch)
-    plan = planned(name, 8, max_rounds=6)
-    trained(plan, of_themes())
-    asked = [function for client, function, _, _ in messages.calls if client == "a"]
-    said = {each.function: each.often for each in exchanges(plan)}
-    assert set(asked) == set(said)
-    often = {"once": 1, "3 times": 3, "4 times": 4}
-    assert all(asked.count(function) == often[times] for function, times in said.items())
-    assert len(asked) == 6 + 1
 
 
 def test_what_a_study_would_show() -> None:
@@ -148,9 +133,18 @@ def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_with_noise_the_themes_are_found(name: str, tmp_path: Path) -> None:
-    corpora = of_themes()
-    model = trained(planned(name, 3), corpora)
+def test_with_noise_the_themes_are_found_by_what_a_study_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked so often as it says, in as many rounds as it has, and once more their number."""
+    corpora, messages = of_themes(), overheard(monkeypatch)
+    plan = planned(name, 3, max_rounds=6)
+    model = trained(plan, corpora)
+    asked = [function for client, function, _, _ in messages.calls if client == "a"]
+    often = {"once": 1, "3 times": 3, "4 times": 4}
+    said = {each.function: often[each.often] for each in exchanges(plan)}
+    assert {function: asked.count(function) for function in asked} == said
+    assert len(asked) == 6 + 1
     assert accuracy(model, corpora) > 0.9
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
     assert model.info["method"] == name
