@@ -11,12 +11,12 @@ import click
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import Study, cli
+from fedtopics import Study
 from fedtopics.cli.display import program_name
 from fedtopics.extras import VERSION
 from fedtopics.federation.study import example_study
 from fedtopics.methods.registry import METHODS
-from tests.helpers.command_line import CANARY, STUDY, Refused, Typed
+from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, commands
 
 
 def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
@@ -94,13 +94,9 @@ def test_wrong_studies(case: str, folder: Path, typed: Typed, refused: Refused) 
         assert typed("train", "study.toml", "--out", "out")[0] == 0, "the retry works"
 
 
-def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Refused) -> None:
+def test_damaged_checkpoints(folder: Path, typed: Typed, refused: Refused) -> None:
     (folder / "study.toml").write_text("checkpoint_every = 5\n" + STUDY)
     assert typed("train", "study.toml", "--out", "out")[0] == 0
-    config = folder / "out/model/config.json"
-    config.write_text(config.read_text().replace('"format": 3', '"format": 99'))
-    assert "has format 99" in refused("topics", "out/model")
-
     newest = sorted((folder / "out/checkpoints").glob("*.safetensors"))[-1]
     assert newest.name == "00000010.safetensors"
     data = bytearray(newest.read_bytes())
@@ -145,15 +141,11 @@ def test_the_example_is_a_study(folder: Path, typed: Typed) -> None:
 
 
 def test_every_command_and_option_has_help() -> None:
-    def check(name: str, command: click.Command) -> None:
+    for name, command in commands():
         assert command.help, name
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {parameter.opts}"
-        for inner, of_group in getattr(command, "commands", {}).items():
-            check(f"{name} {inner}", of_group)
-
-    check("fedtopics", cli.app)
 
 
 STARTS_AT_ONCE = """
