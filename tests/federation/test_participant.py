@@ -36,8 +36,8 @@ def joined(plan: Study, out: Path | None = None) -> Path:
     return part.out
 
 
-def test_each_study_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_each_study_has_a_folder() -> None:
     first, second = planned(name="letters"), planned(name="letters", seed=8)
     home = Path("runs/north")
     assert joined(first) == home / "letters"
@@ -95,14 +95,12 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("name", "folder"), [
     ("../../evil", "evil"), ("/etc/passwd", "etc-passwd"), ("..", "study"), ("", "study"),
     ("Bücher & Briefe ", "Bücher-Briefe"), ("x" * 100, "x" * 60),
 ])  # fmt: skip
-def test_a_study_cannot_choose_another_place(
-    name: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_study_cannot_choose_another_place(name: str, folder: str) -> None:
     assert joined(planned(name=name)) == Path("runs/north") / folder
 
 

@@ -168,8 +168,7 @@ def test_events(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_no_folder_nothing_written(here: Path) -> None:
     seen: list[dict[str, Any]] = []
     run = RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
     assert not run.due(1)
@@ -179,7 +178,7 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run.event(Finished())
     run.close()
     assert [event["event"] for event in seen] == ["training", "finished"]
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 AGREED = {

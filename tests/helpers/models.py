@@ -9,7 +9,7 @@ import numpy as np
 from fedtopics import TopicModel
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -41,3 +41,16 @@ def made(**changes: Any) -> TopicModel:
         "labels": {0: "Trees | shrubs"},
     }
     return TopicModel(**(fields | changes))
+
+
+def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
+    """A model whose topics are these words, in their order, and whose share of all is given."""
+    known = sorted({word for topic in topics for word in topic} | {*words})
+    counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
+    ones = np.ones(len(known), np.int64)
+    return made(
+        inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
+        weights={"pseudo_counts": counts.T}, vocabulary=Vocabulary(tuple(known), ones, ones),
+        shares={"east": np.array(shares)}, documents={"east": 10}, word_sums=counts,
+        coherence={}, labels={}, reading=USUAL,
+    )  # fmt: skip

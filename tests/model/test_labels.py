@@ -10,14 +10,13 @@ import pytest
 
 from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
+from fedtopics.model.shown_words import Reading
 from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL
-from tests.helpers.models import made
+from tests.helpers.models import made, model_of
 
 
 @pytest.fixture
@@ -119,12 +118,8 @@ def test_labels_that_cannot_be(labels: Any, message: str) -> None:
 def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:
     words = ("forest", "forests", "oak", "elm", "oak tree", "fir")
     beta = np.array([[6, 5, 4, 3, 2, 1], [1, 1, 1, 2, 3, 9]]) / np.array([[21], [17]])
-    vocabulary = Vocabulary(words, np.full(6, 9), np.full(6, 10))
-    model = made(
-        vocabulary=vocabulary, inference=VariationalLDA(6, LDAPrior(n_components=2)), labels={},
-        weights={"pseudo_counts": beta.T}, word_sums=beta * 90, coherence={},
-        shares={"north": np.array([0.5, 0.5])}, documents={"north": 30},
-    )  # fmt: skip
+    topics = [dict(zip(words, row, strict=True)) for row in beta]
+    model = replace(model_of(topics, [0.5, 0.5]), reading=Reading(1.0))
     assert model.suggest_labels() == {0: "Oak tree, forest, elm", 1: "Oak tree, fir, elm"}
 
 
