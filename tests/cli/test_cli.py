@@ -19,7 +19,7 @@ from fedtopics.methods.registry import METHODS
 from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, commands
 
 
-def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
+def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typed) -> None:
     code, out, err = typed("train", "study.toml", "--out", "out")
     assert (code, err) == (0, "")
     assert "agreed on 52 words; 100 documents" in out
@@ -55,10 +55,9 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
     }  # fmt: skip
     assert min(row["documents"] for row in ledger["north"]) >= 10
 
-
-def test_a_rare_word_is_found_nowhere(folder: Path, typed: Typed) -> None:
-    said = str(typed("train", "study.toml", "--out", "out"))
-    said += str(typed("audit", "log", "out")) + str(typed("topics", "out/model", "--words", 52))
+    said = (
+        out + str(typed("audit", "log", "out")) + str(typed("topics", "out/model", "--words", 52))
+    )
     files = [path for path in (folder / "out").rglob("*") if path.is_file()]
     assert len(files) > 8
     everything = b"".join(path.read_bytes() for path in files)
@@ -112,6 +111,7 @@ def test_damaged_checkpoints(folder: Path, typed: Typed, refused: Refused) -> No
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "message"), [
     (["nope"], "There is no command 'nope'; choose from: demo, init, "),
+    (["trnasform"], "There is no command 'trnasform'; did you mean 'transform'?"),
     (["train"], "Missing argument 'STUDY'."),
     (["train", "nowhere.toml"], "there is no such file."),
     (["train", "study.toml", "--resume"], "no run in runs/study to resume"),

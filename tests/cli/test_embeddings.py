@@ -51,7 +51,6 @@ def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(here / f"{name}.parquet", vectors(seed, 40))
     write(here / "without.parquet", None)
     write(here / "wide.parquet", vectors(0, 40, 4))
-    write(here / "nan.parquet", [*vectors(0, 38), [0.5, float("nan"), 1.0], [0.0, 1.0, 2.0]])
     named = STUDY.replace('.parquet"', '.parquet"\nembedding = "vector"')
     (here / "study.toml").write_text(named)
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
@@ -91,9 +90,6 @@ WRONG = {  # what is wrong with the client's file or options, what is said
         {"data": "wide.parquet"},
         "The embeddings of the documents have 4 dimensions, but the study's model 'tiny' has 3; "
         "compute them with that model, or leave them out to compute them here.",
-    ),
-    "NaN": (
-        {"data": "nan.parquet"}, "1 of 40 rows have missing, NaN or infinite numbers, the first of",
     ),
     "another model": (
         {"embedding_model": "/models/all-mpnet-base-v2"},

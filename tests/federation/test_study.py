@@ -40,6 +40,8 @@ from tests.helpers.studies import read
     ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
     ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
     ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
+    ("[method.embedding]\ndimension = 0", "'method.embedding.dimension' is 0"),
+    ("[method.embedding]\nsize = 3", "there is no key 'method.embedding.size'"),
     ("[method]\nname = 'fstc'\nnetwork.hiden = 3", "'method.network.hiden'; did you mean 'hidden'"),
     ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
     ("clients = 3", "'clients' is 3"),

@@ -10,6 +10,7 @@ from fedtopics import TopicModel
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
 from fedtopics.model.shown_words import USUAL, Reading
+from fedtopics.networks import find_network
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -41,6 +42,16 @@ def made(**changes: Any) -> TopicModel:
         "labels": {0: "Trees | shrubs"},
     }
     return TopicModel(**(fields | changes))
+
+
+def with_network(**settings: Any) -> TopicModel:
+    """A small network of three topics."""
+    import torch
+
+    kind = find_network("prodlda")
+    inference: Any = kind(5, kind.settings_type(n_components=3, hidden=(4, 4), **settings))
+    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
+    return made(inference=inference, weights=inference.initial_weights(0), shared=shared)
 
 
 def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:

@@ -10,6 +10,7 @@ import pytest
 
 from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
+from fedtopics.harmless import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
@@ -69,6 +70,10 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
         for odd in "\x1b\u202e\u2028"
     ),
+    *(
+        ([{"topic": 1, "label": odd}], "label of topic 1")  # turns, hides, or is piled up
+        for odd in ("\ufffe", "zero\u200bwidth", "\u061c", "e" + 7 * "\u0301", "\u0301")
+    ),
     (b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]', "not valid JSON at line 3; correct it, or"),
     (b"", "is not valid JSON at line 1"),
     ("[]".encode("utf-16"), "is not a list of topics"),
@@ -84,7 +89,7 @@ def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: 
         TopicModel.from_pretrained(saved)
     assert SECRET not in str(error.value)
     assert "topics.json" in str(error.value)
-    assert "\n" not in str(error.value)
+    assert visible(str(error.value)) == str(error.value)
     (saved / "topics.json").unlink()  # as the messages say
     assert TopicModel.from_pretrained(saved).n_topics == 3
 
