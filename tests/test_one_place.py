@@ -70,17 +70,16 @@ def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any
 
 
 @pytest.fixture
-def folder(page: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(page: dict[str, Any], here: Path) -> Path:
     """The page's documents as files, and a study of them; everything.csv has all."""
     everything = "kind,text\n"
     for name, corpus in page["corpora"].items():
         rows = "".join(f"{name},{' '.join(row)}\n" for row in tokens_of(corpus))
-        (tmp_path / f"{name}.csv").write_text(f"kind,text\n{rows}")
+        (here / f"{name}.csv").write_text(f"kind,text\n{rows}")
         everything += rows
-    (tmp_path / "everything.csv").write_text(everything)
-    written(tmp_path, STUDY)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (here / "everything.csv").write_text(everything)
+    written(here, STUDY)
+    return here
 
 
 def fedtopics(*arguments: str) -> Result:

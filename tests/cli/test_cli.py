@@ -118,6 +118,7 @@ def test_damaged_checkpoints(folder: Path, typed: Typed, refused: Refused) -> No
     (["demo", "--clients", "1"], "Invalid value for '--clients'"),
     (["topics", "nowhere"], "There is no model in nowhere"),
     (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
+    (["audit", "verify", "nowhere"], "There is no ledger in nowhere"),
     (["transform", "nowhere", "north.csv"], "There is nothing to do; add --out, --by or"),
 ])  # fmt: skip
 def test_wrong_arguments(arguments: list[str], message: str, refused: Refused) -> None:

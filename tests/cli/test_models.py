@@ -47,7 +47,6 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "change", "message"), [
-    (["train", "--from", "out/model"], "", "Missing argument 'STUDY'."),
     (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary need --from"),
     (["train", "study.toml", "--keys", "x"], "", "need --engine flare."),
     (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),

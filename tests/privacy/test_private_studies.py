@@ -13,14 +13,12 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges
-from fedtopics.inference.points import Discriminant
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
 from tests.helpers.clusters import accuracy, overheard, spread
-from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
 from tests.helpers.grpc_federation import federated
 from tests.helpers.keys import key_of
@@ -117,19 +115,6 @@ def test_factors_by_hand() -> None:
     shares = 0.6 * half
     expected = [[1 + shares, shares], [shares, shares]]
     np.testing.assert_allclose(contributions.unpacked(products, 2), expected, atol=1e-9)
-
-
-def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
-    """To the last bit, also where a projection makes nearly nothing of points."""
-    rng = np.random.default_rng(0)
-    points = unit(rng.normal(size=(500, 384))).astype(np.float32)
-    projection = 1e-17 * rng.normal(size=(384, 19))
-    of = Discriminant(projection, unit(rng.normal(size=(20, 19))), np.zeros(20), 0.15)
-    found = contributions.memberships(points, of)
-    np.testing.assert_allclose(found.sum(1), 1)
-    for n in (1, 2, 33, 499):
-        fewer = contributions.memberships(points[-n:], of)
-        np.testing.assert_array_equal(fewer, found[-n:])
 
 
 @pytest.mark.parametrize("name", METHODS)
