@@ -1,6 +1,7 @@
 """The order of the tests, and what they share."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -37,20 +38,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that commands are typed in, and a terminal of a hundred columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(display, "console", display.Terminal(width=100))
+    return tmp_path
+
+
+@pytest.fixture
+def folder(here: Path) -> Path:
     """Two clients' files and a study; the canary stands once in the north."""
     rng = np.random.default_rng(0)
     for name in ("north", "south"):
         words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
         rows = [" ".join(rng.choice(words, 8)) for _ in range(50)]
         rows[7] += f" {CANARY}" if name == "north" else ""
-        (tmp_path / f"{name}.csv").write_text(
+        (here / f"{name}.csv").write_text(
             "id,text\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows))
         )
-    (tmp_path / "study.toml").write_text(STUDY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    return tmp_path
+    (here / "study.toml").write_text(STUDY)
+    return here
+
+
+_TRAINED: list[Path] = []
+
+
+@pytest.fixture
+def trained(folder: Path, typed: Typed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of that study in the folder out: trained once, and copied for each test."""
+    if _TRAINED:
+        shutil.copytree(_TRAINED[0], folder / "out")
+    else:
+        assert typed("train", "study.toml", "--out", "out")[0] == 0
+        _TRAINED.append(shutil.copytree("out", tmp_path_factory.mktemp("trained") / "out"))
+    return Path("out")
 
 
 @pytest.fixture

@@ -17,12 +17,14 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.verify import verify
-from fedtopics.methods.flda.labelled_pairs import read_pairs
+from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
 from fedtopics.privacy.accounting import Account
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import column_of
+from tests.helpers.damage import full_disk
+from tests.helpers.labelled_pairs import MIRRORED
 from tests.helpers.private import open_to_others
 
 
@@ -103,16 +105,17 @@ def test_a_file_is_written_over_an_older_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("write", [
+    lambda path: files.write_durably(path, b"two"), lambda path: write_pairs(path, MIRRORED),
+], ids=["bytes", "pairs"])  # fmt: skip
+def test_a_full_disk_leaves_the_older_file(
+    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a"
     files.write_durably(path, b"one")
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        files.write_durably(path, b"two")
+        write(path)
     assert path.read_bytes() == b"one"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -1,18 +1,16 @@
 """A name that matches nothing is refused wherever people give one, with the nearest that does."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics import LDA, NMF, GuidedLDA, Policy, Study, TopicEstimator, TopicModel, train
+from fedtopics import LDA, NMF, GuidedLDA, Policy, Study, TopicEstimator, train
 from fedtopics.errors import InputError, nearest
 from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.sweep import sweep
 from fedtopics.metrics import METRICS
-from tests.helpers.command_line import Refused
 from tests.helpers.models import made
 
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
@@ -42,7 +40,6 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: sweep(Study(), [2], 1, "x", corpora=CLIENTS, policies={"South": OPEN}), SOUTH),
     (lambda: sweep(Study(**PLAN), [2], 1, "x", corpora={"South": TEXTS}), "did you mean 'south'"),
     (lambda: MODEL.with_client_names({"South": "The South"}), SOUTH),
-    (lambda: MODEL.with_labels({"0": "Trees"}), "no topic '0' to label"),
     (lambda: MODEL.with_labels(["Trees"]), "Give a list of 3 labels"),
     (lambda: MODEL.topics_over_time(CLIENTS, YEARS | {"South": []}), SOUTH),
     (lambda: MODEL.topics_per_class(CLIENTS, ["a"] * 20), "Give a mapping of client"),
@@ -79,24 +76,11 @@ def test_in_files(read: Callable[[Path], Any], content: str, message: str, tmp_p
         read(written(tmp_path, content))
 
 
-def test_in_a_file_of_labels(tmp_path: Path) -> None:
-    folder = MODEL.save_pretrained(tmp_path)
-    rows = json.loads((folder / "topics.json").read_text())
-    (folder / "topics.json").write_text(json.dumps([rows[0] | {"Label": "Trees"}]))
-    with pytest.raises(InputError, match=r"Row 1 of .* has a key 'Label'; did you mean 'label'"):
-        TopicModel.from_pretrained(folder)
-
-
 def test_in_a_saved_estimator(tmp_path: Path) -> None:
     folder = NMF(2, max_rounds=2).fit(TEXTS).save(tmp_path)
     with pytest.raises(InputError, match="'analyser'; did you mean 'analyzer'"):
         NMF.load(folder, analyser=str.split)
     assert NMF.load(folder, analyzer=str.split, rarity=0.5).rarity == 0.5
-
-
-def test_a_command(refused: Refused) -> None:
-    assert "There is no command 'trnasform'; did you mean 'transform'?" in refused("trnasform")
-    assert "craete" in refused("key", "craete")
 
 
 def test_a_long_list_is_cut() -> None:

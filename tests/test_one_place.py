@@ -22,10 +22,11 @@ from fedtopics.methods.core.plan import Site
 from fedtopics.methods.core.settings import STOP_RULES
 from fedtopics.methods.registry import METHODS
 from fedtopics.metrics import METRICS
-from fedtopics.networks import NETWORKS, register
+from fedtopics.networks import NETWORKS
 from fedtopics.privacy.recipe import leaves
 from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
+from tests.helpers.background import Notes
 from tests.helpers.federation import tokens_of, train_until_killed
 from tests.helpers.registries import restored
 from tests.helpers.studies import written
@@ -50,7 +51,6 @@ def page() -> Iterator[dict[str, Any]]:
     names = pages.run(pages.DOCS / "how-to/extend.md")
     with restored():
         registry.register(names["UNIGRAMS"])
-        register(names["ETM"])
         STOP_RULES.register("enough", names["enough"])
         METRICS.register("longest_word", names["LONGEST"])
         FORMATS.register(".bars", names["read_bars"])
@@ -70,17 +70,16 @@ def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any
 
 
 @pytest.fixture
-def folder(page: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(page: dict[str, Any], here: Path) -> Path:
     """The page's documents as files, and a study of them; everything.csv has all."""
     everything = "kind,text\n"
     for name, corpus in page["corpora"].items():
         rows = "".join(f"{name},{' '.join(row)}\n" for row in tokens_of(corpus))
-        (tmp_path / f"{name}.csv").write_text(f"kind,text\n{rows}")
+        (here / f"{name}.csv").write_text(f"kind,text\n{rows}")
         everything += rows
-    (tmp_path / "everything.csv").write_text(everything)
-    written(tmp_path, STUDY)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (here / "everything.csv").write_text(everything)
+    written(here, STUDY)
+    return here
 
 
 def fedtopics(*arguments: str) -> Result:
@@ -105,10 +104,11 @@ def test_without_registering_nothing_is_known() -> None:
 
 
 def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
-    study = Study.read(folder / "study.toml")
+    study, events = Study.read(folder / "study.toml"), Notes()
     assert study.agreed["method"]["name"] == "unigrams"
     assert study.method.max_rounds == 20
-    model = train(study, out="out")
+    assert re.search(r"^# max_rounds = 20  # most rounds$", example_study("unigrams"), re.MULTILINE)
+    model = train(study, out="out", on_event=events.append)
     assert sorted(subjects(page, model.topics(5))) == ["forest", "harbour"]
     assert [(n, sorted(s)) for n, s in model.shares.items()] == [
         ("forest", [0, 1]), ("harbour", [0, 1]),
@@ -118,6 +118,9 @@ def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
     assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
     read = TopicModel.from_pretrained("out/model")
     assert np.array_equal(read.beta, model.beta)
+    (stopped,) = events.of("stopped")
+    assert (stopped["round"], stopped["reason"]) == (3, "3 rounds are enough")
+    assert len(events.of("round")) == 3
 
 
 def test_a_run_is_resumed_to_the_same_bits(page: dict[str, Any], tmp_path: Path) -> None:
@@ -144,9 +147,6 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     evaluate = ("evaluate", "out/model", "--data", "everything.csv", "--columns", "label=kind")
     assert json.loads(fedtopics(*evaluate, "--json").stdout)["purity"] == 1.0
 
-
-def test_a_method_in_ledger_and_report(folder: Path) -> None:
-    fedtopics("train", "study.toml", "--out", "out")
     ledgers = json.loads(fedtopics("audit", "log", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
         "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 2,
@@ -177,26 +177,6 @@ def test_a_method_in_an_estimator(page: dict[str, Any]) -> None:
         assert found == ["forest", "harbour"]
         theta = fitted.transform([["oak", "fir", "elm", "yew"], ["yawl", "dory"]])
         assert theta.argmax(1).tolist() in ([0, 1], [1, 0])
-
-
-def test_a_method_has_an_example(page: dict[str, Any]) -> None:
-    example = example_study("unigrams")
-    assert 'name = "unigrams"  # the method' in example
-    assert re.search(r"^# max_rounds = 20  # most rounds$", example, re.MULTILINE)
-
-
-def test_a_network_of_the_page_in_an_estimator(page: dict[str, Any]) -> None:
-    estimator = TopicEstimator(2, method="gfedntm", network="etm", max_rounds=3, batch_size=64)
-    estimator.fit_clients(page["corpora"])
-    assert estimator.model_.inference.name == "etm"
-
-
-def test_a_stop_rule(page: dict[str, Any]) -> None:
-    events: list[dict[str, Any]] = []
-    train(Study.make(method=METHOD), page["corpora"], on_event=events.append)
-    stopped = [event for event in events if event["event"] == "stopped"]
-    assert [(event["round"], event["reason"]) for event in stopped] == [(3, "3 rounds are enough")]
-    assert sum(event["event"] == "round" for event in events) == 3
 
 
 def test_a_metric_and_a_file_format(page: dict[str, Any], folder: Path) -> None:

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from fedtopics.cli import app
 from fedtopics.methods.registry import METHODS
-from fedtopics.networks import find_network
-from tests.helpers.models import made
+from tests.helpers.models import with_network
 from tests.helpers.services import free_port
 
 BLOCKED = """
@@ -194,11 +192,7 @@ def test_what_needs_it_says_what_to_install(folder: Path) -> None:
         (["demo", "--method", "prodlda"], "The method 'gfedntm'"),
         (["topics", "network"], "The network 'prodlda'"),
     ]
-    network: Any = find_network("prodlda")
-    inference = network(5, network.settings_type(n_components=3, hidden=(4, 4)))
-    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
-    weights = inference.initial_weights(0)
-    made(inference=inference, weights=weights, shared=shared).save_pretrained(folder / "network")
+    with_network().save_pretrained(folder / "network")
     for arguments, what in typed:
         done = subprocess.run(
             [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()", *arguments],

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics.cli import display
 from tests.helpers.command_line import Refused, Typed
 
 NAMES = ("north", "south")
@@ -47,18 +46,15 @@ def write(path: Path, embedding: list[list[float]] | None, **columns: Any) -> No
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seed, name in enumerate(NAMES):
-        write(tmp_path / f"{name}.parquet", vectors(seed, 40))
-    write(tmp_path / "without.parquet", None)
-    write(tmp_path / "wide.parquet", vectors(0, 40, 4))
-    write(tmp_path / "nan.parquet", [*vectors(0, 38), [0.5, float("nan"), 1.0], [0.0, 1.0, 2.0]])
+        write(here / f"{name}.parquet", vectors(seed, 40))
+    write(here / "without.parquet", None)
+    write(here / "wide.parquet", vectors(0, 40, 4))
     named = STUDY.replace('.parquet"', '.parquet"\nembedding = "vector"')
-    (tmp_path / "study.toml").write_text(named)
-    monkeypatch.chdir(tmp_path)
+    (here / "study.toml").write_text(named)
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    return tmp_path
+    return here
 
 
 def edit(folder: Path, old: str, new: str) -> None:
@@ -94,9 +90,6 @@ WRONG = {  # what is wrong with the client's file or options, what is said
         {"data": "wide.parquet"},
         "The embeddings of the documents have 4 dimensions, but the study's model 'tiny' has 3; "
         "compute them with that model, or leave them out to compute them here.",
-    ),
-    "NaN": (
-        {"data": "nan.parquet"}, "1 of 40 rows have missing, NaN or infinite numbers, the first of",
     ),
     "another model": (
         {"embedding_model": "/models/all-mpnet-base-v2"},

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import Corpus, TopicModel, train
-from fedtopics.cli import display
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.model.evaluation import evaluate
 from tests.helpers.command_line import Refused, Typed
@@ -49,18 +48,14 @@ def test_topics_whose_words_do_not_occur_are_counted(model: TopicModel) -> None:
 
 
 @pytest.fixture
-def folder(
-    model: TopicModel, documents: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    model.save_pretrained(tmp_path / "model")
+def folder(model: TopicModel, documents: Corpus, here: Path) -> Path:
+    model.save_pretrained(here / "model")
     owners = np.repeat(list(SIZES), 60)
     table = pa.table({"words": documents.documents, "label": owners, "owner": owners})
-    pq.write_table(table, tmp_path / "documents.parquet")
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/one.txt").write_text("north1 north2")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    return tmp_path
+    pq.write_table(table, here / "documents.parquet")
+    (here / "texts").mkdir()
+    (here / "texts/one.txt").write_text("north1 north2")
+    return here
 
 
 DATA = ("--data", "documents.parquet", "--columns", "tokens=words")

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import Study, cli
-from fedtopics.cli import display
 from fedtopics.files import hold
 from fedtopics.protocol.roster import Key
 from tests.helpers.background import Background, until
@@ -40,18 +39,16 @@ certificate = "server.pem"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     rng = np.random.default_rng(0)
     for name in NAMES:
         words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
         rows = [f"{i},{' '.join(rng.choice(words, 8))}\n" for i in range(40)]
-        (tmp_path / f"{name}.csv").write_text("id,text\n" + "".join(rows) + "40,\n")
+        (here / f"{name}.csv").write_text("id,text\n" + "".join(rows) + "40,\n")
     for name in (*NAMES, "server", "stranger"):
-        Key.create(tmp_path / name, name)
-    (tmp_path / "study.toml").write_text(study_text(free_port()))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(display, "console", display.Terminal(width=100))
-    return tmp_path
+        Key.create(here / name, name)
+    (here / "study.toml").write_text(study_text(free_port()))
+    return here
 
 
 SERVE = ["serve", "study.toml"]

@@ -20,16 +20,10 @@ TREES = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_from_a_run_to_its_threshold(folder: Path, typed: Typed) -> None:
+def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
     rounds = [{"north": [{f"w{k}": 1.0}], "south": [{f"w{k}": 1.0}]} for k in range(6)]
     rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
-    write_run(folder / "run", rounds)
+    write_run(here / "run", rounds)
     sampling = ["sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
     assert typed(*sampling, command=flda.group)[1] == (
         "12 pairs (all) are in pairs.csv, with cosines from 0.00 to 1.00.\n"
@@ -70,8 +64,8 @@ def save_model(folder: Path, **info: Any) -> Path:
     return made(info=info).save_pretrained(folder)
 
 
-def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
-    save_model(folder / "run" / "model", method="flda", history=HISTORY)
+def test_topics_over_rounds(here: Path, typed: Typed) -> None:
+    save_model(here / "run" / "model", method="flda", history=HISTORY)
     shown = typed("topics", "run", "--history")[1]
     assert shown.splitlines()[1:] == [
         "            1       2       3",
@@ -120,17 +114,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments(case: str, folder: Path, typed: Typed) -> None:
-    write_run(folder / "run")
-    write_run(folder / "alone", [{"north": ROUNDS[0]["north"]}])
-    save_model(folder / "lda" / "model", method="lda")
+def test_wrong_arguments(case: str, here: Path, typed: Typed) -> None:
+    write_run(here / "run")
+    write_run(here / "alone", [{"north": ROUNDS[0]["north"]}])
+    save_model(here / "lda" / "model", method="lda")
     write_pairs("pairs.csv", MIRRORED)
     write_pairs("few.csv", TREES)
-    (folder / "notes.csv").write_text("mine\n")
-    before = {path: path.read_bytes() for path in folder.glob("*.csv")}
+    (here / "notes.csv").write_text("mine\n")
+    before = {path: path.read_bytes() for path in here.glob("*.csv")}
     arguments, message = WRONG[case]
     command = app if arguments[0] == "topics" else flda.group
     code, out, err = typed(*arguments, command=command)
     assert (code, out) == (2, "")
     assert message in err
-    assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before
+    assert {path: path.read_bytes() for path in here.glob("*.csv")} == before

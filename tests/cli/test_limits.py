@@ -14,32 +14,7 @@ import click
 import pytest
 
 from fedtopics import cli
-from tests.helpers.command_line import Typed, one_line
-
-STUDY = """
-checkpoint_every = 2
-[method]
-name = "lda"
-n_components = 3
-max_rounds = 6
-[vocabulary]
-min_document_frequency = 1
-[clients.north]
-data = "north.jsonl"
-[clients.south]
-data = "south.jsonl"
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("north", "south"):
-        texts = (f"{name}{i % 7} oak{i % 5} elm{i % 3}" for i in range(60))
-        lines = (json.dumps({"text": text}) + "\n" for text in texts)
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
-    (tmp_path / "study.toml").write_text(STUDY)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+from tests.helpers.command_line import STUDY, Typed, one_line
 
 
 @contextmanager
@@ -55,6 +30,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [0, 200, 2500])
 def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, typed: Typed) -> None:
+    short = STUDY.replace("gfedntm", "lda").replace("= 12", "= 6")
+    (folder / "study.toml").write_text(f"checkpoint_every = 2\n{short}")
     run = ("train", "study.toml", "--out", "run")
     with files_of_at_most(size):
         code, _, said = typed(*run)
@@ -76,7 +53,7 @@ def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, ty
 @pytest.mark.skipif(not Path("/proc/sys").exists(), reason="no file system that nobody writes to")
 @pytest.mark.usefixtures("folder")
 def test_a_folder_that_nobody_can_write_to(typed: Typed) -> None:
-    for place in ("/proc/fedtopics", "north.jsonl/run"):
+    for place in ("/proc/fedtopics", "north.csv/run"):
         code, _, said = typed("train", "study.toml", "--out", place)
         assert code in (1, 2)
         assert place.partition("/run")[0] in said
@@ -84,8 +61,8 @@ def test_a_folder_that_nobody_can_write_to(typed: Typed) -> None:
 
 def test_too_little_memory(folder: Path) -> None:
     """By `ulimit -v`, once all is loaded: a network that does not fit."""
-    network = 'name = "gfedntm"\nhidden = [20000, 20000]'
-    (folder / "study.toml").write_text(STUDY.replace('name = "lda"', network))
+    large = STUDY.replace("[method]", "[method]\nhidden = [20000, 20000]")
+    (folder / "study.toml").write_text(large)
     code = (
         "import resource, sys\n"
         "import fedtopics, fedtopics.federation.simulation, fedtopics.methods.gfedntm.method\n"

@@ -12,16 +12,10 @@ from tests.helpers.command_line import STUDY, Refused, Typed
 CONTINUE = ["train", "study.toml", "--from", "out/model"]
 
 
-@pytest.fixture
-def trained(folder: Path, typed: Typed) -> Path:
-    assert typed("train", "study.toml", "--out", "out")[0] == 0
-    return Path("out/model")
-
-
 def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     code, out, err = typed(*CONTINUE, "--rounds", 5)
     assert (code, err) == (0, "")
-    known = TopicModel.from_pretrained(trained)
+    known = TopicModel.from_pretrained(trained / "model")
     print_ = fingerprint_of(known)
     assert f"continuing from model {print_[:16]} of gfedntm after 12 rounds, with its voc" in out
     assert "topic, its share of all documents, its words" in out
@@ -53,7 +47,6 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "change", "message"), [
-    (["train", "--from", "out/model"], "", "Missing argument 'STUDY'."),
     (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary need --from"),
     (["train", "study.toml", "--keys", "x"], "", "need --engine flare."),
     (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
@@ -78,7 +71,7 @@ def test_no_way_on(
 
 
 @pytest.mark.usefixtures("folder")
-def test_merge(typed: Typed, refused: Refused) -> None:
+def test_merge(typed: Typed) -> None:
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("gfedntm", "nmf"))
@@ -92,9 +85,3 @@ def test_merge(typed: Typed, refused: Refused) -> None:
     assert typed("report", "both")[0] == 0
     page = " ".join(Path("both-report.md").read_text().split())
     assert "Merged from 2 separately trained models, by the similarity of their 6 topics" in page
-    merge = ("models", "merge", "north")
-    assert "There is a model in both already" in refused(*merge, "south", "-o", "both")
-    assert "Two models have a client 'north'" in refused(*merge, "north", "-o", "other")
-    assert typed(*merge, "a=north", "-o", "other")[0] == 0
-    both = ("--topics", 2, "--threshold", 0.5)
-    assert "exclude each other" in refused(*merge, "south", "-o", "x", *both)

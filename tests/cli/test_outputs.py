@@ -36,14 +36,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path, trained: Path) -> Path:
     made().save_pretrained("model")
     Path("run").symlink_to(trained)
     Path("letters.csv").write_text("id,text\na,oak elm\n=1+1,flu tea\nc,\n")
     Path("pairs.csv").write_text(",".join(COLUMNS) + "\n" + PAIRS)
     Path("study.toml").write_text(STUDY)
-    return tmp_path
+    return here
 
 
 WRITERS = [  # arguments, and suffixes

@@ -15,9 +15,10 @@ import pytest
 import yaml
 
 from deploy import build
-from fedtopics import cli, errors
+from fedtopics import errors
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.core.events import Event, RoundEnded, RoundReport, StatusChange
+from tests.helpers.command_line import find_command
 from tests.helpers.services import NAMES, assert_survives, write_folders
 
 ROOT = Path(__file__).parents[2]
@@ -71,12 +72,8 @@ def test_a_script_plays_the_readme(command: Command) -> None:
 
 @pytest.mark.parametrize("command", sorted({*SHOWN, *PLAYED}), ids=" ".join)
 def test_commands_and_options_exist(command: Command) -> None:
-    place: click.Command = cli.app
-    words = list(command[1:])
-    while isinstance(place, click.Group):
-        found = place.get_command(click.Context(place), words.pop(0))
-        assert found is not None
-        place = found
+    place, words = find_command(list(command[1:]))
+    assert not isinstance(place, click.Group)
     options = {name for parameter in place.params for name in parameter.opts}
     assert {word for word in words if word.startswith("-")} <= options
 
@@ -174,9 +171,8 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
-    command = cli.app.get_command(click.Context(cli.app), words[0])
-    assert command is not None
-    typed = [re.sub(r"\$\{\w+(:-(.*))?\}", r"\2", word) for word in words[1:]]
+    command, rest = find_command(words)
+    typed = [re.sub(r"\$\{\w+(:-(.*))?\}", r"\2", word) for word in rest]
     context = command.make_context(words[0], typed)
     assert context.params["out"] is not None
 

@@ -33,14 +33,18 @@ def extended() -> Iterator[dict[str, Any]]:
         yield names
 
 
-def test_the_network_of_the_page_finds_the_subjects(extended: dict[str, Any]) -> None:
+def test_the_network_of_the_page_finds_the_subjects(
+    extended: dict[str, Any], tmp_path: Path
+) -> None:
+    model = extended["model"]
     subjects_found = {
         name
-        for topic in extended["model"].topics(5)
+        for topic in model.topics(5)
         for name, words in extended["words"].items()
         if set(topic) <= set(words)
     }
     assert subjects_found == {"forest", "harbour"}
+    assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
 
 
 def test_the_network_of_the_page_is_that_of_one_process(
@@ -53,11 +57,6 @@ def test_the_network_of_the_page_is_that_of_one_process(
     weights = one_process.ordinary(model, plan, minibatches, OrdinaryETM)
     assert weights.keys() == model.weights.keys()
     assert one_process.difference(model.weights, weights) < 1e-6
-
-
-def test_the_network_is_saved_and_loaded(extended: dict[str, Any], tmp_path: Path) -> None:
-    model = extended["model"]
-    assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
 
 
 def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedtopics.cli import app, flda
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy.recipe import leaves
 from tests.helpers import pages
+from tests.helpers.command_line import commands, find_command
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
 
 # Commands that no test types, by page and beginning, and why. They are parsed. Tutorials have none:
@@ -130,17 +130,9 @@ def test_what_make_is_told_within_a_sentence_is_there(page: Path) -> None:
         made(shlex.split(words.replace("\n", " ")))
 
 
-def find(words: list[str], command: click.Command = app) -> tuple[click.Command, list[str]]:
-    while isinstance(command, click.Group) and words:
-        if (found := command.get_command(click.Context(command), words[0])) is None:
-            break
-        command, words = found, words[1:]
-    return command, words
-
-
 def parse(words: list[str], program: click.Command = app) -> None:
     """Let click read a command's options and arguments, without running it."""
-    command, rest = find(words, program)
+    command, rest = find_command(words, program)
     assert not isinstance(command, click.Group), words
     command.make_context(" ".join(words), rest)
 
@@ -164,7 +156,7 @@ def mentioned() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "text"), mentioned(), ids=" ".join)
 def test_a_command_within_a_sentence_exists(page: str, text: str) -> None:
-    command, rest = find(text.split())
+    command, rest = find_command(text.split())
     assert command is not app
     options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
     assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(rest))) <= options
@@ -277,15 +269,9 @@ def words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text))
 
 
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        yield from commands(inner, f"{name} {inner.name}")
-
-
 def test_the_reference_has_every_option(site: Path) -> None:
     text = Tags(site / "reference/commands.html").text
-    for name, command in commands(app, "fedtopics"):
+    for name, command in commands():
         section = text.partition(f"Usage: {name} ")[2].partition("Usage: ")[0]
         for parameter in command.params:
             if isinstance(parameter, click.Option):

@@ -161,7 +161,6 @@ def test_a_search_over_settings() -> None:
 @pytest.mark.parametrize(("parameters", "message"), [
     ({"n_components": 1}, "'method.n_components' is 1"),
     ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
-    ({"stop_words": "klingon"}, "no stop words for 'klingon'"),
     ({"optimizer": "fedavg"}, "cannot be combined with local_steps 1"),
     ({"dropout": 1.0}, "'method.dropout' is 1.0"),
     ({"random_state": -1}, "'seed' is -1"),

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, KFold
 
 from fedtopics import FLDA, LDA, NMF, GuidedLDA, NeuralLDA, Study, TopicEstimator, train
 from fedtopics.errors import StudyError
@@ -189,11 +188,3 @@ def test_a_score_without_known_words_is_the_lowest() -> None:
     with pytest.warns(UserWarning, match="no words that the model knows"):
         assert model.score(["zebra zebra", ""]) == math.log(1e-12)
     assert model.score(ALL) > math.log(1e-12)
-
-
-def test_a_grid_search_over_a_fold_without_known_words() -> None:
-    """The first of six folds has words that no other one has."""
-    search = GridSearchCV(NMF(2), {"max_words": [20, 30]}, cv=KFold(6))
-    with pytest.warns(UserWarning, match="no words that the model knows"):
-        search.fit(["zebra quagga okapi"] * 16 + ALL)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()

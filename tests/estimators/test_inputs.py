@@ -144,14 +144,6 @@ def test_the_model_is_that_of_plain_names() -> None:
         assert model.clients_ == {"boats": "boats", "trees": "trees"}
 
 
-def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
-    path = tmp_path / "letters.csv"
-    rows = [f"{name},{text}" for name, texts in TEXTS.items() for text in texts]
-    path.write_text("\n".join(["client,text", *rows]) + "\n")
-    expected = small().fit_clients(TEXTS)
-    assert small().fit_clients(path, client="client").beta_.tobytes() == expected.beta_.tobytes()
-
-
 @pytest.mark.parametrize(("given", "client", "message"), [
     (pd.DataFrame({"text": ALL, "who": "a"}), None, r"name it with client=... \(it has"),
     (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),

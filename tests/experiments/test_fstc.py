@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from experiments.commands import group
 from experiments.fstc import parts as fstc_parts
 from experiments.fstc import runs as fstc_runs
 from experiments.fstc.methods import DATA_SETS, ENCODERS, OTHER, OWN, methods
@@ -22,10 +21,11 @@ from experiments.fstc.runs import representation, reproduce
 from experiments.fstc.significance import UTest
 from experiments.fstc.tasks import Settings
 from experiments.report import QUICK, versions
-from fedtopics import Corpus, Study, TopicModel, cli, train
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.points import nearest
 from fedtopics.networks.trained_encoder import score
+from tests.helpers.command_line import Typed
 
 THEMES = "abcd"
 
@@ -315,19 +315,15 @@ def test_clusters_follow_from_what_is_pictured(name: str) -> None:
     assert found.tolist() == model.main_topics(corpus).tolist()
 
 
-def test_a_small_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments: Typed) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setitem(SWEEPS, "clients", replace(SWEEPS["clients"], values=(2,)))
     monkeypatch.setattr(fstc_parts, "PICTURES", ("fsbert",))
     out = folder / "out"
-    command = ["experiments", "fstc", "--data", str(folder), "--out", str(out)]
-    options = ["--quick", "--only", "clients, picture", "--json"]
-    monkeypatch.setattr("sys.argv", [*command, *options])
-    with pytest.raises(SystemExit, match=r"^0$"):
-        cli.main(group)
-    found = json.loads(capsys.readouterr().out)
+    options = ("--quick", "--only", "clients, picture", "--json")
+    code, printed, _ = experiments("fstc", "--data", folder, "--out", out, *options)
+    assert code == 0
+    found = json.loads(printed)
     by_name = {row["name"]: row for row in found["runs"] if row["part"] == "clients"}
     assert by_name.keys() == {"fsbert", "fsccl", "paper", "discriminative", "fstc"}
     assert (by_name["fsbert"]["acc"], by_name["fsbert"]["nmi"]) == pytest.approx((100, 100))

@@ -187,18 +187,6 @@ def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 4
 
 
-def test_noisy_replies_of_a_turn_are_the_same(tmp_path: Path) -> None:
-    """In another attempt and after a restart as well: the noise is the same, documents may not."""
-    path, half = tmp_path / "ledger.jsonl", Echo(sums=np.array([1.0]), documents=10)
-    half.noisy = True
-    door(half, path=path).ask("echo", {}, Position(1))
-    door(half, path=path).ask("echo", {}, Position(1, 2))
-    half.reply["sums"] = np.array([2.0])
-    with pytest.raises(PolicyError, match="the documents or the client's secret have changed"):
-        door(half, path=path).ask("echo", {}, Position(1, 3))
-    door(half, path=path).ask("echo", {}, Position(2))
-
-
 def test_policy_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('min_documents = 3\nmethods = ["gfedntm", "lda"]\n')

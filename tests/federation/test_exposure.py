@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from fedtopics import Policy, Study, train
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.federation import exposure
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import exchanges
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS, exchanges_of, find_method
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.recipe import leaves
 from tests.helpers.federation import DIMENSION, embedded, subjects
@@ -80,9 +80,12 @@ def test_who_sees_what_is_what_the_programs_do(name: str, monkeypatch: pytest.Mo
     assert called
 
 
-def test_every_method_says_who_sees_its_replies() -> None:
+def test_every_method_says_what_leaves_and_who_sees_it() -> None:
     for name in METHODS.names:
         method = find_method(name)
+        found = exchanges_of(method.client, method.settings())
+        assert {"shares", "word_sums", "pairs"} <= {each.function for each in found}
+        assert all(each.leaves and each.often for each in found)
         for function, of_client in method.client.functions().items():
             sentence, seen_by_all = leaves(name, function), vars(of_client)["seen_by_all"]
             assert seen_by_all == ("all participants" in sentence.lower()), (name, function)
@@ -159,12 +162,6 @@ def test_documents_of_the_clients(tmp_path: Path) -> None:
     study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
     found = {name: corpus.documents.to_pylist() for name, corpus in study.corpora().items()}
     assert found == {"a": ["no", "no"], "b": ["three"]}
-
-
-def test_errors_name_the_client(tmp_path: Path) -> None:
-    study = read(tmp_path, '[clients.north]\ndata = "a.csv"\n')
-    with pytest.raises(DataError, match=r"Client 'north': There is no file .*a\.csv"):
-        study.corpora()
 
 
 def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation import ledger as of_ledgers
 from fedtopics.federation.ledger import Ledger, find_ledgers, has, head_path, summarise_ledger
 from fedtopics.methods.core.aggregation import Named, Rows, digest_of
 from fedtopics.methods.core.interfaces import Call, Position
@@ -90,25 +90,22 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     assert again.last.position == Position(0), "only what left counts"
 
 
-def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
-    for seeded in (False, True):
-        ledger = Ledger("gfedntm", "0123abcd", tmp_path / "ledger.jsonl", seeded=seeded)
-        ledger.write_total(Position(1), "gradients", "5ha", 1000)
-        ledger.close()
-        assert has(tmp_path / "ledger.jsonl", "secret", of_ledgers.SEEDED) == seeded
-    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
-    assert [line.get("secret") for line in lines] == [None, "from the study's seed"]
-
-
-def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "key", "value"),
+    [("seeded", "secret", "from the study's seed"), ("seen", "masked", False)],
+)
+def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
+    given: str, key: str, value: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "ledger.jsonl"
-    for seen in (False, True):
-        ledger = Ledger("gfedntm", "0123abcd", path, seen=seen)
-        ledger.write("north", Call("echo", {}, Position(1 + seen)), {"documents": 10})
+    for is_so in (False, True):
+        ledger = Ledger("gfedntm", "0123abcd", path, **{given: is_so})  # type: ignore[arg-type]
+        ledger.write("north", Call("echo", {}, Position(1 + is_so)), {"documents": 10})
+        ledger.write_total(Position(1 + is_so), "echo", "5ha", 1000)
         ledger.close()
-        assert has(path, "masked", False) == seen
+        assert has(path, key, value) == is_so
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line.get("masked") for line in lines] == [None, False]
+    assert [line.get(key) for line in lines] == [None, None, value, value]
 
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
@@ -116,15 +113,6 @@ def test_ledger_holds_no_values(tmp_path: Path) -> None:
     half = Echo(words=Named(["quetzalcoatl"], np.array([[12_345]])), documents=10)
     door(half, path=path).ask("echo", {})
     assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
-
-
-def test_ledger_grows_by_a_line_a_reply(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    for _ in range(2):  # a client that was restarted goes on in its ledger
-        guarded = door(Echo(documents=1), path=path)
-        guarded.ask("echo", {})
-        guarded.ask("echo", {"round": 2})
-    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 2, 0, 2]
 
 
 def test_non_contiguous_arrays_have_the_digest_of_their_values(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def joined(plan: Study, out: Path | None = None) -> Path:
     return part.out
 
 
-def test_each_study_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_each_study_has_a_folder() -> None:
     first, second = planned(name="letters"), planned(name="letters", seed=8)
     home = Path("runs/north")
     assert joined(first) == home / "letters"
@@ -95,14 +95,12 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("name", "folder"), [
     ("../../evil", "evil"), ("/etc/passwd", "etc-passwd"), ("..", "study"), ("", "study"),
     ("Bücher & Briefe ", "Bücher-Briefe"), ("x" * 100, "x" * 60),
 ])  # fmt: skip
-def test_a_study_cannot_choose_another_place(
-    name: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_study_cannot_choose_another_place(name: str, folder: str) -> None:
     assert joined(planned(name=name)) == Path("runs/north") / folder
 
 
@@ -121,6 +119,9 @@ def test_a_look_refuses_what_every_round_would() -> None:
     few = study(clients_per_round=1).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, but a round of the study has 1"):
         review(Policy(min_documents=10), plan=few)
+    masked = plan.model_copy(update={"aggregation": "secure"})
+    with pytest.raises(PolicyError, match="at least 3 clients, but a round of the study has 2"):
+        review(Policy(), plan=masked)
     with pytest.raises(PolicyError, match="over at least 41 documents, but it has 40"):
         review(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table

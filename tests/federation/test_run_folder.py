@@ -1,6 +1,5 @@
 """A run's folder: checkpoints, events, and going on after an interruption."""
 
-import errno
 import hashlib
 import io
 import json
@@ -22,7 +21,7 @@ from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from fedtopics.methods.core.events import Finished, RoundEnded
 from fedtopics.methods.core.interfaces import Checkpoint
-from tests.helpers.damage import damages
+from tests.helpers.damage import damages, full_disk
 from tests.helpers.models import made
 
 ARRAYS = {
@@ -168,8 +167,7 @@ def test_events(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_no_folder_nothing_written(here: Path) -> None:
     seen: list[dict[str, Any]] = []
     run = RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
     assert not run.due(1)
@@ -179,7 +177,7 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run.event(Finished())
     run.close()
     assert [event["event"] for event in seen] == ["training", "finished"]
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 AGREED = {
@@ -263,10 +261,6 @@ def test_a_checkpoint_with_any_flipped_byte_or_cut_anywhere(tmp_path: Path, suff
     assert restored(tmp_path).round == 2
 
 
-def full(_: int) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_full_disks_keep_old_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
     run = RunFolder(tmp_path, "study1", on_event=seen.append)
@@ -280,7 +274,7 @@ def test_full_disks_keep_old_checkpoints(tmp_path: Path, monkeypatch: pytest.Mon
     before = kept()
     assert len(before) == 4
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", full_disk)
         run.checkpoint(state(3))
         run.checkpoint(state(4))
         assert kept() == before
@@ -305,7 +299,7 @@ def test_a_failed_checkpoint_is_due_again(tmp_path: Path, monkeypatch: pytest.Mo
     clock += 0.1
     assert run.due(1)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", full_disk)
         run.checkpoint(state(1))
     assert run.due(2)
     run.checkpoint(state(2))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import Study, TopicModel, train
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.core.outliers import Rule
@@ -25,7 +25,6 @@ CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
     "kmeans": ("kmeans", {"max_rounds": 4}),
     "kmeans, fbow": ("kmeans", {"preset": "fbow"}),
     "kmeans, ftfidf": ("kmeans", {"preset": "ftfidf"}),
-    "kmeans, fsbert": ("kmeans", {"preset": "fsbert", "max_rounds": 4}),
     "discriminative": ("discriminative", {"max_rounds": 4}),
     "fstc": ("fstc", {"max_rounds": 2}),
     "fsccl": ("fsccl", {"n_components": 3, "network": NETWORK, "max_rounds": 2}),
@@ -56,10 +55,10 @@ def check(plan: Study, corpora: Any, folder: Path, outliers: Rule = "clip") -> N
         check_secure(plan.model_copy(update=update), corpora, folder)
 
 
-def check_secure(plan: Study, corpora: Any, folder: Path) -> None:
+def check_secure(plan: Study, corpora: Any, folder: Path, policy: Policy = OPEN_POLICY) -> None:
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     here = train(plan, corpora, policies=policies, at_once=False)
-    there = federated(plan, corpora, folder / "secure").model
+    there = federated(plan, corpora, folder / "secure", policy).model
     assert there.vocabulary.words == here.vocabulary.words
     most = np.abs(here.beta).max()
     np.testing.assert_allclose(there.beta, here.beta, rtol=1e-3, atol=1e-5 * most)
@@ -109,6 +108,14 @@ def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 3, "learning": "batch"}
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
     check(plan, subjects(SIZES), tmp_path, outliers=rule)
+
+
+def test_two_clients_whose_policies_accept_secure_aggregation(tmp_path: Path) -> None:
+    method = {"name": "lda", "n_components": 2, "max_rounds": 2}
+    limits = {"min_document_frequency": 1}
+    plan = Study.make(method=method, vocabulary=limits, aggregation="secure")
+    two = Policy(min_document_frequency=1, min_clients_in_sum=2)
+    check_secure(plan, subjects({"north": 40, "south": 50}), tmp_path, two)
 
 
 def test_flda(tmp_path: Path) -> None:

@@ -232,11 +232,6 @@ def test_a_study_whose_fingerprint_begins_alike(ledger: Path) -> None:
     assert "study" in faults(ledger)
 
 
-def test_no_ledger(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="There is no ledger in"):
-        list(verify(tmp_path))
-
-
 def test_rates_by_hand() -> None:
     scores = np.array([[3.0, 1.0, 2.0, 0.0]])
     members = np.array([[True, True, False, False]])

@@ -1,7 +1,7 @@
 """Commands, typed in this process."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
@@ -26,6 +26,25 @@ Refused = Callable[..., str]
 def one_line(error: str) -> str:
     """Return an error and its hint as one line."""
     return error.replace(".\nhint: ", "; ")
+
+
+def find_command(
+    words: list[str], command: click.Command = cli.app
+) -> tuple[click.Command, list[str]]:
+    """Return the command that words begin with, and the other words."""
+    while isinstance(command, click.Group) and words:
+        if (found := command.get_command(click.Context(command), words[0])) is None:
+            break
+        command, words = found, words[1:]
+    return command, words
+
+
+def commands(
+    command: click.Command = cli.app, name: str = "fedtopics"
+) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from commands(inner, f"{name} {inner.name}")
 
 
 def fedtopics(

@@ -1,5 +1,6 @@
-"""Damage to messages."""
+"""Damage to messages and files, and disks without room."""
 
+import errno
 import random
 from collections.abc import Iterator
 
@@ -28,3 +29,7 @@ def damages(whole: bytes, number: int) -> Iterator[bytes]:
     for place in (place for place in places if place < len(whole)):
         yield whole[:place]
         yield whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :]
+
+
+def full_disk(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

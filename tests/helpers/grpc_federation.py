@@ -45,16 +45,15 @@ def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
 
 
 class Cut:
-    """A link that is cut once `is_cut`, or after so many calls, as where a process is killed."""
+    """A link that is cut after so many calls, as where a process is killed."""
 
     def __init__(self, link: Link, calls: float = math.inf) -> None:
         self._link = link
         self._left = calls
-        self.is_cut = False
 
     def _check(self) -> None:
         self._left -= 0.5
-        if self.is_cut or self._left < 0:
+        if self._left < 0:
             raise KilledError
 
     def ask(self, message: bytes) -> bytes:
@@ -101,10 +100,6 @@ class Partner:
 
     def error(self) -> BaseException | None:
         return self._work.error()
-
-    def kill(self) -> None:
-        self.link.is_cut = True
-        assert isinstance(self._work.error(), KilledError)
 
 
 @dataclass

@@ -9,7 +9,8 @@ import numpy as np
 from fedtopics import TopicModel
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import USUAL, Reading
+from fedtopics.networks import find_network
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -41,3 +42,26 @@ def made(**changes: Any) -> TopicModel:
         "labels": {0: "Trees | shrubs"},
     }
     return TopicModel(**(fields | changes))
+
+
+def with_network(**settings: Any) -> TopicModel:
+    """A small network of three topics."""
+    import torch
+
+    kind = find_network("prodlda")
+    inference: Any = kind(5, kind.settings_type(n_components=3, hidden=(4, 4), **settings))
+    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
+    return made(inference=inference, weights=inference.initial_weights(0), shared=shared)
+
+
+def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
+    """A model whose topics are these words, in their order, and whose share of all is given."""
+    known = sorted({word for topic in topics for word in topic} | {*words})
+    counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
+    ones = np.ones(len(known), np.int64)
+    return made(
+        inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
+        weights={"pseudo_counts": counts.T}, vocabulary=Vocabulary(tuple(known), ones, ones),
+        shares={"east": np.array(shares)}, documents={"east": 10}, word_sums=counts,
+        coherence={}, labels={}, reading=USUAL,
+    )  # fmt: skip

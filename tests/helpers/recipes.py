@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -13,6 +12,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import plan_of
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy.recipe import RECIPES
+from tests.helpers.clusters import corpus_of
 from tests.helpers.encoders import unit
 
 THEMES, WORDS, DIMENSION = 3, 14, 16  # words of a theme
@@ -46,8 +46,7 @@ def themed(n: int, seed: int = 0) -> Corpus:
     themes = np.where(rng.random((n, 6)) < 0.9, labels[:, None], rng.integers(THEMES, size=(n, 6)))
     texts = [[PUBLIC[k * WORDS + rng.integers(WORDS)] for k in row] for row in themes]
     embeddings = unit(CENTRES[labels] + 0.1 * rng.normal(size=(n, DIMENSION)))
-    corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
-    return corpus.with_embeddings(embeddings)
+    return corpus_of(embeddings, labels, texts)
 
 
 def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: Any) -> Study:

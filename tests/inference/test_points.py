@@ -21,8 +21,8 @@ from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
 from fedtopics.methods.lda.method import METHOD
 from fedtopics.networks.topic_networks import ProdLDA
-from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import Vocabulary
+from tests.helpers.models import made
+from tests.helpers.registries import restored
 
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 3.0], [4.0, 5.0], [0.0, 1.0]])
 CENTRES = np.array([[0.0, 0.0], [4.0, 4.0], [9.0, 9.0]])
@@ -171,9 +171,6 @@ def test_memberships_of_a_discriminant() -> None:
 # Inferences by name: one that is registered from outside is saved and loaded like ours
 
 
-WORDS = ("oak", "elm", "yawl", "brig")
-
-
 class Halves(BaseModel):
     n_components: int = 2
     sharpness: float = 3.0
@@ -199,40 +196,27 @@ class FirstHalf(Inference):
 
 @pytest.fixture(autouse=True)
 def _only_here() -> Iterator[None]:
-    before = dict(INFERENCES._items)
-    yield
-    INFERENCES._items.clear()
-    INFERENCES._items.update(before)
-
-
-def model() -> TopicModel:
-    topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
-    return TopicModel(
-        inference=FirstHalf(len(WORDS), Halves(sharpness=2.0)),
-        weights={"topics": topics},
-        shared={},
-        vocabulary=Vocabulary(WORDS, np.full(4, 5), np.full(4, 10)),
-        text=TextRules(),
-        shares={"a": np.array([0.25, 0.75])},
-        documents={"a": 20},
-        word_sums=np.ones((2, 4)),
-    )
+    with restored():
+        yield
 
 
 def test_a_registered_one_is_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no network 'halves'"):
         find("halves")
     register(FirstHalf)
-    path = model().save_pretrained(tmp_path / "model")
-    back = TopicModel.from_pretrained(path)
+    model = made(
+        inference=FirstHalf(5, Halves(sharpness=2.0)), word_sums=np.ones((2, 5)), coherence={},
+        weights={"topics": np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.5, 0.5, 0]])}, labels={},
+        shares={"a": np.array([0.25, 0.75])}, documents={"a": 20},
+    )  # fmt: skip
+    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
     assert isinstance(back.inference, FirstHalf)
     assert back.inference.settings == Halves(sharpness=2.0)
     e = np.exp(2)
     np.testing.assert_allclose(back.transform(["oak elm"]), [np.array([e, 1]) / (e + 1)], rtol=1e-6)
 
 
-def test_a_method_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.METHODS, "_items", {})
+def test_a_method_brings_its_own() -> None:
     registry.register(replace(METHOD, name="mine", inferences=(FirstHalf,)))
     assert find("halves") is FirstHalf
 

@@ -42,27 +42,6 @@ def test_totals_of_single_precision_are_rounded_once() -> None:
     assert add_up(exact)["x"] == 2.0**24 + 1 + 2.0**-9, "no float32 was there to round to"
 
 
-def test_rows() -> None:
-    none = Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), 4)
-    some, others = rows([0, 3], [[1, 2], [3, 4]]), rows([2, 3], [[5, 6], [7, 8]])
-    total = add_up({"a": {"x": some}, "b": {"x": others}, "c": {"x": none}})["x"]
-    assert total.index.tolist() == [0, 2, 3]
-    assert total.values.tolist() == [[1, 2], [5, 6], [10, 12]]
-    assert total.n_rows == 4
-    assert total.dense().tolist() == [[1, 2], [0, 0], [5, 6], [10, 12]]
-
-
-def test_the_order_of_arrival_changes_no_bit() -> None:
-    values = {"a": 1e30, "b": 3.0, "c": -1e30, "d": 1 / 3, "e": 7e-9}  # any two orders differ
-    replies = {
-        name: {"n": v, "x": np.array([v, -v]), "r": rows([1], [[v]]), "m": {"y": np.array(v)}}
-        for name, v in values.items()
-    }
-    expected = add_up(replies)
-    for names in permutations(replies):
-        assert_same(add_up({name: replies[name] for name in names}), expected)
-
-
 SHAPES, STUDY = "different shapes", "check that all run the same study|cannot be added up"
 
 
@@ -129,6 +108,7 @@ def many_replies(clients: int) -> dict[str, dict[str, Any]]:
             "scalar": np.array(rng.normal()),
             "nothing": np.zeros((0, 3)),
             "map": {"rows": some_rows(), "deeper": {"x": rng.normal(size=2)}},
+            "no rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), 9),
             "whole rows": Rows(np.array([1]), np.array([[int(rng.integers(9))]]), 3),
         }
         for i in range(clients)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,16 @@ from tests.helpers.grpc_federation import Notes
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
 from tests.helpers.programs import Half, door
+
+CORPORA = embedded(subjects(SIZES))
+
+
+@cache
+def whole(case: str) -> tuple[TopicModel, Notes]:
+    """The model of a run that nothing interrupts, and its events."""
+    events = Notes()
+    how: Any = {"policies": POLICIES, "on_event": events.append, "at_once": False}
+    return train(planned(case), CORPORA, **how), events
 
 
 def test_draws_are_a_function_of_seed_and_round() -> None:
@@ -69,10 +80,9 @@ def test_a_round_asks_only_those_who_are_drawn() -> None:
 
 @pytest.mark.parametrize("case", METHODS)
 def test_every_method_trains_with_those_who_are_drawn(case: str) -> None:
-    plan, corpora, events = planned(case), embedded(subjects(SIZES)), Notes()
-    model = train(plan, corpora, policies=POLICIES, on_event=events.append, at_once=False)
+    model, events = whole(case)
     rounds = [event for event in events.of("round") if event["round"] > 0]
-    draw = Draw(2, plan.seed)
+    draw = Draw(2, planned(case).seed)
     assert rounds
     for event in rounds:
         assert event["clients"] == draw.members(event["round"], NAMES, NAMES)
@@ -81,19 +91,16 @@ def test_every_method_trains_with_those_who_are_drawn(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["mixture", "lda, batch"])
 def test_to_draw_all_changes_nothing(case: str) -> None:
-    corpora = embedded(subjects(SIZES))
-    every = train(planned(case, 6), corpora, policies=POLICIES)
-    assert every.topics() == train(planned(case, None), corpora, policies=POLICIES).topics()
+    every = train(planned(case, 6), CORPORA, policies=POLICIES)
+    assert every.topics() == train(planned(case, None), CORPORA, policies=POLICIES).topics()
 
 
 @pytest.mark.parametrize("case", ["gfedntm", "gfedntm, local steps", "lda", "lda, batch", "nmf"])
 def test_permuted_clients_change_no_bit(case: str) -> None:
     """Of methods by embeddings test_clusters.py says so."""
-    corpora, plan = embedded(subjects(SIZES)), planned(case)
-    forth, back = (
-        train(plan, clients, policies=POLICIES, at_once=False)
-        for clients in (corpora, dict(reversed(corpora.items())))
-    )
+    forth, _ = whole(case)
+    clients = dict(reversed(CORPORA.items()))
+    back = train(planned(case), clients, policies=POLICIES, at_once=False)
     assert_same_bits(back, forth)
     assert back.topics() == forth.topics()
     assert back.info == forth.info
@@ -132,14 +139,13 @@ def test_a_quorum_of_those_who_are_drawn() -> None:
 def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> None:
     """Words, numbers of documents and first centres left once; moments grow on."""
     plan = planned(case).model_copy(update={"checkpoint_every": 1})
-    corpora = embedded(subjects(SIZES))
-    train_until_killed(3, plan, corpora, policies=POLICIES, out=tmp_path)
+    train_until_killed(3, plan, CORPORA, policies=POLICIES, out=tmp_path)
     try:
-        resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
+        resumed = train(plan, CORPORA, policies=POLICIES, out=tmp_path, resume=True)
     except RunError:
         assert case == "kmeans", "of which several starts are left"
         return
-    assert_same_bits(resumed, train(plan, corpora, policies=POLICIES, at_once=False))
+    assert_same_bits(resumed, whole(case)[0])
     lines = lines_that_left(tmp_path / "clients/c0/ledger.jsonl")
     often = Counter(line["function"] for line in lines)
     once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()

@@ -250,12 +250,6 @@ def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
 
 
-def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
-    train_until_killed(2, planned(folder), run=trained, out=tmp_path / "run")
-    model = trained(planned(folder), out=tmp_path / "run", resume=True)
-    assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
-
-
 def test_fifty_steps_of_the_papers_preset_and_again(folder: Path, tmp_path: Path) -> None:
     """The published training from the first transport on, with views, but fewer steps."""
     steps = {"local_steps": 10, "batch_size": 16, "hidden": 8, "learning_rate": 0.01}

@@ -64,9 +64,6 @@ def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
     assert not np.array_equal(minibatches(0, "b").draw(1), first[0])
     assert not np.array_equal(minibatches(1).draw(1), first[0])
 
-
-def test_another_attempt_has_documents_of_its_own() -> None:
-    draws = minibatches(0)
     samples = [draws.draw(2, attempt) for attempt in (1, 2, 3)]
     assert len({tuple(sorted(sample)) for sample in samples}) == 3
     assert all(len(set(sample)) == 5 for sample in samples)

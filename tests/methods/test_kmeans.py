@@ -12,7 +12,6 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.kmeans.kfed import merge_centres
 from fedtopics.methods.kmeans.method import KMeans
-from fedtopics.methods.registry import METHODS, exchanges_of, find_method
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -88,14 +87,6 @@ def test_clusters_of_words(preset: str) -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(bare)) > 0.8
     families = [{word.rstrip("0123456789") for word in words} for words in model.topics(3)]
     assert sum(len(family) == 1 for family in families) >= 3
-
-
-def test_every_function_says_what_leaves() -> None:
-    for name in METHODS.names:
-        method = find_method(name)
-        exchanges = exchanges_of(method.client, method.settings())
-        assert {"shares", "word_sums", "pairs"} <= {exchange.function for exchange in exchanges}
-        assert all(exchange.leaves and exchange.often for exchange in exchanges)
 
 
 def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:

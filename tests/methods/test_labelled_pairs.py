@@ -111,21 +111,6 @@ def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path)
         read_pairs(tmp_path / "pairs.csv")
 
 
-def test_a_file_is_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "pairs.csv"
-    write_pairs(path, MIRRORED)
-    before = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        write_pairs(path, MIRRORED[:1])
-    assert path.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
-
-
 def test_labels_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     check_free(path)

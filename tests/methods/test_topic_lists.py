@@ -296,19 +296,6 @@ def test_two_topics_do_not_take_the_same_number() -> None:
     assert next_id == 11
 
 
-def test_given_topics_come_first_and_stay() -> None:
-    given = [
-        GlobalTopic(0, {"snow": 0.5, "ice": 0.5}, [], 0.0, seed=True),
-        GlobalTopic(1, {"tax": 1.0}, [], 0.0, seed=True),
-    ]
-    local = {"a": sent(FRUIT, SEA, seeds=[-1, 1])}
-    merged: Merged = [(FRUIT, [("a", 0)]), (SEA, [("a", 1)])]
-    topics, _ = after([*given, known(2, FRUIT, "a")], local, merged)
-    assert [(topic.id, topic.seed) for topic in topics] == [(0, True), (1, True), (2, False)]
-    assert topics[0] == given[0]
-    assert topics[1].words == SEA, "what it was before has no occurrence"
-
-
 def test_what_a_round_tells() -> None:
     old, new = known(1, FRUIT), GlobalTopic(10, ROADS, ["a"], 30.0)
     before = FLDAState([old, known(2, SEA)], round=3)

@@ -38,9 +38,6 @@ def test_normalised_mutual_information() -> None:
     # I(labels; topics) = log 2, H(labels) = log 2, H(topics) = log 4
     split = normalised_mutual_information(["a", "a", "b", "b"], np.arange(4))
     assert split == pytest.approx(np.log(2) / ((np.log(2) + np.log(4)) / 2))
-
-
-def test_geometric_mean_of_entropies() -> None:
     split = normalised_mutual_information(["a", "a", "b", "b"], np.arange(4), average="geometric")
     assert split == pytest.approx(np.log(2) / np.sqrt(np.log(2) * np.log(4)))
 

@@ -3,31 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from fedtopics import Study, TopicModel, train
+from fedtopics import Study, train
 from fedtopics.errors import StudyError
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.comparison import SAME_TOPIC, compare
-from fedtopics.model.shown_words import USUAL
-from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.federation import study, subjects
-from tests.helpers.models import made
-
-
-def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
-    """A model whose topics are these words, in their order, and whose share of all is given."""
-    known = sorted({word for topic in topics for word in topic} | {*words})
-    counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
-    ones = np.ones(len(known), np.int64)
-    return made(
-        inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
-        weights={"pseudo_counts": counts.T}, vocabulary=Vocabulary(tuple(known), ones, ones),
-        shares={"east": np.array(shares)}, documents={"east": 10}, word_sums=counts,
-        coherence={}, labels={}, reading=USUAL,
-    )  # fmt: skip
-
+from tests.helpers.models import model_of
 
 A = model_of([{"a": 3, "b": 4}, {"c": 5}, {"d": 2, "e": 1}], [0.5, 0.2, 0.3], words="xy")
 B = model_of([{"f": 5}, {"c": 3, "g": 4}, {"b": 4, "a": 3}], [0.1, 0.6, 0.3], words="x")

@@ -13,22 +13,13 @@ from safetensors.torch import load, save
 
 from fedtopics.errors import ModelError
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import find_network
 from tests.helpers.damage import damages
-from tests.helpers.models import edit_config, made
+from tests.helpers.models import edit_config, made, with_network
 
 HUGE = 10**9
 
 
-def network(**settings: Any) -> TopicModel:
-    """A small network of three topics."""
-    kind = find_network("prodlda")
-    inference: Any = kind(5, kind.settings_type(n_components=3, hidden=(4, 4), **settings))
-    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
-    return made(inference=inference, weights=inference.initial_weights(0), shared=shared)
-
-
-MODELS = {"lda": made, "prodlda": network}
+MODELS = {"lda": made, "prodlda": with_network}
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors"])
@@ -70,7 +61,7 @@ def test_labels_of_any_damaged_file_are_refused_or_read(tmp_path: Path) -> None:
     {"hidden": [10**30, 1]}, {"hidden": [4, HUGE]}, {"embedding": {"dimension": 10**12}},
 ])  # fmt: skip
 def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_path: Path) -> None:
-    network().save_pretrained(tmp_path)
+    with_network().save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())["settings"]
     TopicModel.from_pretrained(tmp_path)  # imports torch, whose memory is not meant here
     edit_config(tmp_path, settings=settings | change)
@@ -92,7 +83,7 @@ def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_pa
      {"topics": torch.full((3, 5), torch.nan), "theta_mean": torch.zeros(3)}],
 )  # fmt: skip
 def test_what_is_shared_has_to_make_topics(shared: dict[str, torch.Tensor], tmp_path: Path) -> None:
-    network().save_pretrained(tmp_path)
+    with_network().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = {n: t for n, t in load(file.read_bytes()).items() if not n.startswith("shared/")}
     rewrite(tmp_path, save(tensors | {f"shared/decoder/{n}": t for n, t in shared.items()}))

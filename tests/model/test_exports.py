@@ -143,8 +143,7 @@ def test_a_card_says_which_bound_was_kept(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def saved(here: Path) -> Path:
     return made(coherence={}).save_pretrained(Path("model"))
 
 

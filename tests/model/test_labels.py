@@ -10,14 +10,14 @@ import pytest
 
 from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.harmless import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
+from fedtopics.model.shown_words import Reading
 from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL
-from tests.helpers.models import made
+from tests.helpers.models import made, model_of
 
 
 @pytest.fixture
@@ -70,6 +70,10 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
         for odd in "\x1b\u202e\u2028"
     ),
+    *(
+        ([{"topic": 1, "label": odd}], "label of topic 1")  # turns, hides, or is piled up
+        for odd in ("\ufffe", "zero\u200bwidth", "\u061c", "e" + 7 * "\u0301", "\u0301")
+    ),
     (b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]', "not valid JSON at line 3; correct it, or"),
     (b"", "is not valid JSON at line 1"),
     ("[]".encode("utf-16"), "is not a list of topics"),
@@ -85,7 +89,7 @@ def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: 
         TopicModel.from_pretrained(saved)
     assert SECRET not in str(error.value)
     assert "topics.json" in str(error.value)
-    assert "\n" not in str(error.value)
+    assert visible(str(error.value)) == str(error.value)
     (saved / "topics.json").unlink()  # as the messages say
     assert TopicModel.from_pretrained(saved).n_topics == 3
 
@@ -119,12 +123,8 @@ def test_labels_that_cannot_be(labels: Any, message: str) -> None:
 def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:
     words = ("forest", "forests", "oak", "elm", "oak tree", "fir")
     beta = np.array([[6, 5, 4, 3, 2, 1], [1, 1, 1, 2, 3, 9]]) / np.array([[21], [17]])
-    vocabulary = Vocabulary(words, np.full(6, 9), np.full(6, 10))
-    model = made(
-        vocabulary=vocabulary, inference=VariationalLDA(6, LDAPrior(n_components=2)), labels={},
-        weights={"pseudo_counts": beta.T}, word_sums=beta * 90, coherence={},
-        shares={"north": np.array([0.5, 0.5])}, documents={"north": 30},
-    )  # fmt: skip
+    topics = [dict(zip(words, row, strict=True)) for row in beta]
+    model = replace(model_of(topics, [0.5, 0.5]), reading=Reading(1.0))
     assert model.suggest_labels() == {0: "Oak tree, forest, elm", 1: "Oak tree, fir, elm"}
 
 

@@ -63,25 +63,10 @@ def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
         model.topics(relevance=value)
 
 
-def test_beta_rows_are_distributions(model: TopicModel) -> None:
-    assert model.beta.shape == (3, 16)
-    np.testing.assert_allclose(model.beta.sum(1), 1, rtol=1e-6)
-    assert (model.beta > 0).all()
-
-
 def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
     theta = model.transform(documents(BOATS, 1))
     np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=1e-6)
     assert model.documents == {"boats": 40, "trees": 40}
-
-
-def test_count(model: TopicModel) -> None:
-    counts = model.count(["OAK, the oak and a yew", "", CANARY]).toarray()
-    column = model.vocabulary.index
-    assert counts.shape == (3, 16)
-    assert counts.sum(1).tolist() == [3, 0, 0]
-    assert counts[0, column["oak"]] == 2
-    assert counts[0, column["yew"]] == 1
 
 
 def test_theta_of_a_document_does_not_depend_on_the_others(model: TopicModel) -> None:

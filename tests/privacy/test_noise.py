@@ -72,10 +72,6 @@ def test_other_clients_have_other_noise() -> None:
     assert abs(np.corrcoef(*parts)[0, 1]) < 5 / np.sqrt(SIZE)
 
 
-def test_without_privacy_nothing_is_added() -> None:
-    assert noise_of("north", 5).added([1.5, 2.5], 0.0, "sums").tolist() == [1.5, 2.5]
-
-
 class Words:
     """A stream of given words."""
 

@@ -13,17 +13,16 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges
-from fedtopics.inference.points import Discriminant
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
 from tests.helpers.clusters import accuracy, overheard, spread
-from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
 from tests.helpers.grpc_federation import federated
 from tests.helpers.keys import key_of
+from tests.helpers.models import made
 from tests.helpers.recipes import (
     DIMENSION,
     METHODS,
@@ -55,10 +54,8 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
 
 
 def test_a_study_with_a_bound_begins_with_no_model() -> None:
-    corpora = of_themes()
-    model = trained(planned("lda", 8), corpora)
     with pytest.raises(StudyError, match="starts from public words, so it cannot start"):
-        trained(planned("lda", 8), corpora, start=model)
+        trained(planned("lda", 8), of_themes(n=40), start=made())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -96,20 +93,6 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.std(sums[1][1]["words"]) == pytest.approx(budget.sigma("words") / np.sqrt(2), rel=0.3)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So often as it says, in as many rounds as it has, and once more their number at first."""
-    messages = overheard(monkeypatch)
-    plan = planned(name, 8, max_rounds=6)
-    trained(plan, of_themes())
-    asked = [function for client, function, _, _ in messages.calls if client == "a"]
-    said = {each.function: each.often for each in exchanges(plan)}
-    assert set(asked) == set(said)
-    often = {"once": 1, "3 times": 3, "4 times": 4}
-    assert all(asked.count(function) == often[times] for function, times in said.items())
-    assert len(asked) == 6 + 1
-
-
 def test_what_a_study_would_show() -> None:
     plan = planned("nmf", 3).with_clients("abc")
     found = expose(plan, themed(300))
@@ -134,23 +117,19 @@ def test_factors_by_hand() -> None:
     np.testing.assert_allclose(contributions.unpacked(products, 2), expected, atol=1e-9)
 
 
-def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
-    """To the last bit, also where a projection makes nearly nothing of points."""
-    rng = np.random.default_rng(0)
-    points = unit(rng.normal(size=(500, 384))).astype(np.float32)
-    projection = 1e-17 * rng.normal(size=(384, 19))
-    of = Discriminant(projection, unit(rng.normal(size=(20, 19))), np.zeros(20), 0.15)
-    found = contributions.memberships(points, of)
-    np.testing.assert_allclose(found.sum(1), 1)
-    for n in (1, 2, 33, 499):
-        fewer = contributions.memberships(points[-n:], of)
-        np.testing.assert_array_equal(fewer, found[-n:])
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_with_noise_the_themes_are_found(name: str, tmp_path: Path) -> None:
-    corpora = of_themes()
-    model = trained(planned(name, 3), corpora)
+def test_with_noise_the_themes_are_found_by_what_a_study_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked so often as it says, in as many rounds as it has, and once more their number."""
+    corpora, messages = of_themes(), overheard(monkeypatch)
+    plan = planned(name, 3, max_rounds=6)
+    model = trained(plan, corpora)
+    asked = [function for client, function, _, _ in messages.calls if client == "a"]
+    often = {"once": 1, "3 times": 3, "4 times": 4}
+    said = {each.function: often[each.often] for each in exchanges(plan)}
+    assert {function: asked.count(function) for function in asked} == said
+    assert len(asked) == 6 + 1
     assert accuracy(model, corpora) > 0.9
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
     assert model.info["method"] == name

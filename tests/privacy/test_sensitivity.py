@@ -137,16 +137,25 @@ def test_what_all_add_is_what_each_adds_alone(name: str) -> None:
 
 
 def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where centres are alike but for rounding, a document goes to the same one, whoever is by."""
+    """Where centres are alike but for rounding, or a projection makes nearly nothing of points.
+
+    A document is drawn to the same ones to the last bit, whoever is by.
+    """
     monkeypatch.setattr(points, "BLOCK", 4096)
     rng = np.random.default_rng(0)
     vectors = unit(rng.normal(size=(500, 384)))
     centres = np.repeat(unit(rng.normal(size=(1, 384))).astype(float), 19, axis=0)
     centres += 1e-17 * rng.normal(size=centres.shape)
-    _, found = contributions.placed(vectors, np.zeros(384), centres)
-    for n in (1, 2, 33, 499):
-        _, fewer = contributions.placed(vectors[-n:], np.zeros(384), centres)
-        np.testing.assert_array_equal(fewer, found[-n:])
+    directions, projection = unit(rng.normal(size=(20, 19))), 1e-17 * rng.normal(size=(384, 19))
+    of = points.Discriminant(projection, directions, np.zeros(20), 0.15)
+    for draw in (
+        lambda given: contributions.placed(given, np.zeros(384), centres)[1],
+        lambda given: contributions.memberships(given.astype(np.float32), of),
+    ):
+        found = draw(vectors)
+        for n in (1, 2, 33, 499):
+            np.testing.assert_array_equal(draw(vectors[-n:]), found[-n:])
+    np.testing.assert_allclose(found.sum(1), 1)
 
 
 def test_every_function_of_the_schedule_is_among_these() -> None:

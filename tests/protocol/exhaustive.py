@@ -11,7 +11,6 @@ state the members can still reach the end.
 from __future__ import annotations
 
 import copy
-import hmac
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -30,8 +29,8 @@ from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode, encode
 from fedtopics.protocol.relay import Relay
 from tests.protocol.checks import ViolationError
 from tests.protocol.disks import DiedError, Disk
+from tests.protocol.three import NAMES, member_of
 
-NAMES = ["ann", "bob", "cat"]
 CASES: dict[str, list[tuple[str, Kind]]] = {
     "sum": [("group key", "call"), ("sum", "sum")],
     "call": [("group key", "call"), ("reply", "call")],
@@ -178,7 +177,7 @@ class State:
     # Members
 
     def boot(self, place: Place) -> None:
-        record, content, entries = place.disk.load()
+        record, _, entries = place.disk.load()
         found = {entry.step: entry.opened for entry in entries}
         at, _ = place.disk.checkpoint
         name, number = place.name, place.process
@@ -186,10 +185,7 @@ class State:
         for step in range(max(at, 1), record.step):
             self.check(place, step, found.get(step, []))
         place.step = max(at, record.step)
-        place.member = Member(
-            name, b"study", NAMES, lambda c: sign(name, c), lambda n, s, c: s == sign(n, c),
-            lambda size: digest(name, number)[:size], place.disk, record, content,
-        )  # fmt: skip
+        place.member = member_of(name, place.disk, lambda size: digest(name, number)[:size])
 
     def compute(self, place: Place) -> None:
         member = place.member
@@ -275,10 +271,6 @@ class State:
                 answer = self.relay.ask(name, decode(place.call[2], Ask))
                 if answer is not None:
                     place.call = "ask", "back", encode(answer)
-
-
-def sign(name: str, content: bytes) -> bytes:
-    return hmac.digest(name.encode(), content, "sha256")
 
 
 def following(state: State) -> Iterator[State]:

@@ -23,7 +23,7 @@ class Host:
     def __init__(self, world: World) -> None:
         self.world = world
         self.file = self.before = b""  # before: what a power cut may leave
-        self.keeps_durably = True
+        self.keeps_durably = world.mutant != "the relay's file not synced"
         self.relay: Relay | None = None
         self.held: dict[str, tuple[Ask, Process, int]] = {}  # asks that wait for an answer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -14,7 +13,7 @@ import numpy as np
 from fedtopics.protocol import keys, masks, record
 from fedtopics.protocol.keys import context_of, derive, digest
 from fedtopics.protocol.member import Member
-from fedtopics.protocol.messages import Answer, Ask, List, Part, decode
+from fedtopics.protocol.messages import Ask, List, Part, decode
 from fedtopics.protocol.record import Record
 from fedtopics.protocol.relay import Relay
 from tests.protocol.disks import Disk
@@ -90,152 +89,107 @@ DISKS = {
 }  # fmt: skip
 
 
-def _unbound(world: World, stack: ExitStack) -> None:
-    def bound(self: Member) -> tuple[list[Part], bytes]:
-        parts = [decode(part, Part) for part in self.record.parts]
-        return parts, context_of(self.study, parts[0], self.names)
-
-    stack.enter_context(patch.object(Member, "_bound", bound))
+# Each is called instead of a function of the real code, with the world and that function.
 
 
-def _second_list(world: World, stack: ExitStack) -> None:
-    real = Member._take_list
-
-    def take(self: Member, message: List) -> list[bytes]:
-        if self.record.parts and self.record.parts != message.parts:
-            self.record = msgspec.structs.replace(self.record, parts=[])
-        return real(self, message)
-
-    stack.enter_context(patch.object(Member, "_take_list", take))
+def _unbound(world: World, real: Any, self: Member) -> tuple[list[Part], bytes]:
+    parts = [decode(part, Part) for part in self.record.parts]
+    return parts, context_of(self.study, parts[0], self.names)
 
 
-def _no_transcript(world: World, stack: ExitStack) -> None:
-    def check(self: Member, part: Part, mine: Part) -> None:
-        self._check_signature(part)
-
-    stack.enter_context(patch.object(Member, "_check", check))
-
-
-def _no_signature(world: World, stack: ExitStack) -> None:
-    stack.enter_context(patch.object(Member, "_check_signature", lambda self, part: None))
+def _second_list(world: World, real: Any, self: Member, message: List) -> Any:
+    if self.record.parts and self.record.parts != message.parts:
+        self.record = msgspec.structs.replace(self.record, parts=[])
+    return real(self, message)
 
 
-def _part_again(world: World, stack: ExitStack) -> None:
-    real = Member.give
-
-    def give(self: Member, *step: Any) -> list[bytes]:
-        self.record = msgspec.structs.replace(self.record, part=b"", parts=[])
-        return real(self, *step)
-
-    stack.enter_context(patch.object(Member, "give", give))
+def _no_transcript(world: World, real: Any, self: Member, part: Part, mine: Part) -> None:
+    self._check_signature(part)
 
 
-def _computed_again(world: World, stack: ExitStack) -> None:
-    real = Member.give
-
-    def give(self: Member, *step: Any) -> list[bytes]:
-        if self.record.part and self.record.step:
-            self.content = world.computed
-        return real(self, *step)
-
-    stack.enter_context(patch.object(Member, "give", give))
+def _nothing(world: World, real: Any, *given: Any) -> None:
+    return None
 
 
-def _early_reply(world: World, stack: ExitStack) -> None:
-    real = Member.give
-
-    def give(self: Member, function: str, kind: Any, layout: bytes, content: bytes) -> list[bytes]:
-        said = real(self, function, kind, layout, content)
-        if kind == "call" and self.record.step and self.phase == "part":
-            keys.seal(derive(self.record.group, "early", self.record.part), content)
-        return said
-
-    stack.enter_context(patch.object(Member, "give", give))
+def _part_again(world: World, real: Any, self: Member, *step: Any) -> Any:
+    self.record = msgspec.structs.replace(self.record, part=b"", parts=[])
+    return real(self, *step)
 
 
-def _bare_tag(world: World, stack: ExitStack) -> None:
-    real = masks.mask
-
-    def mask(group: bytes, private: bytes, name: str, others: Any, bound: bytes, whole: Any):
-        words = real(group, private, name, others, bound, whole)
-        return words[:-8] + masks.tag_of(group, bound, whole).to_bytes(8, "little")
-
-    stack.enter_context(patch.object(masks, "mask", mask))
+def _computed_again(world: World, real: Any, self: Member, *step: Any) -> Any:
+    if self.record.part and self.record.step:
+        self.content = world.computed
+    return real(self, *step)
 
 
-def _no_tag(world: World, stack: ExitStack) -> None:
-    def unmask(group: bytes, bound: bytes, content: bytes) -> Any:
-        words = np.frombuffer(content, "<u8")
-        pad = masks.stream(derive(group, "pad", bound), len(words) - 1)
-        return (words[:-1] - pad).astype(np.int64)
-
-    stack.enter_context(patch.object(masks, "unmask", unmask))
-
-
-def _plain_transcript(world: World, stack: ExitStack) -> None:
-    def following(group: bytes, *fields: Any) -> bytes:
-        return digest(*fields)
-
-    stack.enter_context(patch.object(record, "next_transcript", following))
+def _early_reply(world: World, real: Any, self: Member, *step: Any) -> Any:
+    said = real(self, *step)
+    _, kind, _, content = step
+    if kind == "call" and self.record.step and self.phase == "part":
+        keys.seal(derive(self.record.group, "early", self.record.part), content)
+    return said
 
 
-def _key_not_hedged(world: World, stack: ExitStack) -> None:
-    real = keys.one_time
-    stack.enter_context(
-        patch.object(keys, "one_time", lambda fresh, context, content: real(fresh, b"", b""))
-    )
+def _bare_tag(world: World, real: Any, group: bytes, *given: Any) -> Any:
+    *_, bound, whole = given
+    return real(group, *given)[:-8] + masks.tag_of(group, bound, whole).to_bytes(8, "little")
 
 
-def _sticky_stop(world: World, stack: ExitStack) -> None:
-    real = Relay.ask
-
-    def ask(self: Relay, name: str, ask: Ask) -> Answer | None:
-        self._stopped.add(ask.process)
-        return real(self, name, ask)
-
-    stack.enter_context(patch.object(Relay, "ask", ask))
+def _no_tag(world: World, real: Any, group: bytes, bound: bytes, content: bytes) -> Any:
+    words = np.frombuffer(content, "<u8")
+    pad = masks.stream(derive(group, "pad", bound), len(words) - 1)
+    return (words[:-1] - pad).astype(np.int64)
 
 
-def _dropped_ask(world: World, stack: ExitStack) -> None:
-    real, seen = Relay.ask, dict[str, Ask]()
-
-    def ask(self: Relay, name: str, ask: Ask) -> Answer | None:
-        """Take an ask with the same content as a copy that was sent twice."""
-        if seen.get(name) == ask and self.asks.get(name) is not ask:
-            self.asks[name] = ask
-            return None
-        seen[name] = ask
-        return real(self, name, ask)
-
-    stack.enter_context(patch.object(Relay, "ask", ask))
+def _plain_transcript(world: World, real: Any, group: bytes, *fields: Any) -> bytes:
+    return digest(*fields)
 
 
-def _total_forgotten(world: World, stack: ExitStack) -> None:
-    real = Relay._take_part
-
-    def take(self: Relay, part: Part, content: bytes) -> None:
-        real(self, part, content)
-        if self.last is not None and self.step > self.last.step:
-            self.last = None
-
-    stack.enter_context(patch.object(Relay, "_take_part", take))
+def _not_hedged(world: World, real: Any, fresh: bytes, context: bytes, content: bytes) -> Any:
+    return real(fresh, b"", b"")
 
 
-def _relay_not_synced(world: World, stack: ExitStack) -> None:
-    world.host.keeps_durably = False
+def _sticky_stop(world: World, real: Any, self: Relay, name: str, ask: Ask) -> Any:
+    self._stopped.add(ask.process)
+    return real(self, name, ask)
 
 
-def _checkpoint_early(world: World, stack: ExitStack) -> None:
-    stack.enter_context(patch.object(Member, "save", lambda self: None))
+def _dropped_ask(world: World, real: Any, self: Relay, name: str, ask: Ask) -> Any:
+    """Take an ask with the same content as a copy that was sent twice."""
+    if world.asks.get(name) == ask and self.asks.get(name) is not ask:
+        self.asks[name] = ask
+        return None
+    world.asks[name] = ask
+    return real(self, name, ask)
 
 
-MUTANTS: dict[str, Callable[[World, ExitStack], None]] = {
-    "streams not bound to the list": _unbound, "a second list": _second_list,
-    "transcripts not compared": _no_transcript, "signatures not checked": _no_signature,
-    "another part after a restart": _part_again, "computed again after a restart": _computed_again,
-    "a reply with the part": _early_reply, "a bare tag": _bare_tag, "no tag": _no_tag,
-    "a transcript without the key": _plain_transcript, "a key that is not hedged": _key_not_hedged,
-    "a stop for later processes": _sticky_stop, "a dropped ask": _dropped_ask,
-    "a total forgotten": _total_forgotten, "the relay's file not synced": _relay_not_synced,
-    "a checkpoint before the record": _checkpoint_early,
-}  # fmt: skip
+def _total_forgotten(world: World, real: Any, self: Relay, part: Part, content: bytes) -> None:
+    real(self, part, content)
+    if self.last is not None and self.step > self.last.step:
+        self.last = None
+
+
+MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "streams not bound to the list": (Member, "_bound", _unbound),
+    "a second list": (Member, "_take_list", _second_list),
+    "transcripts not compared": (Member, "_check", _no_transcript),
+    "signatures not checked": (Member, "_check_signature", _nothing),
+    "another part after a restart": (Member, "give", _part_again),
+    "computed again after a restart": (Member, "give", _computed_again),
+    "a reply with the part": (Member, "give", _early_reply),
+    "a bare tag": (masks, "mask", _bare_tag),
+    "no tag": (masks, "unmask", _no_tag),
+    "a transcript without the key": (record, "next_transcript", _plain_transcript),
+    "a key that is not hedged": (keys, "one_time", _not_hedged),
+    "a stop for later processes": (Relay, "ask", _sticky_stop),
+    "a dropped ask": (Relay, "ask", _dropped_ask),
+    "a total forgotten": (Relay, "_take_part", _total_forgotten),
+    "a checkpoint before the record": (Member, "save", _nothing),
+}
+
+
+def mutated(world: World) -> Any:
+    """Put a world's mutant in the place of the real function, as a context."""
+    owner, name, fault = MUTANTS[world.mutant]
+    real = getattr(owner, name)
+    return patch.object(owner, name, lambda *given: fault(world, real, *given))

@@ -12,7 +12,6 @@ from fedtopics.protocol import masks
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Body, Kind, List, Stop, decode, encode
-from fedtopics.protocol.record import Record
 from tests.protocol.disks import Disk
 
 NAMES, STUDY = ["ann", "bob", "cat"], b"study"
@@ -30,10 +29,14 @@ def signed(name: str, *fields: bytes | str | int) -> bytes:
     return sign(name, framed("fedtopics 3", STUDY, *fields))
 
 
-def member_of(name: str, record: Record | None = None, content: bytes = b"") -> Member:
+def member_of(
+    name: str, disk: Disk | None = None, random: Callable[[int], bytes] = os.urandom
+) -> Member:
+    """A member that begins, or goes on with what its disk has."""
+    disk = disk or Disk()
     return Member(
         name, STUDY, NAMES, lambda c: sign(name, c), lambda n, s, c: s == sign(n, c),
-        os.urandom, Disk(), record or Record(), content,
+        random, disk, *disk.load()[:2],
     )  # fmt: skip
 
 

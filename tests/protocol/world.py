@@ -21,14 +21,14 @@ import numpy as np
 from fedtopics.errors import FederationError
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.member import Member
-from fedtopics.protocol.messages import Answer, Kind, Total, decode
+from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode
 from fedtopics.protocol.record import Record
 from tests.protocol import faults
 from tests.protocol.checks import Checks, ViolationError
 from tests.protocol.disks import DiedError, Disk
 from tests.protocol.host import RELAY, Host
 from tests.protocol.malicious import STUDY, Memory
-from tests.protocol.mutants import DISKS, MUTANTS
+from tests.protocol.mutants import DISKS, MUTANTS, mutated
 
 NAMES = ["ann", "bob", "cat", "dan", "eve"]
 DEADLINE, IDLE, SHORTEST, LONGEST = 30.0, 0.5, 0.5, 10.0  # seconds, as `exchange` has them
@@ -80,6 +80,7 @@ class World:
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.events = self.calls = 0
         self.memory, self.computed = Memory(), b""
+        self.asks: dict[str, Ask] = {}  # of a mutant
         self.disks: dict[str, Disk] = {}
         self.snapshots: dict[str, list[Disk]] = defaultdict(list)
         self.processes: list[Process] = []
@@ -107,7 +108,7 @@ class World:
         """Let everything happen; return how it ended. ViolationError if a check fails."""
         with ExitStack() as stack:
             if self.mutant in MUTANTS:
-                MUTANTS[self.mutant](self, stack)
+                stack.enter_context(mutated(self))
             self.checks.watch(stack)
             for name in self.names:
                 self.disks[name] = DISKS.get(self.mutant, Disk)(self.point)

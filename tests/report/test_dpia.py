@@ -358,10 +358,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     path = audit(private_north, study_)
     digest = Audit.read(path, study_).sha256
     form = assess(private_north)
-    (table,) = [
-        part for section in form.sections if section.number == "3.1" for part in section.parts
-        if isinstance(part, Table) and part.head[0] == "attack"
-    ]  # fmt: skip
+    (table,) = [p for p in parts(form, "3.1") if isinstance(p, Table) and p.head[0] == "attack"]
     assert [list(row) for row in table.rows] == [
         ["membership, by the model", "0.512", "1.4%", "3,200"],
         ["allowed by epsilon", "0.700", "20.0%", "-"],

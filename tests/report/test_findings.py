@@ -63,10 +63,12 @@ def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
     assert not any("alike" in sentence for sentence in found)
 
 
-def test_a_federations_periods_are_what_grew() -> None:
+def test_a_federations_periods_are_rows_and_what_grew() -> None:
     sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0], [10, 20, 10]])}
     periods = Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums)
     summary = summarise(replace(made(), periods=periods))
+    assert [row["share"] for row in summary["over_time"]] == [0.5, 0.25, 0.25, 0.25, 0.5, 0.25]
+    assert summarise(made())["over_time"] is None
     assert summary["change"]["topics"][1] == {
         "before": 0.25, "after": 0.5, "points": [(0.0, 0.25), (1.0, 0.5)],
     }  # fmt: skip
@@ -285,21 +287,3 @@ def test_suggested_labels_are_marked() -> None:
     }  # fmt: skip
     assert "Oak, elm, flu (suggested)" in markdown(summary)
     assert html(summary).count('<span class="badge">suggested</span>') == 2
-
-
-def test_periods_are_rows() -> None:
-    sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0]])}
-    model = replace(made(), periods=Periods("year", ("2024-01-01", "2025-01-01"), sums))
-    assert [row["share"] for row in summarise(model)["over_time"]] == [0.5, 0.25, 0.25]
-    assert summarise(made())["over_time"] is None
-
-
-def test_the_map_is_of_ones_own_documents_alone() -> None:
-    assert summarise(made())["document_map"] is None
-    summary = summarise(made(), documents=["oak elm", "flu", "<b>tea"])
-    page = html(summary)
-    assert page.partition('<section id="own">')[2].count("<circle") == 3
-    assert "<b>" not in page
-    assert "tea</title>" not in page
-    asked = html(summarise(made(), documents=["oak elm", "flu", "<b>tea"], with_text=True))
-    assert "&lt;b&gt;tea</title>" in asked

@@ -361,9 +361,8 @@ def test_run_and_report(typed: Typed) -> None:
     assert Path("there/page.md").exists()
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("trained")
 def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
-    typed("train", "study.toml", "--out", "out")
     code, out, _ = typed("report", "out", "--examples-from", "north.csv")
     assert code == 0
     assert out.endswith("It contains beginnings of documents: do not share it.\n")

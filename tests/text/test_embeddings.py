@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from fedtopics import Columns, Corpus
-from fedtopics.errors import DataError, FedTopicsError, StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.text.embeddings import (
     PACKAGED,
     STEP,
@@ -68,10 +68,13 @@ def cache_file(folder: Path) -> Path:
 
 
 def test_embeddings_of_the_corpus_are_used() -> None:
-    table = pa.table({"text": ["a", ""], "embedding": [[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]})
+    table = pa.table({"text": ["a", ""], "embedding": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]})
     encoder = Digits()
-    vectors = document_embeddings(Corpus.of(table), SMALL, encoder=encoder)
-    assert_close(vectors, unit([[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]))
+    for corpus in (Corpus.of(table), given(np.asfortranarray([[1, 2, 3], [4, 5, 6]]))):
+        vectors = document_embeddings(corpus, SMALL, encoder=encoder)
+        assert vectors.dtype == np.float32
+        assert vectors.flags.c_contiguous
+        assert_close(vectors, unit([[1, 2, 3], [4, 5, 6]]))
     assert encoder.asked == []
 
 
@@ -87,13 +90,6 @@ def test_embeddings_have_unit_length_whatever_their_scale() -> None:
 def given(embeddings: object, n: int = 2) -> Corpus:
     corpus = Corpus.of([CANARY] * n)
     return Corpus(corpus.ids, corpus.documents, embeddings=embeddings)  # type: ignore[arg-type]
-
-
-def test_arrays_of_any_numbers() -> None:
-    vectors = document_embeddings(given(np.asfortranarray([[1, 2, 3], [4, 5, 6]])), SMALL)
-    assert vectors.dtype == np.float32
-    assert vectors.flags.c_contiguous
-    assert_close(vectors, unit([[1, 2, 3], [4, 5, 6]]))
 
 
 @pytest.mark.parametrize(("embeddings", "complaint"), [
@@ -169,18 +165,6 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     encoder = SentenceEncoder(str(tmp_path))
     with pytest.raises(StudyError, match=r"cannot be loaded \(ValueError\)"):
         encoder(["a"])
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(FedTopicsError, match=r"pip install 'fedtopics\[embeddings\]'"):
-        document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
-
-
-def test_settings_refuse_what_they_do_not_know() -> None:
-    for wrong in ({"dimension": 0}, {"model": ""}, {"size": 3}):
-        with pytest.raises(ValueError, match=r"dimension|model|size"):
-            EmbeddingSettings.model_validate(wrong)
 
 
 def test_empty_documents_are_zero_and_rows_stay() -> None:

@@ -181,14 +181,16 @@ def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
 
 
 def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
+    given = {"a.txt": "", "b.TXT": "two\nlines", "deep/c.Txt": "drei Äpfel"}
     for name in (
-        "a.txt", "B.TXT", "deep/c.Txt", "__MACOSX/a.txt", "._a.txt", ".hidden/b.txt", "Thumbs.db",
+        *reversed(given), "__MACOSX/a.txt", "._a.txt", ".hidden/b.txt", "Thumbs.db",
         "desktop.ini", ".DS_Store", "d.docx",
     ):  # fmt: skip
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path / name, "oak")
+        write(tmp_path / name, given.get(name, "oak"))
     corpus = Corpus.read(tmp_path)
-    assert sorted(corpus.ids.to_pylist()) == ["B.TXT", "a.txt", "deep/c.Txt"]
+    assert corpus.ids.to_pylist() == [*given]
+    assert corpus.documents.to_pylist() == [*given.values()]
     not_read = "(not read: 7 files that are hidden or not .txt)"
     assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
     assert len(text_files(tmp_path)[0]) == 3

@@ -74,16 +74,6 @@ def test_parquet(tmp_path: Path) -> None:
     assert corpus.labels.to_pylist() == [True, False]
 
 
-def test_folder(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    given = {"b.txt": "two\nlines", "a.txt": "", "deep/c.txt": "drei Äpfel", "d.md": "not read"}
-    for name, content in given.items():
-        write(tmp_path / name, content)
-    corpus = Corpus.read(tmp_path)
-    assert corpus.ids.to_pylist() == ["a.txt", "b.txt", "deep/c.txt"]
-    assert corpus.documents.to_pylist() == ["", "two\nlines", "drei Äpfel"]
-
-
 @pytest.mark.parametrize(("name", "content", "message"), [
     ("a.csv", f"id,text\n{MANY}b,{CANARY},three,four\n{MANY}", "row 61 has 4 fields, the header 2"),
     ("a.csv", f'id,text\n{MANY}a,"{CANARY}\n{MANY}', "row 61 .* a quote that is never closed"),

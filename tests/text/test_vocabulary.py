@@ -116,7 +116,6 @@ def test_lists_of_words_and_no_texts() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ({"stop_words": "klingon"}, "no stop words for 'klingon'; choose from: arabic, bulgarian"),
     ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
     ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
     ({"pattern": "x"}, "no key 'text.pattern'"),

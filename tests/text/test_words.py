@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtopics.errors import StudyError
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, count_words
@@ -197,16 +196,6 @@ def test_long_texts_are_read_in_a_time_that_grows_with_them() -> None:
     for piece in ("a'", "a-\u0301", "\u0301", "क्", "'-", "`a", "\u200b", '"א'):
         text = normal("é" + piece * 100_000)
         splitter("words")(lower(text))
-
-
-@pytest.mark.parametrize("word", ["\x1b[2J", APART, "x" * 101])
-def test_a_vocabulary_of_a_file_has_words(word: str) -> None:
-    plain = {"words": ["oak", word], "document_frequency": [1, 1], "occurrences": [1, 1]}
-    with pytest.raises(
-        StudyError, match="1 of 2 words are invalid: words have at most 100 char"
-    ) as e:
-        Vocabulary.of(plain)
-    assert word not in str(e.value)
 
 
 def test_a_vocabulary_of_a_file_has_each_word_once() -> None:
