@@ -1,8 +1,10 @@
 """Training with documents on the workers of a Dask cluster."""
 
+import json
 import os
 import signal
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from distributed import Client
 from fedtopics import NMF, Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, FederationError, RunError, StudyError
 from fedtopics.federation.policy import Policy
+from fedtopics.integrations import dask
 from fedtopics.integrations.dask import connected
-from tests.helpers.cli import fails, runs
+from tests.helpers.background import until
+from tests.helpers.command_line import Refused, fedtopics
 from tests.helpers.federation import subjects
 
 SIZES = {"east": 400, "north": 150, "west": 90}
@@ -31,6 +35,11 @@ POLICY = Policy(min_documents=10, min_document_frequency=5)
 
 def study(case: str = "nmf", **more: Any) -> Study:
     return Study.make(method=CASES[case] | {"n_components": 4} | more, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask, "SMALLEST", 50)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +65,10 @@ def digits(model: TopicModel) -> list[bytes]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_bits_as_in_one_process(case: str, cluster: Client, tmp_path: Path) -> None:
+def test_the_same_bits_as_in_one_process(
+    case: str, cluster: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask, "SMALLEST", 1000)  # so that each client has one part
     here = train(study(case), subjects(SIZES), at_once=False, out=tmp_path / "here")
     there = train(study(case), subjects(SIZES), engine=cluster, out=tmp_path / "there")
     assert digits(there) == digits(here)
@@ -86,13 +98,8 @@ def test_parts_of_a_client_are_one_client(
     np.testing.assert_allclose(there.word_sums, here.word_sums, rtol=1e-9, atol=1e-9)
 
 
-def kill(cluster: Client, index: int = 0) -> None:
-    pids = sorted(worker["pid"] if "pid" in worker else 0 for worker in _workers(cluster))
-    os.kill(pids[index], signal.SIGKILL)
-
-
-def _workers(cluster: Client) -> list[dict[str, Any]]:
-    return [{"pid": pid} for pid in cluster.run(os.getpid).values()]
+def kill(cluster: Client) -> None:
+    os.kill(min(cluster.run(os.getpid).values()), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("at", ["vocabulary", "round"])
@@ -111,22 +118,40 @@ def test_a_lost_worker_changes_no_bit(at: str, cluster: Client, files: Path) -> 
     assert digits(found) == digits(expected)
 
 
-def test_a_lost_scheduler_ends_a_run_that_is_resumed(files: Path, tmp_path: Path) -> None:
+def test_a_lost_scheduler_ends_a_run_that_is_resumed(
+    cluster: Client, files: Path, tmp_path: Path
+) -> None:
+    """On a cluster that was started by hand."""
     given, out = {"a": files / "*.parquet"}, tmp_path / "run"
-    frequent = study().model_copy(update={"checkpoint_every": 0.0})
-    with connected(None, 1) as first:
-        expected = train(frequent, given, engine=first)
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "round" and event["round"] == 2:
-                first.shutdown()
-
-        with pytest.raises(FederationError, match="start it again, then the same command"):
-            train(frequent, given, engine=first, out=out, on_event=on_event)
-    with connected(None, 1) as second:
-        assert digits(train(frequent, given, engine=second, out=out, resume=True)) == digits(
-            expected
+    frequent = study().model_copy(update={"checkpoint_every": 1})
+    file, log = tmp_path / "scheduler.json", (tmp_path / "log").open("wb")
+    begun = [
+        subprocess.Popen([sys.executable, "-m", "dask", *words], stdout=log, stderr=log)
+        for words in (
+            ["scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
+            ["worker", "--no-nanny", "--scheduler-file", str(file), "--death-timeout", "60"],
         )
+    ]
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 2:
+            begun[0].kill()
+
+    try:
+        until(file.exists)
+        address = json.loads(file.read_text("utf-8"))["address"]
+        with (
+            connected(address, None) as other,
+            pytest.raises(FederationError, match="start the cluster again, then the same command"),
+        ):
+            train(frequent, given, engine=other, out=out, on_event=on_event)
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+        log.close()
+    resumed = train(frequent, given, engine=cluster, out=out, resume=True)
+    assert digits(resumed) == digits(train(frequent, given, engine=cluster))
 
 
 def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path) -> None:
@@ -149,21 +174,20 @@ def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path
         train(private, {"a": texts}, engine=cluster)
 
 
-def test_the_command(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], refused: Refused,
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    Path("study.toml").write_text(
-        f'name = "big"\n[method]\nname = "nmf"\nn_components = 4\nmax_rounds = 2\n'
-        f'[clients.a]\ndata = "{files}/part-*.parquet"\n',
-        "utf-8",
-    )
-    shown = runs("train", "study.toml", "--engine", "dask", "--workers", "1")
+    method = 'name = "big"\n[method]\nname = "nmf"\nn_components = 4\nmax_rounds = 2\n'
+    Path("study.toml").write_text(f'{method}[clients.a]\ndata = "{files}/part-*.parquet"\n')
+    on_dask = "train", "study.toml", "--engine", "dask"
+    assert fedtopics(monkeypatch, *on_dask, "--workers", 1) == 0
+    shown = "".join(capsys.readouterr())
     assert "Dask's dashboard: http" in shown
-    assert "column text of" in shown and "and 4 more parts" in shown
+    assert "column 'text' of" in shown and "and 4 more parts" in shown
     assert TopicModel.from_pretrained("runs/big/model").n_topics == 4
-    fails(2, "need --engine dask", "train", "study.toml", "--workers", "2")
-    begun = time.monotonic()
-    fails(
-        4, "No Dask scheduler answers", "train", "study.toml", "--engine", "dask",
-        "--scheduler", "tcp://127.0.0.1:1",
-    )  # fmt: skip
-    assert time.monotonic() - begun < 60
+    assert "need --engine dask" in refused("train", "study.toml", "--workers", 2)
+    monkeypatch.setattr(dask, "CONNECT", 1.0)
+    assert fedtopics(monkeypatch, *on_dask, "--scheduler", "tcp://127.0.0.1:1") == 4
+    assert "No Dask scheduler answers at tcp://127.0.0.1:1" in capsys.readouterr().err

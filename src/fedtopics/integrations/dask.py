@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 from distributed import Client, LocalCluster
-from distributed.client import FutureCancelledError
-from distributed.comm import CommClosedError
+from distributed.client import ClosedClientError, FutureCancelledError
+from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from fedtopics.errors import FederationError, InputError, RunError, StudyError
@@ -45,19 +45,19 @@ from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.readers import files_of
 
 TOGETHER = 8  # replies that are added up at a time
-SMALLEST = 1000  # documents of a part, if a corpus in memory is divided
+SMALLEST = 1000  # documents of a part, at least
 WAIT = 60.0  # seconds until the program checks whether any worker is left
 CONNECT = 30.0  # seconds to reach a scheduler
-NO_CLUSTER = "; start it again, then the same command with --resume"
+AGAIN = "; start the cluster again, then the same command with --resume"
 
 
 @contextmanager
 def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     """Connect to a scheduler, or start processes on this machine for as long as the context."""
     if scheduler is None:
-        quiet = logging.CRITICAL
+        how = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
         with (
-            LocalCluster(n_workers=workers, threads_per_worker=1, silence_logs=quiet) as local,
+            LocalCluster(n_workers=workers, threads_per_worker=1, **how) as local,
             Client(local) as cluster,
         ):
             yield cluster
@@ -199,7 +199,6 @@ class RemoteClient:
 
 def result(cluster: Client, future: Any, client: str = "") -> Any:
     """Wait for a result as long as there are workers; errors about documents name the client."""
-    address = cluster.scheduler.address if cluster.scheduler else "its address"
     while True:
         try:
             return future.result(timeout=WAIT)
@@ -213,13 +212,9 @@ def result(cluster: Client, future: Any, client: str = "") -> Any:
                 "Workers ended again and again at the same documents, perhaps for lack of memory; "
                 "divide the documents into more files, or start workers with more memory."
             ) from None
-        except (FutureCancelledError, CommClosedError):
-            raise FederationError(f"The Dask scheduler at {address} is gone{NO_CLUSTER}.") from None
         except TimeoutError:
             if not cluster.scheduler_info()["workers"]:
-                raise FederationError(
-                    f"The Dask scheduler at {address} has no worker left{NO_CLUSTER}."
-                ) from None
+                raise FederationError(f"Dask's cluster has no worker left{AGAIN}.") from None
 
 
 @dataclass(frozen=True)
@@ -238,15 +233,28 @@ class RemoteDocuments:
         return self.n_documents
 
     @classmethod
-    def of(cls, cluster: Client, name: str, parts: Sequence[Any]) -> RemoteDocuments:
-        facts = [cluster.submit(described, part, pure=False) for part in parts]
+    def of(cls, cluster: Client, name: str, files: Sequence[Any]) -> RemoteDocuments:
+        """Describe files; those with few documents become one part with the next ones."""
+        facts = [cluster.submit(described, file, pure=False) for file in files]
         each = [result(cluster, one, name) for one in facts]
+        groups: list[list[int]] = []
+        for number in range(len(files)):
+            if not groups or sum(each[n][0] for n in groups[-1]) >= SMALLEST:
+                groups.append([])
+            groups[-1].append(number)
+        if len(groups) > 1 and sum(each[n][0] for n in groups[-1]) < SMALLEST:
+            groups[-2] += groups.pop()
+        parts = [cluster.submit(pooled, *(files[n] for n in of), pure=False) for of in groups]
         documents, empty, size = np.sum([one[:3] for one in each], axis=0).tolist()
         words, source, digest = each[0][3:]
-        if len(parts) > 1:
-            source = f"{source} and {len(parts) - 1} more parts"
+        if len(files) > 1:
+            source = f"{source} and {len(files) - 1} more parts"
             digest = " ".join(one[-1] for one in each)
         return cls(parts, documents, empty, size, words, source, digest)
+
+
+def pooled(*corpora: Corpus) -> Corpus:
+    return Corpus.pool(corpora) if len(corpora) > 1 else corpora[0]
 
 
 def described(corpus: Corpus) -> tuple[Any, ...]:
@@ -310,7 +318,10 @@ class DaskSimulation(Simulation):
                 f"Clients of {self.study.method.method_name} keep states that Dask's workers do "
                 "not store; start a new run, or use the local engine."
             )
-        return super().train(folder, resume, start)
+        try:
+            return super().train(folder, resume, start)
+        except (FutureCancelledError, ClosedClientError, CommClosedError):
+            raise FederationError(f"Dask's scheduler is gone{AGAIN}.") from None
 
     def _fingerprint(self, documents: Any) -> str:
         return str(documents.fingerprint)
