@@ -274,40 +274,33 @@ def prepared(
 ) -> tuple[dict[str, RemoteDocuments], Callable[..., DaskSimulation]]:
     """Let workers read the documents: each file, or a share of a corpus in memory, is a part."""
     kind, submit = study.registration.client, partial(cluster.submit, pure=False)
-    is_whole = kind.remembers or not study.method.adds_up
-    found: dict[str, list[Any]] = {}
+    in_one_place = kind.remembers or not study.method.adds_up
+
+    def files(name: str, given: Any) -> list[Any]:
+        if isinstance(given, Corpus):
+            workers = 1 if in_one_place else len(cluster.scheduler_info()["workers"])
+            number = max(1, min(workers, len(given) // SMALLEST))
+            rows = np.array_split(np.arange(len(given)), number)
+            return [submit(read, name, given.take(of_part)) for of_part in rows]
+        path = given.data if isinstance(given, ClientData) else given
+        paths = [path] if in_one_place or path is None else files_of(path)
+        return [submit(read, name, given, path) for path in paths]
+
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
-    for name, client in study.clients.items() if corpora is None else ():
-        files: list[Any] = [client.data]
-        if client.data is not None and not is_whole:
-            files = files_of(client.data)
-        each = [client.model_copy(update={"data": file}) for file in files]
-        found[name] = [submit(read, one, name) for one in each]
-    given = {} if corpora is None else corpora_by_name(corpora, path_or_corpus)
-    for name, corpus in given.items():
-        if isinstance(corpus, Path):
-            paths = [corpus] if is_whole else files_of(corpus)
-            found[name] = [submit(Corpus.read, path) for path in paths]
-            continue
-        workers = len(cluster.scheduler_info()["workers"])
-        number = 1 if is_whole else max(1, min(workers, len(corpus) // SMALLEST))
-        rows = np.array_split(np.arange(len(corpus)), number)
-        found[name] = [submit(itself, corpus.take(of_part)) for of_part in rows]
-    documents = {name: RemoteDocuments.of(cluster, name, parts) for name, parts in found.items()}
-    return documents, partial(DaskSimulation, cluster=cluster)
+    given = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
+    found = {name: RemoteDocuments.of(cluster, name, files(name, given[name])) for name in given}
+    return found, partial(DaskSimulation, cluster=cluster)
 
 
 def path_or_corpus(documents: Any) -> Any:
     return Path(documents) if isinstance(documents, (str, Path)) else Corpus.of(documents)
 
 
-def itself(corpus: Corpus) -> Corpus:
-    return corpus
-
-
-def read(client: ClientData, name: str) -> Corpus:
-    return client.read(name)
+def read(name: str, documents: Any, path: Path | None = None) -> Corpus:
+    if isinstance(documents, ClientData):
+        return documents.model_copy(update={"data": path}).read(name)
+    return Corpus.of(path or documents)
 
 
 @dataclass(frozen=True)
