@@ -48,7 +48,6 @@ TOGETHER = 8  # replies that are added up at a time
 SMALLEST = 1000  # documents of a part, at least
 WAIT = 60.0  # seconds until the program checks whether any worker is left
 CONNECT = 30.0  # seconds to reach a scheduler
-AGAIN = "; start the cluster again, then the same command with --resume"
 
 
 @contextmanager
@@ -218,7 +217,10 @@ def result(cluster: Client, future: Any, client: str = "") -> Any:
             ) from None
         except TimeoutError:
             if not cluster.scheduler_info()["workers"]:
-                raise FederationError(f"Dask's cluster has no worker left{AGAIN}.") from None
+                raise FederationError(
+                    "Dask's cluster has no worker left; start the cluster again, then the same "
+                    "command with --resume."
+                ) from None
 
 
 @dataclass(frozen=True)
@@ -321,7 +323,10 @@ class DaskSimulation(Simulation):
         try:
             return super().train(folder, resume, start)
         except (FutureCancelledError, ClosedClientError, CommClosedError):
-            raise FederationError(f"Dask's scheduler is gone{AGAIN}.") from None
+            raise FederationError(
+                "Dask's scheduler is gone; start the cluster again, then the same command with "
+                "--resume."
+            ) from None
 
     def _fingerprint(self, documents: Any) -> str:
         return str(documents.fingerprint)
