@@ -17,8 +17,8 @@ from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
-from fedtopics.report.dpia_assessment import CONTROL
 from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
+from fedtopics.report.dpia_privacy import CONTROL
 from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from tests.helpers.grpc_federation import Outcome, federated

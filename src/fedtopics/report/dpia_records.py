@@ -17,13 +17,11 @@ from fedtopics.files import read_toml
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.recipe import leaves
 from fedtopics.protocol.clients import LEAVES
-from fedtopics.report.dpia_document import Gap, Part, Section, Statement
+from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
 to_controller = partial(Gap, "the controller")
-to_officer = partial(Gap, "the data protection officer")
 to_each = partial(Gap, "each participant")
-Parts = Sequence[Section | Part]  # several sections, each after its own heading
 
 
 @dataclass(frozen=True)
