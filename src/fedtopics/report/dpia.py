@@ -75,9 +75,15 @@ def _phrases(records: Records) -> dict[str, Any]:
     """Return what the names in braces of ``dpia_sections.toml`` stand for."""
     study, method = records.study, find_method(records.method)
     chosen = study.method.method_name == "auto" != method.name
+    adder = "the server" + (
+        "" if (host := study.server.host) is None else f" in the process of {host}"
+    )
+    if records.place == "simulation":
+        adder = "the one process of this simulation"
     return {
         "records": records, "study": records.cited, "program": PROGRAM, "threat_model": MODEL,
-        "method": method, "settings": study.method, "adder": records.adder, "sees": records.sees,
+        "method": method, "settings": study.method, "adder": adder,
+        "sees": "no document, word, number or total" if records.masked else "the update of each",
         "names": ", ".join(study.clients), "number": len(study.clients),
         "derived": DERIVED[records.private], "known": KNOWN[records.private],
         "absence": "" if records.has_server else "; while that member is offline, the others wait",

@@ -83,25 +83,9 @@ class Records:
         return self.study.differential_privacy is not None
 
     @property
-    def sees(self) -> str:
-        """What the server saw, in words."""
-        return "no document, word, number or total" if self.masked else "the update of each"
-
-    @property
     def has_server(self) -> bool:
         """Whether the server is a separate process, not run by a member."""
         return self.study.server.host is None
-
-    @property
-    def adder(self) -> str:
-        """The name of what aggregates the updates."""
-        if self.place == "simulation":
-            return "the one process of this simulation"
-        return (
-            "the server"
-            if self.has_server
-            else f"the server in the process of {self.study.server.host}"
-        )
 
     def leaves(self, function: str) -> str:
         """Describe what a function sends, from its own documentation."""
