@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any
@@ -284,8 +285,6 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     found = {"fedtopics": VERSION, "Python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):  # grpcio is optional without a network
             found[package] = version(package)
-        except PackageNotFoundError:  # grpcio is optional without a network
-            continue
     return found
