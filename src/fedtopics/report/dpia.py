@@ -7,18 +7,27 @@ for consultation on 14 April 2026, as reproduced by others.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import exp
 from pathlib import Path
 from typing import Any
 
+from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import exchanges
 from fedtopics.files import read_toml
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
-from fedtopics.report.dpia_privacy import MODEL, attacked, promised
-from fedtopics.report.dpia_records import TABLES, Records, answer_or_gap, to_controller
+from fedtopics.report.dpia_records import (
+    CONDITIONS,
+    TABLES,
+    Records,
+    answer_or_gap,
+    to_controller,
+    to_each,
+)
 from fedtopics.report.run import LedgerFacts
 
+DOCS, MODEL = "docs/concepts/differential-privacy.md", "docs/concepts/threat-model.md"
 SECTIONS = read_toml(Path(__file__).with_name("dpia_sections.toml"))
 MASKED, PLAIN = "in secure sums", "without secure aggregation"
 FROM = {
@@ -80,11 +89,24 @@ def _phrases(records: Records) -> dict[str, Any]:
     )
     if records.place == "simulation":
         adder = "the one process of this simulation"
+    bound, n = study.differential_privacy, len(study.clients)
+    noise = "The participant adds the noise itself, before it sends anything."
+    if n > 1:
+        noise = (
+            "Each participant adds part of the noise before it sends anything. The noise suffices "
+        )
+        noise += f"even if {n // 3} of the {n} parts are missing or revealed to others."
+    words = 0 if bound is None else len(bound.words)
+    seed_source = next((facts.name for facts in records.ledgers), "")
     return {
+        "bound": bound, "factor": 1.0 if bound is None else exp(bound.epsilon),
+        "words": f"the {words:,} words that may be in topics" if words else "the encoder's words",
+        "noise_parts": noise, "privacy_page": DOCS,
+        "seed_source": PROGRAM if records.place == "simulation" else seed_source,
         "records": records, "study": records.cited, "program": PROGRAM, "threat_model": MODEL,
         "method": method, "settings": study.method, "adder": adder,
         "sees": "no document, word, number or total" if records.masked else "the update of each",
-        "names": ", ".join(study.clients), "number": len(study.clients),
+        "names": ", ".join(study.clients), "number": n,
         "derived": DERIVED[records.private], "known": KNOWN[records.private],
         "absence": "" if records.has_server else "; while that member is offline, the others wait",
         "choice": (
@@ -102,6 +124,9 @@ def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
 def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -> Sequence[Part]:
     """Return the parts that an entry of ``dpia_sections.toml`` describes."""
     kind, *texts = entry
+    if kind == "if":
+        condition, *part = texts
+        return _parts(part, records, phrases) if CONDITIONS[condition](records) else []
     if kind == "say":
         return [Statement(*(text.format(**phrases) for text in texts))]
     if kind == "each ledger":
@@ -225,6 +250,34 @@ def _attacks(records: Records) -> list[Part]:
     return [Table(head, rows, source)]
 
 
+def _budgets(records: Records) -> list[Part]:
+    """State what the clients' privacy budgets contain."""
+    parts: list[Part] = []
+    for facts in records.ledgers:
+        if facts.spent is None:
+            question = f"The policy of {facts.client} has no max_epsilon, so no privacy budget is "
+            question += "kept. What else was, or may be, released about the same documents?"
+            parts.append(to_each(question))
+            continue
+        text = f"By the privacy budget of {facts.client}, all studies on its documents had used "
+        text += f"epsilon {facts.spent:.3g} when it took part, including this one; its policy "
+        parts.append(Statement(f"{text}allows {facts.policy['max_epsilon']:g}.", facts.began))
+    return parts
+
+
+def _audit(records: Records) -> list[Part]:
+    audit = records.audit
+    if audit is None:
+        return []
+    found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
+    if audit.allowed is not None:
+        found.append(("allowed by epsilon", audit.allowed, "-"))
+    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in found]
+    share = f"found, at {FALSE_POSITIVES:.0%} false"
+    head = ["attack", "AUC (.500 by chance)", share, "tried on"]
+    return [Table(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
+
+
 def _risks(records: Records) -> list[Part]:
     bound = records.study.differential_privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
@@ -247,6 +300,6 @@ def _settings(records: Records) -> list[Part]:
 
 FILLED = {
     "flows": _flows, "files": _files, "measures": _measures, "policies": _policies,
-    "attacks": _attacks, "promised": promised, "attacked": attacked, "risks": _risks,
+    "attacks": _attacks, "budgets": _budgets, "audit": _audit, "risks": _risks,
     "settings": _settings,
 }  # fmt: skip

@@ -103,6 +103,11 @@ class Records:
         """Whether a client's random choices came from the study's seed."""
         return any(ledger.seeded for ledger in self.ledgers)
 
+    @property
+    def has_public_noise(self) -> bool:
+        """Whether noise, if there was any, came from the study's seed, as in a simulation."""
+        return self.place == "simulation" or self.seeded
+
     def holding(self, table: str) -> list[Mapping[str, Any]]:
         """Return the measures or attacks of `TABLES` that apply to this study."""
         method = self.method
@@ -122,6 +127,13 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "without noise": lambda records: not records.private,
     "minibatches": lambda records: records.minibatches,
     "own secret": lambda records: not records.seeded,
+    "authors": lambda records: (
+        (bound := records.study.differential_privacy) is not None and bound.unit == "author"
+    ),
+    "public noise": lambda records: records.private and records.has_public_noise,
+    "secret noise": lambda records: records.private and not records.has_public_noise,
+    "with audit": lambda records: records.audit is not None,
+    "without audit": lambda records: records.audit is None,
 }
 
 
