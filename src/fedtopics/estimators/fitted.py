@@ -5,9 +5,10 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -251,7 +252,7 @@ class SavedEstimator(FittedTopics):
         arguments = saved.get("parameters", usual)
         arguments = {key: arguments[key] for key in known & arguments.keys()} | parameters
         fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or _needed(kind) - arguments.keys():
+        if not issubclass(kind, cls) or not fits or not _can_make(kind, arguments):
             raise ModelError(
                 f"The model in {folder} is not a {cls.__name__} but uses {made['method']}; load "
                 "it with TopicEstimator.load."
@@ -299,21 +300,17 @@ def _kind(default: type[SavedEstimator], name: Any) -> Any:
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
-def _needed(kind: type[SavedEstimator]) -> set[str]:
-    parameters = signature(kind).parameters.values()
-    return {
-        each.name
-        for each in parameters
-        if each.default is Parameter.empty and each.kind is not Parameter.VAR_KEYWORD
-    }
+def _can_make(kind: type[SavedEstimator], arguments: Mapping[str, Any]) -> bool:
+    """Whether the arguments have all that an estimator needs."""
+    with suppress(TypeError):
+        return bool(signature(kind).bind(**arguments))
+    return False
 
 
 def _is_plain(value: Any) -> bool:
-    try:
-        json.dumps(value, default=_plain)
-    except (TypeError, ValueError):
-        return False
-    return True
+    with suppress(TypeError, ValueError):
+        return bool(json.dumps(value, default=_plain))
+    return False
 
 
 def _plain(value: Any) -> Any:

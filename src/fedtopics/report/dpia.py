@@ -41,15 +41,6 @@ WHO = {
     "officer": "the data protection officer",
     "participant": "each participant",
 }
-KNOWN = {  # by whether the study is differentially private, as the next
-    False: "All participants know each other's numbers of documents and shares of topics. "
-    "A topic may be about few documents",
-    True: "Participants know that the others take part. A topic may be about few documents",
-}
-DERIVED = {
-    False: "words that enough of a client's documents have, with counts; sums over many documents",
-    True: "noisy sums over all documents, of public words and of embeddings",
-}
 NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 
 
@@ -84,30 +75,23 @@ def _phrases(records: Records) -> dict[str, Any]:
     """Return what the names in braces of ``dpia_sections.toml`` stand for."""
     study, method = records.study, find_method(records.method)
     chosen = study.method.method_name == "auto" != method.name
-    adder = "the server" + (
-        "" if (host := study.server.host) is None else f" in the process of {host}"
+    adder = (
+        "the server" if records.has_server else f"the server in the process of {study.server.host}"
     )
     if records.place == "simulation":
         adder = "the one process of this simulation"
     bound, n = study.differential_privacy, len(study.clients)
-    noise = "The participant adds the noise itself, before it sends anything."
-    if n > 1:
-        noise = (
-            "Each participant adds part of the noise before it sends anything. The noise suffices "
-        )
-        noise += f"even if {n // 3} of the {n} parts are missing or revealed to others."
     words = 0 if bound is None else len(bound.words)
     seed_source = next((facts.name for facts in records.ledgers), "")
     return {
         "bound": bound, "factor": 1.0 if bound is None else exp(bound.epsilon),
         "words": f"the {words:,} words that may be in topics" if words else "the encoder's words",
-        "noise_parts": noise, "privacy_page": DOCS,
+        "privacy_page": DOCS, "spare": n // 3,
         "seed_source": PROGRAM if records.place == "simulation" else seed_source,
         "records": records, "study": records.cited, "program": PROGRAM, "threat_model": MODEL,
         "method": method, "settings": study.method, "adder": adder,
         "sees": "no document, word, number or total" if records.masked else "the update of each",
         "names": ", ".join(study.clients), "number": n,
-        "derived": DERIVED[records.private], "known": KNOWN[records.private],
         "absence": "" if records.has_server else "; while that member is offline, the others wait",
         "choice": (
             " The program chose it by the length of all participants' documents." if chosen else ""

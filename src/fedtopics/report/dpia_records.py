@@ -132,6 +132,8 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     ),
     "public noise": lambda records: records.private and records.has_public_noise,
     "secret noise": lambda records: records.private and not records.has_public_noise,
+    "one client": lambda records: len(records.study.clients) < 2,
+    "several clients": lambda records: len(records.study.clients) > 1,
     "with audit": lambda records: records.audit is not None,
     "without audit": lambda records: records.audit is None,
 }
