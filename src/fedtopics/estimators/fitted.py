@@ -22,7 +22,7 @@ from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
 from fedtopics.inference.points import TINY
 from fedtopics.model.document_map import DocumentMap
-from fedtopics.model.exports import frame_of, index_at
+from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
 from fedtopics.model.folder import model_folder
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
@@ -141,7 +141,7 @@ class FittedTopics:
         rows, names = self._fitted().hierarchy(), _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
         sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
-        return frame_of([row | named for row, named in zip(rows, sides, strict=True)], HIERARCHY)
+        return _table([row | named for row, named in zip(rows, sides, strict=True)], HIERARCHY)
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
@@ -191,7 +191,7 @@ class FittedTopics:
         columns |= {"Client": "client"} if isinstance(documents, Mapping) else {}
         of_each = documents if isinstance(documents, Mapping) else {None: documents}
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
-        return frame_of(rows, columns | {"Share": "share", "Text": "text"}, index)
+        return _table(rows, columns | {"Share": "share", "Text": "text"}, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
@@ -281,6 +281,11 @@ def _names(model: TopicModel) -> dict[int, str]:
     return {row["topic"]: row["name"] for row in model.get_topic_info()}
 
 
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], index: Any = None) -> Any:
+    """Return a DataFrame with these columns, each by the key of its values in the rows."""
+    return data_frame({name: [row[key] for row in rows] for name, key in columns.items()}, index)
+
+
 def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     """Return a DataFrame of topics in groups of documents."""
     names, words = _names(model), [", ".join(topic) for topic in model.topics(5)]
@@ -289,7 +294,7 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     ]
     columns = {"Topic": "topic", "Words": "words", "Frequency": "count", title: group}
     more = {"Name": "name", "Share": "share", "Documents": "documents", "Clients": "clients"}
-    frame = frame_of(named, columns | more)
+    frame = _table(named, columns | more)
     frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
     return frame
 

@@ -116,15 +116,8 @@ def index_at(documents: Any, rows: Any) -> Any:
     return documents.index[rows] if hasattr(documents, "iloc") else rows
 
 
-def frame_of(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], index: Any = None
-) -> Any:
-    """Return rows as a DataFrame with these columns, each by the key of its values."""
-    return data_frame({name: [row[key] for row in rows] for name, key in columns.items()}, index)
-
-
 def data_frame(content: Any, index: Any = None) -> Any:
-    """Return columns by name as a DataFrame."""
+    """Return columns by name, or rows, as a DataFrame."""
     require("DataFrames need", "pandas", ("pandas", "pandas"))
     import pandas
 
