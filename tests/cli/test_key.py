@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedtopics.cli import display
-from fedtopics.protocol.roster import Key, fingerprint
+from fedtopics.protocol.roster import Key, fingerprint, shown
 from tests.helpers.command_line import Typed
 
 
@@ -24,7 +24,7 @@ def test_one_key(typed: Typed) -> None:
     assert said.startswith("north contains the private key of 'north'. Keep it on this machine;")
     assert "\nnorth.pem is the certificate of 'north'. Send it to the other members" in said
     assert '\n  certificate = "north.pem"\n' in said
-    assert f"\n  {key.shown}\n" in said
+    assert f"\n  {shown(key.certificate)}\n" in said
     assert "demonstrations" not in said
 
 
@@ -39,12 +39,12 @@ def test_several_keys_on_one_machine(typed: Typed) -> None:
 
 def test_a_folder_and_a_certificate_are_shown_alike(typed: Typed) -> None:
     typed("key", "create", "north")
-    shown = Key.load("north").shown
+    digits = shown(Key.load("north").certificate)
     _, folder, _ = typed("key", "show", "north")
     _, file, _ = typed("key", "show", "north.pem")
     for said in (folder, file):
         assert said.startswith("name         north\npath         north")
-        assert f"\n  {shown}\n" in said
+        assert f"\n  {digits}\n" in said
     assert "Send north.pem, which is next to it" in folder
     assert "Send" not in file
     described = json.loads(typed("key", "show", "north.pem", "--json")[1])

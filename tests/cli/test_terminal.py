@@ -74,7 +74,7 @@ def test_events_of_others(screen: StringIO) -> None:
         ),
     }  # fmt: skip
     with news.ServerNews() as server, news.MemberNews("a") as client:
-        for kind in (*display._SENTENCES, *news._NEWS):
+        for kind in (*display.SENTENCES, *news._NEWS):
             for shown in (server, client):
                 shown({"event": kind, **more, **said})
         found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}

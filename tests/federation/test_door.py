@@ -11,7 +11,7 @@ from fedtopics import Policy
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.interfaces import Position
-from fedtopics.protocol.roster import Key, fingerprint
+from fedtopics.protocol.roster import Key, fingerprint, shown
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
 from tests.helpers.doors import Echo, door
@@ -282,7 +282,7 @@ def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     path, study = tmp_path / "policy.toml", "ab" * 32
     path.write_text('known_members = "keys"')
     Policy.read(path).check_roster("north", digests, study)
-    path.write_text(f'known_members = ["{keys["north"].shown}", "keys/south.pem"]')
+    path.write_text(f'known_members = ["{shown(keys["north"].certificate)}", "keys/south.pem"]')
     policy = Policy.read(path)
     policy.check_roster("north", {name: digests[name] for name in ("north", "south")}, study)
     unnamed = {"": digests["server"], "north": digests["north"]}

@@ -29,7 +29,7 @@ class Echo:
         self.go = threading.Event()
         self.asked = 0
         self.failure = ""
-
+        self.largest = MOST
         self.last: dict[str, bytes] = {}
         self.content = b"0123456789abcdef" * (CONTENT // 16)
 
@@ -54,9 +54,6 @@ class Echo:
 
     def fail(self, reason: str) -> None:
         self.failure = reason
-
-    def most(self, name: str) -> int:
-        return MOST
 
 
 @contextmanager

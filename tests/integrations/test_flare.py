@@ -176,11 +176,9 @@ def test_a_defect_at_a_site_is_not_told(tmp_path: Path, monkeypatch: pytest.Monk
     def quote(*_: object) -> bytes:
         raise ValueError("the text of a document")
 
+    monkeypatch.setattr("fedtopics.integrations.flare.job_context", lambda _: job_context(tmp_path))
     monkeypatch.setattr(
-        "fedtopics.integrations.flare_carrier._job_context", lambda _: job_context(tmp_path)
-    )
-    monkeypatch.setattr(
-        "fedtopics.integrations.flare_carrier.collab", type("C", (), {"get_app_prop": dict})
+        "fedtopics.integrations.flare.collab", type("C", (), {"get_app_prop": dict})
     )
     monkeypatch.setattr(StudySite, "handle", quote)
     assert StudySite("run-1").answer(b"message") is None

@@ -11,7 +11,6 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.metrics import (
     WINDOWS,
     clustering_accuracy,
-    coherence,
     coherence_of,
     count_cooccurrences,
     inverted_rank_biased_overlap,
@@ -222,9 +221,6 @@ def test_no_text_and_no_topic(measure: Any) -> None:
 
 
 def test_mistakes_of_coherence() -> None:
-    counts = count_cooccurrences([["a"]], ["a"], 2)
-    with pytest.raises(DataError, match="Topic 1 has a word that was not counted"):
-        coherence([["a"], ["b"]], counts, ["a"], "npmi")
     with pytest.raises(StudyError, match="'c_w2v' is unknown; choose from c_v, npmi, u_mass"):
         coherence_of([["a"]], [["a"]], "c_w2v")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="given twice"):

@@ -101,7 +101,7 @@ class State:
         r = self.relay
         relay = None if r is None else (
             sorted(r._parts.items()), r._list, sorted(r._bodies.items()),
-            None if r._sum is None else r._sum.tobytes(), sorted(r.asks.items()), r._stop,
+            None if r._sum is None else r._sum.tobytes(), sorted(r.asks.items()), r.halted,
             sorted(r.done),
         )  # fmt: skip
         places = [place.key() for place in self.places.values()]

@@ -42,7 +42,7 @@ class Terminal(Console):
 console = Terminal()
 
 _CONTINUED = "continuing from model {model:.16} of {method} after {rounds:,} rounds, "
-_SENTENCES = {
+SENTENCES = {
     "continued": _CONTINUED + "with a newly agreed vocabulary",
     "continued with its words": _CONTINUED + "with its vocabulary",
     "listening": "listening on {address} for {clients}",
@@ -141,7 +141,7 @@ class RoundProgress(Progress):
             say(text)
 
 
-def sentence(event: Mapping[str, Any]) -> str:
+def sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENTENCES) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
@@ -151,7 +151,7 @@ def sentence(event: Mapping[str, Any]) -> str:
     elif kind in ("waiting", "waits for"):
         values["seconds"] = duration(event.get("seconds", 0.0))
         values["end"] = end_of_wait(event)
-    text = _SENTENCES.get(kind, "").format_map(values)
+    text = sentences.get(kind, "").format_map(values)
     return text or language_sentence(event)
 
 

@@ -27,12 +27,12 @@ def create(names: tuple[str, ...], out: Path) -> None:
     all keys can read everything.
     """
     from fedtopics.harmless import check_client_name
-    from fedtopics.protocol.roster import Key
+    from fedtopics.protocol import roster
 
     for name in names:
         check_client_name(name)
     for name in names:
-        key = Key.create(out / name, name)
+        key = roster.Key.create(out / name, name)
         say(
             f"{out / name} contains the private key of {name!r}. Keep it on this machine; give it "
             f"to nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "
@@ -40,7 +40,7 @@ def create(names: tuple[str, ...], out: Path) -> None:
             f'  certificate = "{name}.pem"\n'
             "into the member's table [clients.NAME], or into [server] if this is the server.\n"
             "SHA-256 fingerprint of the certificate, to compare by telephone:\n"
-            f"  {key.shown}\n"
+            f"  {roster.shown(key.certificate)}\n"
         )
     if len(names) > 1:
         say(

@@ -9,17 +9,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.cli.display import console, listed, say, sentence, status, topic_news
+from fedtopics.cli.display import SENTENCES, console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import SHOWN_EVENTS, Progress
 from fedtopics.files import shortened
-from fedtopics.text.languages import language_sentence
 
 if TYPE_CHECKING:
     from fedtopics.protocol.plain_server import PlainServer
     from fedtopics.protocol.relay import RelayService
 
-_NEWS = {  # of a client
+_NEWS = {name: SENTENCES[name] for name in ("waits for", "continues")} | {  # of a client
     "narrowed": "an update had too large numbers, so it was multiplied by {factor:.1e}",
     "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay here. "
     "The first ones have {words} words",
@@ -129,11 +128,7 @@ class MemberNews:
 
 
 def client_sentence(event: dict[str, Any]) -> str:
-    if event["event"] == "waits for":
-        return sentence(event)
-    return _NEWS.get(event["event"], "").format_map(
-        {k: listed(v) for k, v in event.items()}
-    ) or language_sentence(event)
+    return sentence(event, _NEWS)
 
 
 def show_offer(event: dict[str, Any]) -> None:

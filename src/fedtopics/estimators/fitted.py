@@ -5,9 +5,10 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -184,19 +185,13 @@ class FittedTopics:
         """
         model = self._fitted()
         rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
-        names = _names(self._fitted())
-        clients = [row["client"] for row in rows]
-        columns = {
-            "Topic": [row["topic"] for row in rows],
-            "Name": [names[row["topic"]] for row in rows],
-            "Document": [row["document"] for row in rows],
-            **({"Client": clients} if isinstance(documents, Mapping) else {}),
-            "Share": [row["share"] for row in rows],
-            "Text": [row["text"] for row in rows],
-        }
+        names = _names(model)
+        rows = [row | {"name": names[row["topic"]]} for row in rows]
+        columns = {"Topic": "topic", "Name": "name", "Document": "document"}
+        columns |= {"Client": "client"} if isinstance(documents, Mapping) else {}
         of_each = documents if isinstance(documents, Mapping) else {None: documents}
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
-        return data_frame(columns, index)
+        return _table(rows, columns | {"Share": "share", "Text": "text"}, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
@@ -257,7 +252,7 @@ class SavedEstimator(FittedTopics):
         arguments = saved.get("parameters", usual)
         arguments = {key: arguments[key] for key in known & arguments.keys()} | parameters
         fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or _needed(kind) - arguments.keys():
+        if not issubclass(kind, cls) or not fits or not _can_make(kind, arguments):
             raise ModelError(
                 f"The model in {folder} is not a {cls.__name__} but uses {made['method']}; load "
                 "it with TopicEstimator.load."
@@ -286,9 +281,9 @@ def _names(model: TopicModel) -> dict[int, str]:
     return {row["topic"]: row["name"] for row in model.get_topic_info()}
 
 
-def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Any:
-    """Return a DataFrame with these columns, also if there are no rows."""
-    return data_frame({name: [row[key] for row in rows] for name, key in columns.items()})
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], index: Any = None) -> Any:
+    """Return a DataFrame with these columns, each by the key of its values in the rows."""
+    return data_frame({name: [row[key] for row in rows] for name, key in columns.items()}, index)
 
 
 def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
@@ -310,21 +305,17 @@ def _kind(default: type[SavedEstimator], name: Any) -> Any:
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
-def _needed(kind: type[SavedEstimator]) -> set[str]:
-    parameters = signature(kind).parameters.values()
-    return {
-        each.name
-        for each in parameters
-        if each.default is Parameter.empty and each.kind is not Parameter.VAR_KEYWORD
-    }
+def _can_make(kind: type[SavedEstimator], arguments: Mapping[str, Any]) -> bool:
+    """Whether the arguments have all that an estimator needs."""
+    with suppress(TypeError):
+        return bool(signature(kind).bind(**arguments))
+    return False
 
 
 def _is_plain(value: Any) -> bool:
-    try:
-        json.dumps(value, default=_plain)
-    except (TypeError, ValueError):
-        return False
-    return True
+    with suppress(TypeError, ValueError):
+        return bool(json.dumps(value, default=_plain))
+    return False
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.federation.policy import OPEN_POLICY
@@ -125,11 +124,11 @@ def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
 
 def rates(scores: Numbers, members: Members) -> tuple[float, float]:
     """Return the AUC of scores, and the share of members found at `FALSE_POSITIVES`."""
-    inside, outside = scores[members], scores[~members]
-    ranks = rankdata(np.concatenate([inside, outside]))[: len(inside)]
-    auc = (ranks.sum() - len(inside) * (len(inside) + 1) / 2) / (len(inside) * len(outside))
-    threshold = np.quantile(outside, 1 - FALSE_POSITIVES)
-    return float(auc), float((inside > threshold).mean())
+    from sklearn.metrics import roc_auc_score
+
+    threshold = np.quantile(scores[~members], 1 - FALSE_POSITIVES)
+    auc = roc_auc_score(members.ravel(), scores.ravel())
+    return float(auc), float((scores[members] > threshold).mean())
 
 
 def allowed(privacy: Privacy | None) -> tuple[float, float] | None:

@@ -261,27 +261,25 @@ def read_run(folder: Path) -> RunReading:
         ) from None
     found = RunReading(status, is_used(path))
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
-        _add_topics(found, folder / "model" / "topics.json", place, study)
+        topics = _topics(status, folder / "model" / "topics.json", place, study)
+        found = RunReading(status, found.running, *topics)
     return found
 
 
-def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None) -> None:
-    status = found.status
+def _topics(
+    status: RunStatus, model: Path, place: Path, study: Study | None
+) -> tuple[Sequence[Sequence[str]], int | None, str]:
+    """Return the words of topics, the round of a checkpoint, and why there are none."""
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        found.topics = [[str(word) for word in row["words"][:STATUS_WORDS]] for row in rows]
-        found.no_topics = ""
-        return
+        return [[str(word) for word in row["words"][:STATUS_WORDS]] for row in rows], None, ""
     if status.topics is not None:
-        found.topics = [words[:STATUS_WORDS] for words in status.topics]
-        found.topics_of_round, found.no_topics = status.round, ""
-        return
+        return [words[:STATUS_WORDS] for words in status.topics], status.round, ""
     if status.is_server and not status.trains:
-        found.no_topics = NONE_RELAYED
-        return
+        return (), None, NONE_RELAYED
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
-        return
+        return (), None, NONE_YET
     agreed = json.loads(read_bytes(place / "agreement.json"))
     settings: Any = study.method
     method = study.registration
@@ -289,13 +287,11 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
         method = find_method(agreed["chosen"]["name"])
         settings = method.settings(**agreed["chosen"])
     if method.topics_of is None or study.differential_privacy is not None:
-        found.no_topics = NONE_HELD.format(method.title)
-        return
+        return (), None, NONE_HELD.format(method.title)
     if path is None:
-        return
+        return (), None, NONE_YET
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
     columns = USUAL.order(shares, vocabulary.frequency, STATUS_WORDS)
-    found.topics = [[vocabulary.words[i] for i in row] for row in columns]
-    found.topics_of_round, found.no_topics = int(path.stem), ""
+    return [[vocabulary.words[i] for i in row] for row in columns], int(path.stem), ""

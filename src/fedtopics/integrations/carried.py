@@ -261,7 +261,7 @@ class CarriedServer:
                 if call.method == "ask":
                     results.append(self._service.ask(calls.name, call.content))
                 elif call.method == "say":
-                    check_size(len(call.content), self._service.most(calls.name))
+                    check_size(len(call.content), self._service.largest)
                     self._service.say(calls.name, call.content)
                     results.append(b"")
                 else:

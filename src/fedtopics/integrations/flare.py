@@ -3,12 +3,14 @@
 import logging
 import re
 import shutil
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nvflare.collab import collab
 from pydantic import Field
 
 from fedtopics.cli.display import sentence
@@ -20,19 +22,14 @@ from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
 from fedtopics.integrations.carried import CarriedLink, lead_carried
-from fedtopics.integrations.flare_carrier import (
-    FlareCarrier,
-    JobContext,
-    ServerPart,
-    SitePart,
-    logger,
-)
+from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, job_context, logger
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
 
 FAILURE = "failure.txt"  # in a run's folder: one sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results
 STUDY_FILE = "study.toml"
+PATIENCE = 3600.0  # seconds for an answer of a site
 SITE_FILE = "fedtopics.toml"  # in a site's `local`, and in the server's
 
 
@@ -44,12 +41,17 @@ class SiteSettings(ClientData):
     insecure_seed: bool = Field(False, description="random choices that everybody can repeat")
 
 
-class StudyServer(ServerPart):
+class StudyServer:
     """The server's part of a job; `run` stays the same when a job is resumed."""
 
     def __init__(self, run: str, out: str = "") -> None:
         self.run = _checked(run)
         self.out = out
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def main(self) -> None:
+        """Start; FLARE calls this when all sites are there."""
+        self.lead(FlareCarrier(collab.context, PATIENCE), job_context({}))
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; copy the run, or the reason of a failure, to the job's results."""
@@ -74,7 +76,7 @@ def _log(event: dict[str, Any]) -> None:
         logger.info("%s", text)
 
 
-class StudySite(SitePart):
+class StudySite:
     """A site's part of a study.
 
     Except in the simulator, `local/fedtopics.toml` of the site's FLARE folder has its settings: a
@@ -82,9 +84,19 @@ class StudySite(SitePart):
     """
 
     def __init__(self, run: str) -> None:
-        super().__init__()
         self.run = _checked(run)
         self._link: CarriedLink | None = None
+        self._lock = threading.Lock()
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, message: bytes) -> bytes | None:
+        """Answer the server; None after an error, whose traceback could quote a document."""
+        with self._lock:
+            try:
+                return self.handle(message, job_context(collab.get_app_prop("client", {})))
+            except Exception as error:
+                logger.error("A defect of fedtopics: %s", type(error).__name__)
+                return None
 
     def handle(self, message: bytes, context: JobContext) -> bytes:
         """Answer a message; join with the first one.

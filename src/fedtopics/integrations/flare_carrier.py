@@ -1,11 +1,10 @@
-"""Messages through NVIDIA FLARE; only this module and `flare_jobs` import nvflare."""
+"""Messages from the server of a FLARE job to its sites, and the context of its components."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,42 +82,8 @@ class FlareCarrier:
                 return []
 
 
-class ServerPart(ABC):
-    """The server's component of a job."""
-
-    patience = 3600.0
-
-    @abstractmethod
-    def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
-        """Run the study; an exception fails the job."""
-
-    @collab.main  # type: ignore[untyped-decorator]
-    def main(self) -> None:
-        """Start; FLARE calls this when all sites are there."""
-        self.lead(FlareCarrier(collab.context, self.patience), _job_context({}))
-
-
-class SitePart(ABC):
-    """A site's component of a job."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    @abstractmethod
-    def handle(self, message: bytes, context: JobContext) -> bytes: ...
-
-    @collab.publish  # type: ignore[untyped-decorator]
-    def answer(self, message: bytes) -> bytes | None:
-        """Answer the server; None after an error, whose traceback could quote a document."""
-        with self._lock:
-            try:
-                return self.handle(message, _job_context(collab.get_app_prop("client", {})))
-            except Exception as error:
-                logger.error("A defect of fedtopics: %s", type(error).__name__)
-                return None
-
-
-def _job_context(settings: Mapping[str, Any]) -> JobContext:
+def job_context(settings: Mapping[str, Any]) -> JobContext:
+    """Return the context of the component that FLARE calls now."""
     paths, job = collab.workspace, collab.fl_ctx.get_job_id()
     root, folder = Path(paths.get_root_dir()), Path(paths.get_run_dir(job))
     config = Path(paths.get_app_config_dir(job))

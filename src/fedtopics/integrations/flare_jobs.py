@@ -19,7 +19,6 @@ from nvflare.recipe import SimEnv
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.files import read_bytes, read_text, write_durably
-from fedtopics.integrations.flare_carrier import ServerPart, SitePart
 
 # Classes that a site's FLARE has to allow.
 ALLOWED = ("fedtopics.integrations.flare.", "nvflare.collab.runtime.")
@@ -37,8 +36,7 @@ class _Recipe(CollabRecipe):  # type: ignore[misc]
 
 
 def make_job(
-    name: str, server: ServerPart, site: SitePart, clients: Mapping[str, Mapping[str, Any]],
-    study: Path,
+    name: str, server: object, site: object, clients: Mapping[str, Mapping[str, Any]], study: Path
 ) -> CollabRecipe:  # fmt: skip
     """Make a job of a study, which begins when all clients are connected."""
     # The study is a file: FLARE would replace text in braces in a component's arguments.

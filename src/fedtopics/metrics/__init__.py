@@ -5,7 +5,6 @@ from fedtopics.metrics.coherence import (
     WINDOWS,
     Cooccurrences,
     Measure,
-    coherence,
     coherence_of,
     count_cooccurrences,
     npmi_of_pairs,
@@ -27,7 +26,7 @@ from fedtopics.metrics.similarity import (
 
 __all__ = [
     "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",
-    "clustering_accuracy", "coherence", "coherence_of", "cosines", "count_cooccurrences",
+    "clustering_accuracy", "coherence_of", "cosines", "count_cooccurrences",
     "document_similarity", "inverted_rank_biased_overlap", "mean_cosine_dissimilarity",
     "normalised_mutual_information", "npmi_of_pairs", "purity", "register", "score_pairs",
     "topic_similarity", "unique_words", "usual_threshold",

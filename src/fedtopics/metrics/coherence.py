@@ -183,51 +183,10 @@ _Score = Callable[[NDArray[np.int64], int], float]
 _MEASURES: dict[Measure, _Score] = {"c_v": _c_v, "npmi": _npmi, "u_mass": _u_mass}
 
 
-def coherence(
-    topics: Sequence[Sequence[str]], counts: Cooccurrences, words: Sequence[str], measure: Measure
-) -> NDArray[np.float64]:
-    """Score how often the words of each topic occur together.
-
-    Parameters
-    ----------
-    topics : list of n_topics lists of distinct words, the most important first
-        All words of a topic are scored; gensim's default is the first 20.
-    counts : dict
-        From `count_cooccurrences` of these words, or the sum over several clients.
-    words : sequence of str, length n_words
-    measure : {"c_v", "npmi", "u_mass"}
-        gensim's c_v, c_npmi, u_mass, with the window used for counting.
-
-    Returns
-    -------
-    float64 array of shape (n_topics,)
-        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. The score is
-        nan for a topic with fewer than two words (for c_v, with none). Pairs with a word that
-        occurs nowhere have NPMI -1 and score 0 in c_v, where gensim returns infinity and nan.
-        u_mass is 0 for a pair whose more important word occurs nowhere, as in gensim.
-
-    Examples
-    --------
-    >>> texts = [["tea", "milk"], ["tea", "milk"], ["sand"], ["sand", "tea"]]
-    >>> words = ["tea", "milk", "sand"]
-    >>> counts = count_cooccurrences(texts, words, None)
-    >>> coherence([["tea", "milk"], ["milk", "sand"]], counts, words, "npmi").round(2).tolist()
-    [0.42, -0.95]
-    """
-    index = {word: number for number, word in enumerate(words)}
-    pairs = []
-    for number, topic in enumerate(topics):
-        if not index.keys() >= set(topic):
-            raise DataError(f"Topic {number} has a word that was not counted; count all words.")
-        chosen = np.array([index[word] for word in topic], np.int64)
-        pairs.append(counts["together"][np.ix_(chosen, chosen)])
-    return score_pairs(pairs, counts["windows"], measure)
-
-
 def score_pairs(
     pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
 ) -> NDArray[np.float64]:
-    """Score topics as `coherence` does, from only the counts of each topic's pairs of words.
+    """Score topics as `coherence_of` does, from the counts of each topic's pairs of words.
 
     `pairs` has an int64 array (n, n) for a topic of n words: numbers of windows with both words,
     and on the diagonal with one word.
@@ -240,19 +199,39 @@ def coherence_of(
     topics: Sequence[Sequence[str]], documents: Iterable[Sequence[str]], measure: Measure,
     window: int | Literal["usual"] | None = "usual",
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Count words and score topics in one step, for documents (token lists) in one place.
+    """Score how often the words of each topic occur together in documents.
 
-    The window is as in `count_cooccurrences`; "usual" is the measure's window in `WINDOWS`.
+    Parameters
+    ----------
+    topics : list of n_topics lists of distinct words, the most important first
+        All words of a topic are scored; gensim's default is the first 20.
+    documents : iterable of token lists
+    measure : {"c_v", "npmi", "u_mass"}
+        gensim's c_v, c_npmi, u_mass.
+    window : int or None
+        As in `count_cooccurrences`; "usual" is the measure's window in `WINDOWS`.
+
+    Returns
+    -------
+    float64 array of shape (n_topics,)
+        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. The score is
+        nan for a topic with fewer than two words (for c_v, with none). Pairs with a word that
+        occurs nowhere have NPMI -1 and score 0 in c_v, where gensim returns infinity and nan.
+        u_mass is 0 for a pair whose more important word occurs nowhere, as in gensim.
 
     Examples
     --------
-    >>> coherence_of([["tea", "milk"]], [["tea", "milk"], ["tea"]], "u_mass").round(2).tolist()
-    [-0.69]
+    >>> texts = [["tea", "milk"], ["tea", "milk"], ["sand"], ["sand", "tea"]]
+    >>> coherence_of([["tea", "milk"], ["milk", "sand"]], texts, "npmi", None).round(2).tolist()
+    [0.42, -0.95]
     """
     _check_measure(measure)
-    words = list(dict.fromkeys(word for topic in topics for word in topic))
+    index = {word: i for i, word in enumerate(dict.fromkeys(w for topic in topics for w in topic))}
     size = WINDOWS[measure] if window == "usual" else window
-    return coherence(topics, count_cooccurrences(documents, words, size), words, measure)
+    counts = count_cooccurrences(documents, list(index), size)
+    chosen = ([index[word] for word in topic] for topic in topics)
+    pairs = (counts["together"][np.ix_(columns, columns)] for columns in chosen)
+    return score_pairs(pairs, counts["windows"], measure)
 
 
 def _check_measure(measure: str) -> None:

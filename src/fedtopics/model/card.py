@@ -4,7 +4,7 @@ import math
 
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
-from fedtopics.harmless import for_html, for_markdown, visible
+from fedtopics.harmless import for_markdown, visible
 from fedtopics.model.figures import environment
 from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
@@ -89,12 +89,6 @@ def summary(model: Topics) -> str:
 
 def table(model: Topics) -> str:
     """Return the topics as an escaped HTML table: share of all documents, label, ten words."""
-    head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
-    wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
-    body = "".join(
-        f"<tr><td>{row['topic']}</td><td {wraps}>{for_html(shown_label(row))}</td>"
-        f"<td>{row['share']:.1%}</td><td {wraps}>{for_html(', '.join(row['words']))}</td></tr>"
-        for row in model.get_topic_info()
-    )
-    caption = f"<caption {wraps}>{for_html(summary(model))}</caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
+    made = environment(visible).get_template("topic_table.html.j2")
+    return made.render(rows=rows, caption=summary(model))

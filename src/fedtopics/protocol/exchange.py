@@ -18,7 +18,7 @@ IDLE = 0.5  # seconds after an answer that changed nothing
 RARELY = 600.0  # seconds between two notices, at most
 LONG = 60.0  # seconds that members may compute before people learn it
 QUIET = 5.0  # seconds without a total until people learn whom the run waits for
-STAY = 60.0  # seconds for the relay to learn that this member is done
+STAY = 60.0  # seconds for the server to learn that this member is done
 T = TypeVar("T")
 
 
@@ -77,6 +77,17 @@ class Patience:
 def refuse(link: Link, reason: str) -> None:
     """Tell the relay, and so all members, why this member does not join."""
     link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
+
+
+def ask_at_last(link: Link, message: bytes) -> None:
+    """Tell the server that this member has the model; give up after a minute."""
+    until = time.monotonic() + STAY
+    while time.monotonic() < until:
+        try:
+            link.ask(message)
+            return
+        except LinkError:
+            time.sleep(min(SHORTEST_PAUSE, max(0.0, until - time.monotonic())))
 
 
 class Exchange:
@@ -138,12 +149,6 @@ class Exchange:
         )
 
     def done(self) -> None:
-        """Tell the relay that this member has the model; give up after a minute."""
+        """Tell the relay that this member has the model."""
         self.member.finish()
-        until = time.monotonic() + STAY
-        while time.monotonic() < until:
-            try:
-                self._link.ask(self.member.question())
-                return
-            except LinkError:
-                time.sleep(min(SHORTEST_PAUSE, max(0.0, until - time.monotonic())))
+        ask_at_last(self._link, self.member.question())

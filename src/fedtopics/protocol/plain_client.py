@@ -7,8 +7,8 @@ from typing import Literal
 
 from fedtopics.files import read_bytes, write_durably
 from fedtopics.methods.core.interfaces import Draw
-from fedtopics.protocol.exchange import IDLE, STAY, Patience
-from fedtopics.protocol.link import Link, LinkError
+from fedtopics.protocol.exchange import IDLE, Patience, ask_at_last
+from fedtopics.protocol.link import Link
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
 
@@ -99,10 +99,4 @@ class Remote:
         self._link.ask(encode(PlainAsk(self._software, self._run, 0, "left", 1, reason)))
 
     def done(self, step: int) -> None:
-        until = time.monotonic() + STAY
-        while time.monotonic() < until:
-            try:
-                self._link.ask(encode(PlainAsk(self._software, self._run, step, "done")))
-                return
-            except LinkError:
-                time.sleep(IDLE)
+        ask_at_last(self._link, encode(PlainAsk(self._software, self._run, step, "done")))

@@ -150,9 +150,6 @@ class PlainServer:
             self.traffic = self.traffic[0] + len(content), self.traffic[1]
         return content
 
-    def most(self, name: str) -> int:
-        return self.largest
-
     def present(self) -> dict[str, float]:
         now = time.monotonic()
         with self.changed:

@@ -42,14 +42,9 @@ class Relay:
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
         self.refused: dict[str, str] = {}  # why the policies of some refuse the study
-        self._stop: Stop | None = None
+        self.halted: Stop | None = None  # ended all processes, until they are started again
         self._stopped: set[bytes] = set()  # the processes that get it
         self.done: set[str] = set()
-
-    @property
-    def halted(self) -> Stop | None:
-        """The Stop that ended the members' processes, until they are started again."""
-        return self._stop
 
     @property
     def step(self) -> int:
@@ -84,9 +79,9 @@ class Relay:
         """Send a Stop to the processes known now, not to those that start later."""
         if self.last is None and not self._bodies:
             self._list, self._parts = [], {}  # a member may have to correct its study
-        if self._stop is None:
-            self._stop, self._stopped = stop, {ask.process for ask in self.asks.values()}
-        return self._stop
+        if self.halted is None:
+            self.halted, self._stopped = stop, {ask.process for ask in self.asks.values()}
+        return self.halted
 
     def _take_part(self, part: Part, content: bytes) -> None:
         held = self._parts[part.name][0].step if part.name in self._parts else 0
@@ -135,8 +130,8 @@ class Relay:
             return Answer()
         self.refused.pop(name, None)
         self.asks[name] = ask
-        if self._stop and not self._stopped & {each.process for each in self.asks.values()}:
-            self._stop = None
+        if self.halted and not self._stopped & {each.process for each in self.asks.values()}:
+            self.halted = None
         if ask.phase == "done":
             self.done.add(name)
             return Answer()
@@ -146,8 +141,8 @@ class Relay:
     def _answer(self, name: str, ask: Ask) -> List | Total | Want | Stop | None:
         last, part = self.last, self._parts.get(name)
         held = -1 if part is None else part[0].step
-        if self._stop is not None and ask.process in self._stopped:
-            return self._stop
+        if self.halted is not None and ask.process in self._stopped:
+            return self.halted
         if last is not None and ask.step < last.step:
             return List(last.parts)  # which contains a part that the member has lost
         if last is not None and ask.step == last.step:
@@ -188,7 +183,8 @@ class RelayService:
 
     def __init__(self, relay: Relay, largest: int) -> None:
         self.relay = relay
-        self._largest = largest
+        self.names = relay.names
+        self.largest = largest
         self._changed = threading.Condition()
         self._failure = ""
         self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
@@ -226,13 +222,6 @@ class RelayService:
     def fetch(self, name: str, what: bytes) -> bytes:
         with self._changed:
             return self.relay.fetch(what)
-
-    def most(self, name: str) -> int:
-        return self._largest
-
-    @property
-    def names(self) -> list[str]:
-        return self.relay.names
 
     def present(self) -> dict[str, float]:
         """Return the seconds since the last call of each member that has called."""

@@ -101,11 +101,6 @@ class Key:
             serialization.NoEncryption(),
         )
 
-    @property
-    def shown(self) -> str:
-        """The SHA-256 of the certificate, for people."""
-        return shown(self.certificate)
-
     def sign(self, content: bytes) -> bytes:
         """Sign; the same content always has the same signature (RFC 6979)."""
         return self.private.sign(content, SIGNATURE)

@@ -1,19 +1,34 @@
 """A data protection impact assessment, filled in from a study and the records of its run.
 
-Headings: template of the European Data Protection Board, version 1.0, adopted on 10 March 2026 and
-published for consultation on 14 April 2026, as reproduced by others.
+``dpia_sections.toml`` has its sections; this module fills in what depends on the records. Headings:
+template of the European Data Protection Board, version 1.0, adopted on 10 March 2026 and published
+for consultation on 14 April 2026, as reproduced by others.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import exp
 from pathlib import Path
+from typing import Any
 
+from fedtopics.federation.audit import FALSE_POSITIVES
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import exchanges
+from fedtopics.files import read_toml
 from fedtopics.methods.registry import find_method
-from fedtopics.report.dpia_assessment import ASSESSMENT
-from fedtopics.report.dpia_document import PROGRAM, Document, Part, Section, Statement, Table
-from fedtopics.report.dpia_records import Parts, Records, answer_or_gap, to_controller, to_each
+from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_records import (
+    CONDITIONS,
+    TABLES,
+    Records,
+    answer_or_gap,
+    to_controller,
+    to_each,
+)
 from fedtopics.report.run import LedgerFacts
 
+DOCS, MODEL = "docs/concepts/differential-privacy.md", "docs/concepts/threat-model.md"
+SECTIONS = read_toml(Path(__file__).with_name("dpia_sections.toml"))
 MASKED, PLAIN = "in secure sums", "without secure aggregation"
 FROM = {
     "study": "a study's file, before any run",
@@ -21,20 +36,25 @@ FROM = {
     "server": "the server's folder of a run; the clients' ledgers list what each client sent",
     "simulation": "the folder of a simulation: one process had the documents of all clients",
 }
+WHO = {
+    "controller": "the controller",
+    "officer": "the data protection officer",
+    "participant": "each participant",
+}
+NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 
 
 def assess(place: Path, audit: Path | None = None) -> Document:
     """Fill in the DPIA for a run's folder or a study's file, with the audit found there."""
     records = Records.read(place, audit)
-    study = records.study
-    sections: list[Section] = []
-    for part in (part for fill in (*DESCRIPTION, *ASSESSMENT) for part in fill(records)):
-        if isinstance(part, Section):
-            sections.append(part)
-        elif not isinstance(part, Table) or part.rows:
-            sections[-1].parts.append(part)
+    phrases = _phrases(records)
+    sections = []
+    for number, section in SECTIONS.items():
+        found = [p for entry in section.get("parts", ()) for p in _parts(entry, records, phrases)]
+        parts = [part for part in found if not isinstance(part, Table) or part.rows]
+        sections.append(Section(number, section["title"], parts))
     return Document(
-        f"Data protection impact assessment: {study.name}", [
+        f"Data protection impact assessment: {records.study.name}", [
         "The headings are those of the template of the European Data Protection Board, version "
         "1.0 of 10 March 2026, as it was published for consultation; its final version may "
         "differ.",
@@ -51,165 +71,77 @@ def assess(place: Path, audit: Path | None = None) -> Document:
     )  # fmt: skip
 
 
-DERIVED = {
-    False: "words that enough of a client's documents have, with counts; sums over many documents",
-    True: "noisy sums over all documents, of public words and of embeddings",
-}
-
-
-def _parties(records: Records) -> Parts:
-    names = ", ".join(records.study.clients)
-    adds = f"The participants' data are aggregated by {records.adder}, which sees {records.sees}"
-    change = "" if records.has_server else "; while that member is offline, the others wait"
-    return [
-        Section("0", "Overview of the processing"),
-        Section("0.1", "Controllers"),
-        Statement(
-            f"Participants, whose documents stay with them: {names}.", f"{records.cited}, [clients]"
-        ),
-        answer_or_gap(records, "contact", "Whom can people ask about this processing?"),
-        to_controller(
-            "Which organisation is behind each of these names, as controller or joint controller? "
-            "Who are its responsible unit, its representative and its data protection officer? "
-            "Which obligations does each have?"
-        ),
-        Section("0.2", "Processors and sub-processors"),
-        answer_or_gap(records, "operator", "Who runs the study, and the server?"),
-        Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
-        to_controller(
-            "Is the operator a processor, a joint controller or neither? Whose machines are used? "
-            "Which contracts exist (Article 28)?"
-        ),
-    ]
-
-
-def _overview(records: Records) -> Parts:
-    ran = [
-        Statement(
-            f"{facts.client} took part from {_shown(facts.times[0])} to {_shown(facts.times[1])}.",
-            f"{facts.name}, lines 1 and {facts.lines:,}",
-        )
-        for facts in records.ledgers
-    ]
-    begins = [] if ran else [to_controller("When will the processing begin?")]
-    return [
-        Section("0.3", "Name of the processing"),
-        Statement(
-            f"The study is called {records.study.name!r}. This document cites it by its "
-            "fingerprint, which changes with its purpose, settings and participants.",
-            records.cited,
-        ),
-        to_controller("What is the processing called in the record of processing activities?"),
-        Section("0.4", "Planning of the processing"),
-        *ran,
-        *begins,
-        to_controller("When does the processing end, or on which terms?"),
-        Section("0.5", "DPIA technical sheet"),
-        Statement(f"This DPIA was written by {PROGRAM}."),
-        Statement("It does not cover where the documents come from, or later uses of the model."),
-        to_controller("What is the version of this assessment? Who contributes, in which role?"),
-        to_controller("Which guidelines, standards and codes of conduct were used?"),
-        to_controller(
-            "Why is this DPIA done: large-scale special categories or another case of Article "
-            "35(3); national law; criteria of supervisory authorities (sensitive data, large "
-            "scale, matching of datasets, vulnerable persons, new technology ...); or voluntarily?"
-        ),
-        to_controller("When was this DPIA finished, and who approved it? Will it be published?"),
-    ]
-
-
-def _purposes(records: Records) -> Parts:
-    sizes = [
-        Statement(
-            f"{facts.client} has {facts.documents:,} documents, {facts.text_bytes:,} bytes.",
-            facts.began,
-        )
-        for facts in records.ledgers
-    ]
-    return [
-        Section("1", "Systematic description of the processing"),
-        Section("1.1", "High-level description"),
-        Section("1.1.a", "Processed personal data"),
-        *sizes,
-        to_each(
-            "Which personal data do the texts contain, about which persons? Special categories "
-            "(Article 9), criminal convictions (Article 10)? Are names removed first?"
-        ),
-        Statement(
-            f"Derived from the texts: {DERIVED[records.private]}; the model; for each document its "
-            "shares of topics, which stay with its client. Table 1.2 lists them."
-        ),
-        Section("1.1.b", "Purposes of the processing"),
-        answer_or_gap(records, "purpose", "What is the model for?"),
-        to_controller("Which of the personal data in the texts does this purpose need, and why?"),
-        Section("1.1.c", "Secondary or compatible uses"),
-        Statement(
-            "All participants have the model and can use it on other texts; the program does not "
-            "limit that."
-        ),
-        to_controller("What else are model and topics used for, and is that compatible?"),
-    ]
-
-
-def _nature(records: Records) -> Parts:
-    study = records.study
-    method = find_method(records.method)
+def _phrases(records: Records) -> dict[str, Any]:
+    """Return what the names in braces of ``dpia_sections.toml`` stand for."""
+    study, method = records.study, find_method(records.method)
     chosen = study.method.method_name == "auto" != method.name
-    why = " The program chose it by the length of all participants' documents." if chosen else ""
-    return [
-        Section("1.1.d", "Nature, scope and context of the processing"),
-        Statement(
-            f"Nature: {method.title} finds {study.method.number} {method.shows} in texts of "
-            f"{len(study.clients)} participants. Each computes sums over its own documents; these "
-            f"are aggregated, and every participant gets the same model.{why}",
-            f"{records.cited}, [method]; {PROGRAM}",
+    adder = (
+        "the server" if records.has_server else f"the server in the process of {study.server.host}"
+    )
+    if records.place == "simulation":
+        adder = "the one process of this simulation"
+    bound, n = study.differential_privacy, len(study.clients)
+    words = 0 if bound is None else len(bound.words)
+    seed_source = next((facts.name for facts in records.ledgers), "")
+    return {
+        "bound": bound, "factor": 1.0 if bound is None else exp(bound.epsilon),
+        "words": f"the {words:,} words that may be in topics" if words else "the encoder's words",
+        "privacy_page": DOCS, "spare": n // 3,
+        "seed_source": PROGRAM if records.place == "simulation" else seed_source,
+        "records": records, "study": records.cited, "program": PROGRAM, "threat_model": MODEL,
+        "method": method, "settings": study.method, "adder": adder,
+        "sees": "no document, word, number or total" if records.masked else "the update of each",
+        "names": ", ".join(study.clients), "number": n,
+        "absence": "" if records.has_server else "; while that member is offline, the others wait",
+        "choice": (
+            " The program chose it by the length of all participants' documents." if chosen else ""
         ),
-        Statement(
-            f"Scope: at most {study.method.max_rounds:,} rounds of training.",
-            f"{records.cited}, method.max_rounds",
-        ),
-        Statement("The program makes no decision about a person."),
-        to_controller(
-            "Scope: how many persons, from where, over which period? Context: what is their "
-            "relation to the participants, are some vulnerable, do they expect this processing?"
-        ),
-        to_controller("Is it cross-border? Does personal data go to a third country (Chapter V)?"),
-    ]
+    }  # fmt: skip
 
 
-def _functions(records: Records) -> Parts:
-    head = ["phase", "operations", "what happens"]
+def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
+    first, last = (f"{time[:19].replace('T', ' ')} UTC" for time in facts.times)
+    signs = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
+    return {"facts": facts, "first": first, "last": last, "signs": signs}
+
+
+def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -> Sequence[Part]:
+    """Return the parts that an entry of ``dpia_sections.toml`` describes."""
+    kind, *texts = entry
+    if kind == "if":
+        condition, *part = texts
+        return _parts(part, records, phrases) if CONDITIONS[condition](records) else []
+    if kind == "say":
+        return [Statement(*(text.format(**phrases) for text in texts))]
+    if kind == "each ledger":
+        every = ({**phrases, **_of_ledger(facts)} for facts in records.ledgers)
+        return [Statement(*(text.format(**names) for text in texts)) for names in every]
+    if kind == "answer":
+        return [answer_or_gap(records, *texts)]
+    if kind == "before a run":
+        return [] if records.ledgers else [to_controller(*texts)]
+    if kind == "table":
+        table = TABLES[texts[0]]
+        return [Table(table["head"], table["rows"], table["source"].format(**phrases))]
+    return [Gap(WHO[kind], *texts)] if kind in WHO else FILLED[kind](records, *texts)
+
+
+def _flows(records: Records) -> list[Part]:
+    """List what each client sent or, before a run, what it will send."""
+    if records.ledgers:
+        return [part for facts in records.ledgers for part in _flows_of(records, facts)]
+    masked = MASKED if records.masked else PLAIN
     rows = [
-        ["preparation", "collection, use", "each participant reads its own documents"],
-        ["training", "use, sharing", "the next table lists data sent; totals are returned"],
-        ["result", "storage", "the model, and at each participant its documents' topics"],
-        ["afterwards", "storage, deletion", "files stay until they are deleted: 2.2.a"],
+        [each.function, each.often, each.leaves, PLAIN if each.seen_by_all else masked]
+        for each in exchanges(records.study)
     ]
-    software = [
-        Statement(f"Software at {facts.client}: fedtopics {facts.version}.", facts.began)
-        for facts in records.ledgers
-    ]
-    return [
-        Section("1.2", "Functional description"),
-        Table(head, rows, PROGRAM),
-        *(part for facts in records.ledgers for part in _flows(records, facts)),
-        *([] if records.ledgers else [_schedule(records)]),
-        to_controller("How are the documents collected, and when are they deleted?"),
-        Section("1.3", "Means of processing, supporting assets and underlying architecture"),
-        *software,
-        Statement("Organisational: each client's own policy, below in 2.3.a."),
-        to_each("Which machines, networks, rooms and people are involved? Who has access?"),
-        Section("1.4", "Compliance with approved codes of conduct"),
-        to_controller("Which approved codes of conduct apply?"),
-    ]
+    head = ["function", "how often", "data sent", "how"]
+    return [Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")]
 
 
-def _shown(time: str) -> str:
-    return f"{time[:19].replace('T', ' ')} UTC"
-
-
-def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
+def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
     head = ["function", "data sent", "how", "messages", "fewest documents in one"]
+    head += ["bytes sent", "bytes received", "lines"]
     rows = [
         [
             row["function"], records.leaves(row["function"]), MASKED if row["masked"] else PLAIN,
@@ -220,7 +152,6 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
         ]
         for row in facts.rows
     ]  # fmt: skip
-    head += ["bytes sent", "bytes received", "lines"]
     table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
@@ -239,14 +170,120 @@ def _clear(facts: LedgerFacts) -> Statement:
     return Statement(f"Members saw from {facts.client}: {seen}.", facts.name)
 
 
-def _schedule(records: Records) -> Table:
-    masked = MASKED if records.masked else PLAIN
+def _files(records: Records) -> list[Part]:
+    everybody = "all participants"
+    with_server = f"{everybody} and the server" if records.has_server else everybody
+    # A relay sees no model.
+    whose = {"study.toml": with_server, "model": everybody if records.masked else with_server}
+    files = TABLES["files"]["server" if records.place == "server" else "client"]
+    files = files | ({"model": NOISY_MODEL} if records.private else {})
+    holder = "the server" if records.place == "server" else "each participant, its own"
+    here = records.place != "study"
     rows = [
-        [each.function, each.often, each.leaves, PLAIN if each.seen_by_all else masked]
-        for each in exchanges(records.study)
+        [name, what, whose.get(name, holder), records.size(name) if here else ""]
+        for name, what in files.items()
     ]
-    head = ["function", "how often", "data sent", "how"]
-    return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")
+    kept = [[*row] for facts in records.ledgers for row in facts.kept.items()]
+    head, source = ["file", "content", "who has it", "bytes here"], "files in the folder"
+    ledgers = ", ".join(facts.name for facts in records.ledgers)
+    return [
+        Table(head, rows, f"{source}; {PROGRAM} deletes none of them"),
+        Table(["file", "record of its writing"], kept, ledgers),
+    ]
 
 
-DESCRIPTION = _parties, _overview, _purposes, _nature, _functions
+def _measures(records: Records, *serves: str) -> list[Part]:
+    rows = [
+        [each["serves"], each["what"], ", ".join(each["tests"])]
+        for each in records.holding("measures")
+        if each["serves"] in serves
+    ]
+    head = ["principle or requirement", "measure, implemented in the program", "its tests"]
+    return [Table(head, rows, f"{PROGRAM}; {MODEL}")]
+
+
+def _policies(records: Records) -> list[Part]:
+    """List the policies, and the clients whose random choices were not secret."""
+    meanings = {name: field.description or "" for name, field in Policy.model_fields.items()}
+    parts: list[Part] = []
+    for facts in records.ledgers:
+        rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
+        head, source = [f"policy of {facts.client}", "value", "meaning"], f"{facts.began}; meanings"
+        parts.append(Table(head, rows, f"{source}: {PROGRAM}"))
+    for facts in records.ledgers:
+        if facts.seeded:
+            text = f"Random choices and noise of {facts.client} came from the study's seed, which "
+            text += "everybody knows. They hide nothing: this is only for tests."
+            parts.append(Statement(text, facts.name))
+    return parts
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "not set" if value is None else str(value)
+
+
+def _attacks(records: Records) -> list[Part]:
+    rows = [
+        [each[key] for key in ("who", "what", "figure", "command", "less_by")]
+        for each in records.holding("attacks")
+    ]
+    head = ["who", "what can be learned", "in an experiment", "its command", "reduced by"]
+    source = f"{MODEL}; {records.cited}. The experiments used other documents than these"
+    return [Table(head, rows, source)]
+
+
+def _budgets(records: Records) -> list[Part]:
+    """State what the clients' privacy budgets contain."""
+    parts: list[Part] = []
+    for facts in records.ledgers:
+        if facts.spent is None:
+            question = f"The policy of {facts.client} has no max_epsilon, so no privacy budget is "
+            question += "kept. What else was, or may be, released about the same documents?"
+            parts.append(to_each(question))
+            continue
+        text = f"By the privacy budget of {facts.client}, all studies on its documents had used "
+        text += f"epsilon {facts.spent:.3g} when it took part, including this one; its policy "
+        parts.append(Statement(f"{text}allows {facts.policy['max_epsilon']:g}.", facts.began))
+    return parts
+
+
+def _audit(records: Records) -> list[Part]:
+    audit = records.audit
+    if audit is None:
+        return []
+    found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
+    if audit.allowed is not None:
+        found.append(("allowed by epsilon", audit.allowed, "-"))
+    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in found]
+    share = f"found, at {FALSE_POSITIVES:.0%} false"
+    head = ["attack", "AUC (.500 by chance)", share, "tried on"]
+    return [Table(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
+
+
+def _risks(records: Records) -> list[Part]:
+    bound = records.study.differential_privacy
+    within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
+    risks = [f"{each['what']}, by {each['who']}" for each in records.holding("attacks")]
+    risks.append(f"what the model and totals reveal about a single document, {within}")
+    risks += [row[0] for row in TABLES["threats"]["rows"]]
+    head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
+    return [Table(head, [[risk, "", "", "", ""] for risk in risks], "3.1 and 4.1.a")]
+
+
+def _settings(records: Records) -> list[Part]:
+    rows = []
+    if records.seeded:
+        rows.append(["no --insecure-seed", "noise and random choices are secret"])
+    elif not records.masked:
+        rows.append(['aggregation = "secure" in the study', "nobody sees a single client's update"])
+    rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
+    return [Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}")]
+
+
+FILLED = {
+    "flows": _flows, "files": _files, "measures": _measures, "policies": _policies,
+    "attacks": _attacks, "budgets": _budgets, "audit": _audit, "risks": _risks,
+    "settings": _settings,
+}  # fmt: skip

@@ -17,13 +17,11 @@ from fedtopics.files import read_toml
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.recipe import leaves
 from fedtopics.protocol.clients import LEAVES
-from fedtopics.report.dpia_document import Gap, Part, Section, Statement
+from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
 to_controller = partial(Gap, "the controller")
-to_officer = partial(Gap, "the data protection officer")
 to_each = partial(Gap, "each participant")
-Parts = Sequence[Section | Part]  # several sections, each after its own heading
 
 
 @dataclass(frozen=True)
@@ -85,25 +83,9 @@ class Records:
         return self.study.differential_privacy is not None
 
     @property
-    def sees(self) -> str:
-        """What the server saw, in words."""
-        return "no document, word, number or total" if self.masked else "the update of each"
-
-    @property
     def has_server(self) -> bool:
         """Whether the server is a separate process, not run by a member."""
         return self.study.server.host is None
-
-    @property
-    def adder(self) -> str:
-        """The name of what aggregates the updates."""
-        if self.place == "simulation":
-            return "the one process of this simulation"
-        return (
-            "the server"
-            if self.has_server
-            else f"the server in the process of {self.study.server.host}"
-        )
 
     def leaves(self, function: str) -> str:
         """Describe what a function sends, from its own documentation."""
@@ -120,6 +102,11 @@ class Records:
     def seeded(self) -> bool:
         """Whether a client's random choices came from the study's seed."""
         return any(ledger.seeded for ledger in self.ledgers)
+
+    @property
+    def has_public_noise(self) -> bool:
+        """Whether noise, if there was any, came from the study's seed, as in a simulation."""
+        return self.place == "simulation" or self.seeded
 
     def holding(self, table: str) -> list[Mapping[str, Any]]:
         """Return the measures or attacks of `TABLES` that apply to this study."""
@@ -140,6 +127,15 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "without noise": lambda records: not records.private,
     "minibatches": lambda records: records.minibatches,
     "own secret": lambda records: not records.seeded,
+    "authors": lambda records: (
+        (bound := records.study.differential_privacy) is not None and bound.unit == "author"
+    ),
+    "public noise": lambda records: records.private and records.has_public_noise,
+    "secret noise": lambda records: records.private and not records.has_public_noise,
+    "one client": lambda records: len(records.study.clients) < 2,
+    "several clients": lambda records: len(records.study.clients) > 1,
+    "with audit": lambda records: records.audit is not None,
+    "without audit": lambda records: records.audit is None,
 }
 
 

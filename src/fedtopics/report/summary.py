@@ -2,8 +2,9 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -242,12 +243,9 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Write increasing numbers as ranges: 3 to 5, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # In a run, numbers and their places increase alike.
+    pairs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in run] for _, run in pairs]
     return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
 
 
@@ -299,8 +297,6 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     found = {"fedtopics": VERSION, "Python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):  # grpcio is optional without a network
             found[package] = version(package)
-        except PackageNotFoundError:  # grpcio is optional without a network
-            continue
     return found

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -107,41 +108,39 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
+@dataclass
 class WordsOfLanguages:
     """Finds the words of clean texts, without stop words, as base forms if requested."""
 
-    def __init__(
-        self,
-        split: Callable[[str], list[str]],
-        is_own: bool,  # whether a user's function splits
-        *,
-        languages: tuple[str, ...],
-        stop_words: str,
-        own_stop_words: tuple[str, ...],
-        lemmas: bool,
-        lowercase: bool,
-        ngrams: tuple[int, int],
-    ) -> None:
-        check_installed(languages, lemmas)
-        self._split, self._is_own = _cutting(split) if is_unspaced(languages) else split, is_own
-        self._languages = languages or (stop_words,)
-        self._one = len(self._languages) == 1 and DETECT not in languages
-        self._stop_words, self._own_stop_words = stop_words, own_stop_words
-        self._lemmas, self._lowercase, self._ngrams = lemmas, lowercase, ngrams
+    split: Callable[[str], list[str]]
+    is_own: bool  # whether a user's function splits
+    languages: tuple[str, ...]
+    stop_words: str
+    own_stop_words: tuple[str, ...]
+    lemmas: bool
+    lowercase: bool
+    ngrams: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        check_installed(self.languages, self.lemmas)
+        if is_unspaced(self.languages):
+            self.split = _cutting(self.split)
+        self.languages = self.languages or (self.stop_words,)
+        self._one = len(self.languages) == 1 and DETECT not in self.languages
         # Base forms depend on a word's case.
-        self._early = lowercase and (is_own or not lemmas)
+        self._early = self.lowercase and (self.is_own or not self.lemmas)
         self._lists: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __call__(self, text: str) -> list[str]:
         if self._one:
-            likely = self._languages
+            likely = self.languages
         else:
-            likely = tuple(find_likely(lower(text) if self._early else text, self._languages))
+            likely = tuple(find_likely(lower(text) if self._early else text, self.languages))
         words, left_out = self._found(text, likely[0]), self._left_out(likely)
-        if self._lemmas:
+        if self.lemmas:
             words = self._base_forms(words, likely[0], left_out)
         words = [word for word in words if word not in left_out]
-        least, most = self._ngrams
+        least, most = self.ngrams
         if most == 1:
             return words
         grams = (
@@ -152,17 +151,17 @@ class WordsOfLanguages:
         return [gram for gram in grams if gram not in left_out]
 
     def _found(self, text: str, language: str) -> list[str]:
-        words = self._split(lower(text, language) if self._early else text)
-        if language not in ELIDED or self._is_own or "'" not in text:
+        words = self.split(lower(text, language) if self._early else text)
+        if language not in ELIDED or self.is_own or "'" not in text:
             return words
         cut = ((word, ELIDED[language](word)) for word in words)
         return [
             part for word, found in cut
-            for part in (self._split(word[found.end() :]) if found else [word])
+            for part in (self.split(word[found.end() :]) if found else [word])
         ]  # fmt: skip
 
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
-        code, late = NAMES[language], self._lowercase and not self._early
+        code, late = NAMES[language], self.lowercase and not self._early
         case = _lower(language) if late else str
         # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
@@ -171,8 +170,8 @@ class WordsOfLanguages:
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words as they appear in texts of these languages."""
         if likely not in self._lists:
-            forms = {*self._as_found(self._own_stop_words, likely[0])}
-            for language in likely if self._stop_words == OF_LANGUAGES else (self._stop_words,):
+            forms = {*self._as_found(self.own_stop_words, likely[0])}
+            for language in likely if self.stop_words == OF_LANGUAGES else (self.stop_words,):
                 for word in stop_words(language):
                     written, words = self._read(word, language)
                     forms |= {written, " ".join(words)}
@@ -183,16 +182,16 @@ class WordsOfLanguages:
         """Yield people's words in the form they have in texts, split if longer than an n-gram."""
         for word in terms:
             written, words = self._read(word, language)
-            yield from words if len(words) > self._ngrams[1] else [" ".join(words) or written]
+            yield from words if len(words) > self.ngrams[1] else [" ".join(words) or written]
 
     def _read(self, word: str, language: str) -> tuple[str, list[str]]:
-        written = lower(normal(word), language) if self._lowercase else normal(word)
-        return written, [written] if self._is_own else self._found(written, language)
+        written = lower(normal(word), language) if self.lowercase else normal(word)
+        return written, [written] if self.is_own else self._found(written, language)
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return people's words in the form they have in texts, once each, and any stop words."""
-        found = [*dict.fromkeys(self._as_found(words, self._languages[0]))]
-        left_out = self._left_out(self._languages)
+        found = [*dict.fromkeys(self._as_found(words, self.languages[0]))]
+        left_out = self._left_out(self.languages)
         return found, [word for word in found if word in left_out]
 
 

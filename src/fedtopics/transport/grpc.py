@@ -184,7 +184,7 @@ class GrpcServer:
             with ExitStack() as held:
                 deadline = held.enter_context(self._counted(name, method, context.cancel))
                 size = _size(context)
-                most = self._service.most(name) if method == "Say" else CHUNK
+                most = self._service.largest if method == "Say" else CHUNK
                 check_size(size, most)
                 if size > CHUNK:  # only few of these may be in memory at once
                     began = time.monotonic()

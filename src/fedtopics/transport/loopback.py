@@ -14,7 +14,7 @@ class LoopbackLink:
         return self._service.ask(self._name, message)
 
     def say(self, message: bytes) -> None:
-        check_size(len(message), self._service.most(self._name))
+        check_size(len(message), self._service.largest)
         self._service.say(self._name, message)
 
     def fetch(self, what: bytes) -> bytes:
