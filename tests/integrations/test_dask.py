@@ -21,6 +21,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.integrations import dask
 from fedtopics.integrations.dask import connected
 from tests.helpers.background import until
+from tests.helpers.clusters import DIMENSION, blobs
 from tests.helpers.command_line import Refused, fedtopics
 from tests.helpers.federation import subjects
 
@@ -29,6 +30,12 @@ CASES: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf", "max_rounds": 3},
     "lda": {"name": "lda", "max_rounds": 3},
     "prodlda": {"name": "gfedntm", "network": "prodlda", "max_rounds": 3},
+    "discriminative": {
+        "name": "discriminative",
+        "max_rounds": 3,
+        "embedding": {"dimension": DIMENSION},
+        "start": {"tries": 2, "rounds": 5},
+    },
 }
 POLICY = Policy(min_documents=10, min_document_frequency=5)
 
@@ -64,7 +71,7 @@ def digits(model: TopicModel) -> list[bytes]:
     return [np.ascontiguousarray(each).tobytes() for each in arrays]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["nmf", "lda", "prodlda"])
 def test_the_same_bits_as_in_one_process(
     case: str, cluster: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,10 +109,16 @@ def kill(cluster: Client) -> None:
     os.kill(min(cluster.run(os.getpid).values()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("at", ["vocabulary", "round"])
-def test_a_lost_worker_changes_no_bit(at: str, cluster: Client, files: Path) -> None:
-    given = {"a": files / "*.parquet", "b": subjects({"south": 60})["south"]}
-    expected = train(study("lda"), given, engine=cluster)
+@pytest.mark.parametrize(
+    ("case", "at"),
+    [("lda", "vocabulary"), ("lda", "round"), ("prodlda", "round"), ("discriminative", "round")],
+)
+def test_a_lost_worker_changes_no_bit(case: str, at: str, cluster: Client, files: Path) -> None:
+    given: dict[str, Any] = {"a": files / "*.parquet", "b": subjects({"south": 60})["south"]}
+    if case == "discriminative":
+        given = {name: blobs(60, seed=seed) for seed, name in enumerate("ab")}
+    wanted = study(case)
+    expected = train(wanted, given, engine=cluster)
     killed = []
 
     def on_event(event: dict[str, Any]) -> None:
@@ -113,7 +126,7 @@ def test_a_lost_worker_changes_no_bit(at: str, cluster: Client, files: Path) -> 
             killed.append(event)
             kill(cluster)
 
-    found = train(study("lda"), given, engine=cluster, on_event=on_event)
+    found = train(wanted, given, engine=cluster, on_event=on_event)
     assert killed
     assert digits(found) == digits(expected)
 
@@ -154,6 +167,20 @@ def test_a_lost_scheduler_ends_a_run_that_is_resumed(
     assert digits(resumed) == digits(train(frequent, given, engine=cluster))
 
 
+def test_groups_of_a_client_that_counts_alone(cluster: Client, files: Path) -> None:
+    """With counts_of_all = false, a client's parts share no group with other clients."""
+    given = dict.fromkeys("abc", files / "*.parquet")
+    alone = Policy(min_documents=60, counts_of_all=False)
+    policies = {"a": alone, "b": Policy(), "c": Policy()}
+    found = [
+        train(study("nmf"), clients, policies=policies, engine=of, at_once=False)
+        for clients, of in (
+            (given, cluster), ({name: Corpus.read(files / "*.parquet") for name in given}, None),
+        )
+    ]  # fmt: skip
+    np.testing.assert_allclose(found[0].word_sums, found[1].word_sums, rtol=1e-9, atol=1e-9)
+
+
 def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path) -> None:
     texts = [text for batch in Corpus.read(files / "*.parquet").texts() for text in batch]
     there, here = (NMF(4, max_rounds=2).fit(texts, engine=of) for of in (cluster, None))
@@ -169,6 +196,13 @@ def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path
     with pytest.raises(RunError, match="keep states that Dask's workers do not store"):
         flda = study().model_copy(update={"method": Study.make(method={"name": "flda"}).method})
         train(flda, {"a": texts}, engine=cluster, out=tmp_path / "run", resume=True)
+    with pytest.raises(StudyError, match="must be the Client of a Dask cluster"):
+        train(study(), {"a": texts}, engine="dask")
+    with (
+        pytest.raises(FederationError, match="No Dask scheduler answers at tls:"),
+        connected("tls://127.0.0.1:1", None),
+    ):
+        pass
     with pytest.raises(StudyError, match="needs the local engine"):
         private = Study.make(method={"name": "nmf"}, differential_privacy={"epsilon": 1.0})
         train(private, {"a": texts}, engine=cluster)
@@ -187,6 +221,7 @@ def test_the_command(
     assert "Dask's dashboard: http" in shown
     assert "column 'text' of" in shown and "and 4 more parts" in shown
     assert TopicModel.from_pretrained("runs/big/model").n_topics == 4
+    assert "its own workers" in refused(*on_dask, "--workers", 2, "--scheduler", "tcp://a:1")
     assert "need --engine dask" in refused("train", "study.toml", "--workers", 2)
     monkeypatch.setattr(dask, "CONNECT", 1.0)
     assert fedtopics(monkeypatch, *on_dask, "--scheduler", "tcp://127.0.0.1:1") == 4

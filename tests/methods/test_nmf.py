@@ -200,6 +200,18 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
     assert model.info["numbers"] == {str(k): [score, 0.0] for k, score in tried.items()}
     again = trained(study, split(documents, 0, 2), out=tmp_path, resume=True)
     assert again.info["numbers"] == model.info["numbers"]
+    for given, problem in (
+        ({"seed_topics": [["oak"]]}, "seed_topics need a fixed number"),
+        ({"candidates": (4, 3)}, "ascending order"),
+    ):
+        with pytest.raises(StudyError, match=problem):
+            nmf_study(n_components="auto", **given)
+    few = dict.fromkeys("ab", Policy(min_documents=20))
+    for texts in (documents[:36], documents[:36:2] + [["fir"]] * 18):
+        with pytest.raises(StudyError, match="too few documents or words to choose"):
+            train(study, {"a": texts, "b": texts}, policies=few)
+    with pytest.raises(StudyError, match="fewer than n_components = 5000"):
+        trained(nmf_study(candidates=(5000,)), split(documents, 0, 2))
     with pytest.raises(StudyError, match="nmf, discriminative and fstc can choose it"):
         Study.make(method={"name": "lda", "n_components": "auto"})
 

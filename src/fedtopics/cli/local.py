@@ -139,6 +139,8 @@ def train(
         raise click.UsageError("--keys and --startup-kit need --engine flare.")
     if engine != "dask" and (scheduler or workers):
         raise click.UsageError("--scheduler and --workers need --engine dask.")
+    if scheduler and workers:
+        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":

@@ -137,7 +137,7 @@ def show_offer(event: dict[str, Any]) -> None:
     network = f" with {network}" if network else ""
     say(
         f"Study {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
-        f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
+        f"{study.method.number} topics, clients {', '.join(study.clients)}."
     )
     for name, text in study.about.rows():
         say(f"  {name}: {text}")

@@ -86,6 +86,10 @@ def train(
     if engine is None:
         documents = study.corpora() if corpora is None else corpora_by_name(corpora)
         simulate = Simulation
+    elif not hasattr(engine, "scheduler_info"):
+        raise StudyError(
+            "engine must be the Client of a Dask cluster, from the package distributed."
+        )
     else:  # this layer must not import integrations
         documents, simulate = import_module(DASK).prepared(engine, study, corpora)
     rules = policies_of(study, documents, policies)

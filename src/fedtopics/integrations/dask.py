@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from itertools import count
@@ -46,6 +46,7 @@ from fedtopics.text.readers import files_of
 
 TOGETHER = 8  # replies that are added up at a time
 SMALLEST = 1000  # documents of a part, at least
+MOST = 16  # parts of a corpus in memory, whatever the number of workers
 WAIT = 60.0  # seconds until the program checks whether any worker is left
 CONNECT = 30.0  # seconds to reach a scheduler
 
@@ -63,12 +64,24 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         return
     try:
         found = Client(scheduler, timeout=CONNECT)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, AssertionError, ImportError):
         raise FederationError(
             f"No Dask scheduler answers at {scheduler}; start one with: dask scheduler"
         ) from None
     with found as cluster:
         yield cluster
+
+
+@contextmanager
+def lost_scheduler() -> Iterator[None]:
+    """Explain what to do if the scheduler is lost."""
+    try:
+        yield
+    except (FutureCancelledError, ClosedClientError, CommClosedError):
+        raise FederationError(
+            "Dask's scheduler is gone; start the cluster again, then the same command, with "
+            "--resume if the run had begun."
+        ) from None
 
 
 class Part:
@@ -77,6 +90,7 @@ class Part:
     def __init__(
         self, documents: Corpus, study: Study, name: str, policy: Policy, number: int | None
     ) -> None:
+        self._made_of = documents, study, name, policy, number
         check_times(documents, study.method.over_time)
         model = study.clients[name].embedding_model
         corpus = study.embedded(documents, model)
@@ -90,6 +104,9 @@ class Part:
 
     def __sizeof__(self) -> int:
         return self.client.corpus.text_bytes  # so Dask computes where the part is
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Part, self._made_of  # a copy elsewhere repeats the requests
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,7 @@ def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
 class RemoteClient:
     """A client whose parts are on workers, as its `Door` sees it."""
 
-    noisy, summed, together = False, 0, None
+    noisy, summed, together = False, 0, None  # see `TopicClient`
 
     def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Sequence[Any]):
         kind = study.registration.client
@@ -161,7 +178,7 @@ class RemoteClient:
         reply = self._begun or self._ask(name, payload)
         self._begun = None
         found = result(self._cluster, reply)
-        if "least" in found:  # a limit, which does not add up
+        if "least" in found and len(self._parts) > 1:  # a limit, which does not add up
             found = found | {"least": self._least}
         return found
 
@@ -170,7 +187,8 @@ class RemoteClient:
             of_all = self._sum("frequencies", {"words": payload["words"]})
             counts = self._submit(itemgetter("counts"), of_all)
             self._effects.append(self._request("hold", {"counts": counts}))
-        self._effects.append(self._request(name, payload))
+        # All requests of a client that remembers are repeated, in their order.
+        (self._round if self._remembers else self._effects).append(self._request(name, payload))
 
     def _ask(self, name: str, payload: dict[str, Any]) -> Any:
         if len(self._parts) > 1:
@@ -216,6 +234,8 @@ def result(cluster: Client, future: Any, client: str = "") -> Any:
                 "divide the documents into more files, or start workers with more memory."
             ) from None
         except TimeoutError:
+            if future.done():  # the error is the task's
+                raise FederationError("A worker waited too long for its files.") from None
             if not cluster.scheduler_info()["workers"]:
                 raise FederationError(
                     "Dask's cluster has no worker left; start the cluster again, then the same "
@@ -280,8 +300,7 @@ def prepared(
 
     def files(name: str, given: Any) -> list[Any]:
         if isinstance(given, Corpus):
-            workers = 1 if in_one_place else len(cluster.scheduler_info()["workers"])
-            number = max(1, min(workers, len(given) // SMALLEST))
+            number = 1 if in_one_place else max(1, min(MOST, len(given) // SMALLEST))
             rows = np.array_split(np.arange(len(given)), number)
             return [submit(read, name, given.take(of_part)) for of_part in rows]
         path = given.data if isinstance(given, ClientData) else given
@@ -291,7 +310,10 @@ def prepared(
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
     given = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
-    found = {name: RemoteDocuments.of(cluster, name, files(name, given[name])) for name in given}
+    with lost_scheduler():
+        found = {n: RemoteDocuments.of(cluster, n, files(n, each)) for n, each in given.items()}
+    whole = {n: fingerprint(each) for n, each in given.items() if isinstance(each, Corpus)}
+    found |= {name: replace(found[name], fingerprint=digest) for name, digest in whole.items()}
     return found, partial(DaskSimulation, cluster=cluster)
 
 
@@ -320,13 +342,8 @@ class DaskSimulation(Simulation):
                 f"Clients of {self.study.method.method_name} keep states that Dask's workers do "
                 "not store; start a new run, or use the local engine."
             )
-        try:
+        with lost_scheduler():
             return super().train(folder, resume, start)
-        except (FutureCancelledError, ClosedClientError, CommClosedError):
-            raise FederationError(
-                "Dask's scheduler is gone; start the cluster again, then the same command with "
-                "--resume."
-            ) from None
 
     def _fingerprint(self, documents: Any) -> str:
         return str(documents.fingerprint)
@@ -339,6 +356,9 @@ class DaskSimulation(Simulation):
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         policy, documents = self.policies[name], self.documents[name]
         parts: Any = documents.parts
+        if self.study.is_secure and not policy.counts_of_all and len(parts) > 1:
+            # Its groups are counted apart from those of other clients, so in one place.
+            parts = [self.cluster.submit(pooled, *parts, pure=False)]
         numbers = range(len(parts)) if len(parts) > 1 else [None]
         given = self.study, name, policy
         parts = [

@@ -45,9 +45,12 @@ def files_of(path: Path) -> list[Path]:
         If no file fits the pattern.
     """
     path = path.expanduser()
+    found: list[Path] = []
     if "*" not in path.name or path.exists():
         return [path]
-    if not (found := sorted(path.parent.glob(path.name))):
+    with suppress(ValueError):  # of an invalid pattern
+        found = sorted(path.parent.glob(path.name))
+    if not found:
         raise DataError(f"No file fits {path}; check the pattern.")
     return found
 

@@ -113,12 +113,18 @@ class LastSums(Exchanges):
 
 
 def bag_of_half(client: Any, part: int) -> sparse.csr_array:
-    """Return the bag of words of a half, without words that too few documents of a half contain."""
-    halves = draw_halves(client.secret, client.bag.shape[0], client.min_documents)
-    bag = client.bag[halves[part]]
-    bag.data = bag.data * (client.in_halves >= client.rarest).all(0)[bag.indices]
-    bag.eliminate_zeros()
-    return bag
+    """Return the bag of words of a half, without words that too few documents of a half contain.
+
+    Both are empty if one has too few documents with a word.
+    """
+    usual, bags = (client.in_halves >= client.rarest).all(0), []
+    for rows in draw_halves(client.secret, client.bag.shape[0], client.min_documents):
+        bag = client.bag[rows]
+        bag.data = bag.data * usual[bag.indices]
+        bag.eliminate_zeros()
+        bags.append(bag)
+    fewest = min(np.count_nonzero(np.diff(bag.indptr)) for bag in bags)
+    return bags[part] if fewest >= client.min_documents else bags[part][:0]
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:

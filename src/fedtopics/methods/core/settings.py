@@ -220,6 +220,10 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return f"{numbers[0]} to {numbers[-1]}" if numbers else str(self.n_components)
 
     @property
+    def fewest(self) -> int:
+        return min(getattr(self, "candidates", ()), default=self.n_components)
+
+    @property
     def stops(self) -> dict[str, float]:
         return self.model_dump(include={"tolerance"})
 
@@ -273,7 +277,7 @@ class ChoosesNumber(BaseModel):
         if not isinstance(settings, dict) or settings.get("n_components") != "auto":
             return settings
         others = {name: each for name, each in settings.items() if name != "n_components"}
-        return {"candidates": NUMBERS, **others}
+        return others | {"candidates": others.get("candidates") or NUMBERS}
 
     @field_validator("candidates")
     @classmethod

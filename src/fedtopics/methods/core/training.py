@@ -121,7 +121,8 @@ class Program(ABC, Generic[Settings, State]):
         self.continued = None if start is None else start.continued  # models
         self.added = None if start is None else start.added
         self.numbers: dict[str, list[float]] = {}  # numbers of topics that were tried: their scores
-        if start is not None and not self.starts_from_any_number:
+        chooses = getattr(plan.settings, "candidates", ())
+        if start is not None and not self.starts_from_any_number and not chooses:
             start.check_number(plan.settings.n_components)
 
     @abstractmethod
@@ -187,7 +188,7 @@ class Program(ABC, Generic[Settings, State]):
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        return reach_agreement(clients, run, self.plan, self.settings.n_components)
+        return reach_agreement(clients, run, self.plan, self.settings.fewest)
 
     def train(self, clients: Clients, run: Run) -> Topics:
         with nullcontext() if self.trains_encoder else small_products():

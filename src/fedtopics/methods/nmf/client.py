@@ -43,7 +43,9 @@ class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> NMFSettings:
-        check_seeds(self.seed_topics, min(self.candidates, default=self.n_components))
+        if self.seed_topics and self.candidates:
+            raise ValueError("seed_topics need a fixed number of topics; set n_components")
+        check_seeds(self.seed_topics, self.n_components)
         return self
 
     def read_by(self, text: TextRules) -> Self:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
@@ -33,6 +34,11 @@ MORE = 20  # number of directions in addition to topics
 ROUNDS_BEFORE = 20  # number of rounds if another method starts from the topics
 SMOOTHING = 0.01  # occurrences added to each word in each topic
 SWEEPS = 2  # sweeps over the topics, per round
+PER_TOPIC = 10  # documents of a half, at least; larger numbers are not tried
+TOO_FEW = (
+    "There are too few documents or words to choose the number of topics by two halves of the "
+    "documents; set n_components to a number."
+)
 WORSE = 3  # numbers of topics in a row without a better prediction, after which no more are tried
 START = 0x6E6D66  # keeps these random choices apart from other uses of the seed
 
@@ -113,7 +119,10 @@ def best_number(
 
     Topics are computed from one half; in the other, they predict the words that are left out.
     """
-    numbers = [each for each in candidates if each <= len(rarity)]
+    most = min(len(rarity), agreement.documents // (2 * PER_TOPIC))
+    numbers = [each for each in candidates if each <= most]
+    if not numbers:
+        raise StudyError(TOO_FEW)
     leading = leading_directions(agreement, rarity, max(numbers), seed, CHOOSING)
     scores: dict[int, float] = {}
     for number in numbers:
@@ -150,7 +159,10 @@ def leading_directions(
     ask = partial(agreement.sum, "word_products", template, rarity=rarity, part=part)
     for number in range(PASSES):
         before = directions
-        found = agreement.round(0, partial(ask, directions=before))[0]["products"]
+        reply = agreement.round(0, partial(ask, directions=before))[0]
+        if part != ALL and not reply["documents"]:
+            raise StudyError(TOO_FEW)
+        found = reply["products"]
         if number + 1 < PASSES:
             directions = np.linalg.qr(found)[0]
     values, vectors = np.linalg.eigh(before.T @ found)
