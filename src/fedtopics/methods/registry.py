@@ -76,8 +76,3 @@ def register(method: Method) -> Method:
 def find_method(name: str) -> Method:
     """Return a method by name: built in, registered or from a package; StudyError if unknown."""
     return register(METHODS.find(name))  # registers the inferences of an installed package
-
-
-def versions(name: str) -> dict[str, int]:
-    """Return the version of a method by its name; empty if it is not installed."""
-    return {name: find_method(name).version} if name in METHODS.names else {}

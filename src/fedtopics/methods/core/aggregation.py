@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -248,25 +248,3 @@ class ServerOptimizer:
             if f"{name}.step" in state:
                 self._steps = int(state[f"{name}.step"])
                 self._moments[name] = [state[f"{name}.{k}"] for k in ("exp_avg", "exp_avg_sq")]
-
-
-def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
-    ordered = list(names)
-    return {
-        f"{ordered[number]}.{key}": value
-        for number, entry in optimizer.state_dict()["state"].items()
-        for key, value in entry.items()
-        if value is not None
-    }
-
-
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, names: Iterable[str], state: Tensors
-) -> None:
-    numbers = {name: number for number, name in enumerate(names)}
-    entries: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in state.items():
-        weight, key = name.rsplit(".", 1)
-        entries.setdefault(numbers[weight], {})[key] = value
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": entries, "param_groups": groups})

@@ -17,7 +17,6 @@ from torch.nn.functional import normalize, one_hot
 from fedtopics.errors import StudyError
 from fedtopics.files import make_folder, require_file, write_durably
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.core.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.training import with_prefix, without_prefix
@@ -208,9 +207,14 @@ class Trainer:
             weight.copy_(torch.from_numpy(weights[name]))
 
     def save(self, path: Path) -> None:
+        moments = {
+            f"{name}.{key}": value
+            for name, weight in self.weights.items()
+            for key, value in self._optimizer.state[weight].items()
+        }
         tensors = {
             **with_prefix("weights", self.weights),
-            **with_prefix("optimizer", optimizer_state(self._optimizer, self.weights)),
+            **with_prefix("optimizer", moments),
             **with_prefix("mixture", self._mixture.state()),
             "labels": self._labels,
         }
@@ -225,7 +229,10 @@ class Trainer:
         weights = without_prefix("weights", tensors)
         for name, weight in self.weights.items():
             weight.copy_(weights[name])
-        restore_optimizer(self._optimizer, self.weights, without_prefix("optimizer", tensors))
+        for name, value in without_prefix("optimizer", tensors).items():
+            weight_name, key = name.rsplit(".", 1)
+            weight = self.weights[weight_name]
+            self._optimizer.state[weight][key] = value if key == "step" else value.to(weight)
         self._mixture = pseudo_labels.Mixture.restore(without_prefix("mixture", tensors))
         self._labels = tensors["labels"].to(self._device)
         self.round = round_
