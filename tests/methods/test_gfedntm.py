@@ -17,7 +17,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.gfedntm.gradients import Gradients
+from fedtopics.methods.gfedntm.method import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
