@@ -9,7 +9,7 @@ over all clients (``norm="sync"``). Two more defaults differ: Adam, and minibatc
 clients' numbers of documents. ``preset="paper"`` has all three as published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +25,13 @@ from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import Announced, Field, Template
-from fedtopics.methods.core.training import Arrays, Program, RoundResult, with_prefix
+from fedtopics.methods.core.training import (
+    Arrays,
+    Program,
+    RoundResult,
+    with_prefix,
+    without_prefix,
+)
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import (
@@ -37,7 +43,7 @@ from fedtopics.methods.gfedntm.state import (
 )
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
-from fedtopics.networks.base import to_arrays, to_tensor, to_tensors
+from fedtopics.networks.base import Stage, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass, finish_all
 
 
@@ -61,12 +67,12 @@ class Gradients:
     def sum(self) -> Update:
         if self.settings.local_steps > 1:
             return self._local_steps()
+        stages = self.state.network.stages
         if self.settings.norm == "server":
-            return self._server_statistics()
+            return self._in_one_exchange(stages)
         # A single client's statistics are those of all clients; without a cut there are none.
-        local = len(self.agreement.clients.names) == 1 or not self.state.network.stages
-        if self.settings.norm == "local" or local:
-            return self._client_statistics()
+        if self.settings.norm == "local" or len(self.agreement.clients.names) == 1 or not stages:
+            return self._in_one_exchange(())
         return self._synchronised_statistics()
 
     def first_sums(self) -> tuple[Payload, int]:
@@ -78,26 +84,26 @@ class Gradients:
     def _ask(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         return self.agreement.sum(function, template, round=self.round, **payload)
 
-    def _fields(self, shapes: Mapping[str, tuple[int, ...]], rows: bool = False) -> Template:
+    def _fields(self, arrays: Mapping[str, Any], rows: bool = False) -> Template:
         """Return the template of arrays, or of gradients with `rows` only for words that occur."""
         words = self.state.network.row_weights if rows else ()
         kind = partial(Field, dtype=self.state.network.precision)
-        return {name: kind(shape, rows=name in words) for name, shape in shapes.items()}
+        return {name: kind(each.shape, rows=name in words) for name, each in arrays.items()}
 
     @property
     def _sums(self) -> dict[str, Field]:
-        sums, stages = self.state.shapes.sums, self.state.network.stages
+        sums, stages = self.state.sums, self.state.network.stages
         return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
 
     def _synchronised_statistics(self) -> Update:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
-        state = self.state
-        network, shapes = state.network, state.shapes
+        state, network = self.state, self.state.network
         server = ServerPass(network, state.weights)
         same = {"documents": Announced(self.agreement.sizes, same=True)}
         weights = client_weights(state)
+        of_weights = self._fields(weights, rows=True)
         shared: dict[str, Any] = {}
-        sums = {}
+        sums, fields = {}, []
         for number, stage in enumerate(network.stages):
             summed = {"sums": self._sums[stage.name], **same}
             reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
@@ -105,14 +111,12 @@ class Gradients:
             sums[stage.name] = reply["sums"]
             totals = to_tensor(reply["sums"], torch.float64)
             shared = to_arrays(server.finish(number, totals, reply["documents"]))
-        *earlier, last = [self._fields(shapes.shared[stage.name]) for stage in network.stages]
+            fields.append(self._fields(shared))
+        *earlier, last = fields
         template = {"loss": self.agreement.loss(), "shared": last, **same}
         reply = self._ask("loss", template, shared=shared)
         documents, loss = reply["documents"], reply["loss"]
-        templates = [
-            {"weights": self._fields(shapes.client_weights, rows=True)},
-            *({"shared": each} for each in earlier),
-        ]
+        templates = [{"weights": of_weights}, *({"shared": each} for each in earlier)]
         for number, template in reversed(list(enumerate(templates))):
             upstream = to_tensors(reply["shared"], network.dtype)
             gradient = server.backward(number, upstream).numpy()
@@ -120,32 +124,25 @@ class Gradients:
         total = reply["weights"] | to_arrays(server.weight_gradients)
         return Update(total, documents, loss, sums)
 
-    def _client_statistics(self) -> Update:
-        """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
-        state = self.state
-        fields: Template = {"weights": self._fields(state.shapes.weights, rows=True), "shared": {}}
-        payload = {"weights": to_arrays(state.weights), "shared": {}}
-        return self._pass_once("gradients", fields, **payload)[0]
+    def _in_one_exchange(self, stages: Sequence[Stage]) -> Update:
+        """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
 
-    def _server_statistics(self) -> Update:
-        """Normalise by the server's running statistics, in one exchange."""
-        state = self.state
-        network, shapes = state.network, state.shapes
+        Clients without such statistics normalise by their own minibatches, as in the paper.
+        """
+        state, network = self.state, self.state.network
         server = ServerPass(network, state.weights)
-        payload = {
-            "weights": client_weights(state),
-            "shared": {
-                stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
-                for i, stage in enumerate(network.stages)
-            },
+        weights = client_weights(state) if stages else to_arrays(state.weights)
+        shared = {
+            stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
+            for i, stage in enumerate(stages)
         }
         fields: Template = {
-            "weights": self._fields(shapes.client_weights, rows=True),
-            "shared": {name: self._fields(shared) for name, shared in shapes.shared.items()},
+            "weights": self._fields(weights, rows=True),
+            "shared": {name: self._fields(values) for name, values in shared.items()},
         }
-        update, shared = self._pass_once("gradients", fields, **payload)
-        for i, stage in enumerate(network.stages):
-            server.backward(i, to_tensors(shared[stage.name], network.dtype))
+        update, gradients = self._pass_once("gradients", fields, weights=weights, shared=shared)
+        for i, stage in enumerate(stages):
+            server.backward(i, to_tensors(gradients[stage.name], network.dtype))
         update.gradients |= to_arrays(server.weight_gradients)
         return update
 
@@ -154,7 +151,7 @@ class Gradients:
         state, steps = self.state, self.settings.local_steps
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
         passes = {name: size * steps for name, size in self.agreement.sizes.items()}
-        descent = self._fields(state.shapes.weights)
+        descent = self._fields(state.weights)
         fields: Template = {"descent": descent, "documents": Announced(passes)}
         payload = {"weights": to_arrays(state.weights), "averages": averages}
         return self._pass_once("steps", fields, **payload)[0]
@@ -238,12 +235,12 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     def save(self, state: NetworkState) -> Arrays:
-        return state.model_arrays() | to_arrays(with_prefix("optimizer", state.optimizer.state()))
+        return state.model_arrays() | with_prefix("optimizer", state.optimizer.state())
 
     def load(self, agreement: Agreement, arrays: Arrays) -> NetworkState:
         state = NetworkState.initial(self.settings, agreement, self.plan.seed)
         state.restore_model(arrays)
-        state.optimizer.restore(tensors_of("optimizer", arrays))
+        state.optimizer.restore(without_prefix("optimizer", arrays))
         return state
 
     @staticmethod
@@ -255,8 +252,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
-        trained = state.network, state.weights, rounds, shared
-        make = self.made(*trained, length=agreement.length)
+        make = self.made(state.network, state.weights, rounds, shared, length=agreement.length)
         return describe(agreement, self.settings, evaluation_payload(state), make)
 
 

@@ -24,9 +24,9 @@ from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
 from fedtopics.methods.mixture.method import find_mixture
 from fedtopics.metrics import align_words
 from fedtopics.model.topics import Topics
-from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays
+from fedtopics.networks.base import NetworkSettings, Shapes, Tensors, tensor_shapes, to_arrays
 from fedtopics.networks.neural import NeuralTopicModel
-from fedtopics.networks.passes import Shapes, shapes_of
+from fedtopics.networks.passes import shapes_of_sums
 from fedtopics.text.embeddings import same_model
 
 AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch normalisation
@@ -35,9 +35,9 @@ AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch no
 @dataclass
 class NetworkState:
     network: NeuralTopicModel
-    shapes: Shapes  # shapes of the data that clients send
     weights: Tensors
     optimizer: ServerOptimizer  # changes the weights in place
+    sums: Shapes  # shapes of what clients send, by stage
     averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
 
     @classmethod
@@ -46,7 +46,7 @@ class NetworkState:
         weights = network.initial_weights(seed)
         rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
         optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
-        return cls(network, shapes_of(network), weights, optimizer)
+        return cls(network, weights, optimizer, shapes_of_sums(network, weights))
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
@@ -129,7 +129,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
     for name, weight in state.weights.items():
         _copy_words(weight, model.weights[name], axes[name], places)
     averages = model.shared.get(AVERAGES, {})
-    if {stage: tuple(total.shape) for stage, total in averages.items()} == state.shapes.sums:
+    if tensor_shapes(averages) == state.sums:
         state.averages = {stage: total.clone() for stage, total in averages.items()}
 
 
