@@ -36,7 +36,7 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
-    inferences: Sequence[type[Inference]] = ()  # of its models, in addition to networks
+    inferences: Sequence[type[Inference]] = ()  # of its models, if not built in
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:

@@ -257,5 +257,5 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
 METHOD = Method(
     "flda", "F-LDA", FLDASettings, FLDA, FLDAClient, starts_from_models=True,
-    takes_new_documents=True, inferences=(VariationalLDA,),
+    takes_new_documents=True,
 )  # fmt: skip

@@ -137,7 +137,4 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return Partition.first(merge_centres(replies, self.settings.n_components)[None])
 
 
-METHOD = Method(
-    "kmeans", "k-means", KMeansSettings, KMeans, KMeansClient, shows="clusters",
-    inferences=(Centres,),
-)  # fmt: skip
+METHOD = Method("kmeans", "k-means", KMeansSettings, KMeans, KMeansClient, shows="clusters")

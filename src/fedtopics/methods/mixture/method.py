@@ -62,14 +62,13 @@ class EMRounds:
         after = {name: reply[name] + kept * state[name] for name in SUMMED}
         for name in ("directions", "words"):
             after[name] = np.where(sent[:, None], after[name], state[name])
-        change = max(_relative_change(after[name], state[name]) for name in ("directions", "words"))
+        change = max(
+            float(np.linalg.norm(after[name] - state[name]) / (np.linalg.norm(state[name]) + TINY))
+            for name in ("directions", "words")
+        )
         n = reply["documents"]
         facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
         return RoundResult({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
-
-
-def _relative_change(after: Numbers, before: Numbers) -> float:
-    return float(np.linalg.norm(after - before) / (np.linalg.norm(before) + TINY))
 
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
@@ -123,5 +122,5 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
 METHOD = Method(
     "mixture", "mixture of embeddings and words", MixtureSettings, MixtureProgram, MixtureClient,
-    starts_from_models=True, inferences=(Mixture,),
+    starts_from_models=True,
 )  # fmt: skip
