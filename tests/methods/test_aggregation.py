@@ -201,7 +201,7 @@ def test_a_restored_optimiser_goes_on_identically(name: OptimizerName) -> None:
         optimizer.step(gradients(step), documents=2)
     second = {key: tensor.clone() for key, tensor in first.items()}
     again = ServerOptimizer(name, second, 0.1, 0.9)
-    again.restore({key: tensor.clone() for key, tensor in optimizer.state().items()})
+    again.restore({key: array.copy() for key, array in optimizer.state().items()})
     for step in range(3, 6):
         optimizer.step(gradients(step), documents=2)
         again.step(gradients(step), documents=2)

@@ -13,7 +13,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.mixture import method as mixture_method
-from fedtopics.methods.mixture.expectation import EMRounds
+from fedtopics.methods.mixture.method import EMRounds
 from fedtopics.methods.registry import find_method
 from tests.helpers.background import Notes
 from tests.helpers.clusters import (

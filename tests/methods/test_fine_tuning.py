@@ -17,7 +17,7 @@ from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
+from fedtopics.methods.fstc.training import EncodedInputs, Trainer
 from fedtopics.networks.trained_encoder import (
     Adapter,
     EncoderNetwork,
@@ -191,7 +191,7 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
     weights = {name: w.clone() for name, w in first.items()}
     trainer = Trainer(settings, inputs, weights, labels, secret)
-    loss = trainer.train(Broadcast(1, centres, np.ones(3, bool), np.ones(3)))
+    loss = trainer.train(1, centres, np.ones(3, bool), np.ones(3))
 
     order = secret.rng("epoch", 0).permutation(secret.rng("validation").permutation(24))
     drawn = secret.seed("dropout", 0, 1)

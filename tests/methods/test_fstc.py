@@ -21,7 +21,7 @@ from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient
 from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
+from fedtopics.methods.fstc.training import FixedInputs, Trainer
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks.trained_encoder import Adapter, represent, score
@@ -115,9 +115,9 @@ def random_labels(n: int = 40) -> NDArray[np.float64]:
     return np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), n)
 
 
-def broadcast(round_: int = 1, present: Any = None) -> Broadcast:
+def broadcast(round_: int = 1, present: Any = None) -> tuple[Any, ...]:
     there = np.ones(CLUSTERS, bool) if present is None else np.array(present)
-    return Broadcast(round_, CENTRES, there, np.ones(CLUSTERS))
+    return round_, CENTRES, there, np.ones(CLUSTERS)
 
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
@@ -146,7 +146,7 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     own = sums / np.maximum(counts, 1)[:, None]
     apart = ((own - CENTRES) ** 2).sum(1)[known].sum()
     error = ((labels - outputs) ** 2).sum(1).mean()
-    assert one.train(broadcast(present=present)) == pytest.approx(
+    assert one.train(*broadcast(present=present)) == pytest.approx(
         error + alignment * apart, rel=1e-5
     )
     assert one.round == 1
@@ -163,7 +163,7 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     scores = np.exp(points @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
     entropy = -(labels * np.log(probable)).sum(1).mean()
-    assert one.train(broadcast()) == pytest.approx(entropy, rel=1e-5)
+    assert one.train(*broadcast()) == pytest.approx(entropy, rel=1e-5)
     (((_, missed), _),) = called
     found, expected = np.sort(missed.detach().numpy(), 0), np.sort(labels - probable, 0)
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -183,7 +183,7 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
     sums, _ = one.cluster_sums()
     np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
-    assert one.train(broadcast()) == pytest.approx(error, rel=1e-5)
+    assert one.train(*broadcast()) == pytest.approx(error, rel=1e-5)
 
 
 def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(Trainer, "_steps_taken", 0, raising=False)
     one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
     for round_ in (1, 2, 3, 4):
-        one.train(broadcast(round_))
+        one.train(*broadcast(round_))
     assert found == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
 
 
@@ -207,7 +207,7 @@ def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.Monke
     called = noted(monkeypatch, fstc_training.pseudo_labels, "weighted_error")
     one = trainer(points_of(), random_labels(), mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
-        one.train(broadcast(round_))
+        one.train(*broadcast(round_))
     weighed = [float(given[2].min()) for given, _ in called]
     assert weighed[:20] == [1.0] * 20
     assert min(weighed[21:]) < 1, "the first holds all labels to be right"

@@ -17,7 +17,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.gfedntm.gradients import Gradients
+from fedtopics.methods.gfedntm.method import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
@@ -105,7 +105,8 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    monkeypatch.setattr(Gradients, "_client_statistics", Gradients._synchronised_statistics)
+    synchronised = lambda self, _: self._synchronised_statistics()  # noqa: E731
+    monkeypatch.setattr(Gradients, "_in_one_exchange", synchronised)
     client = client_of(plan, Site("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))

@@ -10,8 +10,7 @@ from sklearn.cluster import KMeans as PooledKMeans
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.final import ALL
-from fedtopics.methods.kmeans.kfed import merge_centres
-from fedtopics.methods.kmeans.method import KMeans
+from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,

@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple
+
+import msgspec
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
@@ -80,20 +82,16 @@ def head_path(ledger: Path) -> Path:
     return ledger.with_suffix(".head")
 
 
-@dataclass(frozen=True)
-class Head:
-    lines: int
+class Head(msgspec.Struct, frozen=True):
+    lines: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str
     signature: bytes = b""
 
     @classmethod
     def read(cls, ledger: Path) -> Head | None:
-        try:
-            plain = json.loads(read_bytes(head_path(ledger)))
-            signature = b64decode(plain.get(SIGNATURE, ""), validate=True)
-            return cls(max(0, int(plain["lines"])), str(plain["sha256"]), signature)
-        except (OSError, *DAMAGES):
-            return None
+        with suppress(OSError, *DAMAGES):  # also msgspec's errors
+            return msgspec.json.decode(read_bytes(head_path(ledger)), type=cls)
+        return None
 
     @property
     def signed(self) -> bytes:

@@ -88,15 +88,13 @@ class RunFolder:
         require_no_other_study(folder, "checkpoints")
         files.make_folder(folder / "checkpoints")
         if self._resume:
-            started = self._check_study(path)
-            self._events = files.LineFile(path)
-            self.event(events.Resumed(self._study, started))
+            self._resume_events(path)
         else:
             path.unlink(missing_ok=True)
             self._events = files.LineFile(folder / BEFORE, "wb")
             self.event(events.Started(self._study))
 
-    def _check_study(self, path: Path) -> float:
+    def _resume_events(self, path: Path) -> None:
         try:
             with files.open_file(path, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
@@ -109,7 +107,8 @@ class RunFolder:
                 "resume with the study.toml in the run's folder, and with the model that the run "
                 "started from, if any."
             )
-        return started
+        self._events = files.LineFile(path)
+        self.event(events.Resumed(self._study, started))
 
     def describe(self, study: Study, start: WarmStart | None) -> None:
         if self.folder is not None:

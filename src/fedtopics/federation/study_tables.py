@@ -267,11 +267,8 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
         reason = first["msg"].removeprefix("Value error, ")
         reason = f"write a table, [{where}]" if first["type"] in TABLES else reason
         value = first["input"]
-        is_ = (
-            ""
-            if isinstance(value, (dict, list))
-            else f" is {value if isinstance(value, Path) else repr(value):.80}"
-        )
+        shown = str(value) if isinstance(value, Path) else repr(value)
+        is_ = "" if isinstance(value, (dict, list)) else f" is {shown:.80}"
         problem = f"{where!r:.80}{is_}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
             problem = f"there is no key {where!r:.80}; "

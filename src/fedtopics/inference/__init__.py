@@ -38,24 +38,16 @@ class Inference(Protocol):
     settings: Any
     """An instance of `settings_type`, or of a subclass."""
 
+    precision: str = "float64"
+    """The precision of the weights: "float32" or "float64"."""
+    sees_words: bool = True
+    """Whether theta depends on word counts."""
+    sees_embedding: bool = False
+    """Whether theta depends on an embedding."""
+
     def __init__(self, n_words: int, settings: Any) -> None:
         self.n_words = n_words
         self.settings = settings
-
-    @property
-    def precision(self) -> str:
-        """The precision of the weights: "float32" or "float64"."""
-        return "float64"
-
-    @property
-    def sees_words(self) -> bool:
-        """Whether theta depends on word counts."""
-        return True
-
-    @property
-    def sees_embedding(self) -> bool:
-        """Whether theta depends on an embedding."""
-        return False
 
     def layout(self) -> Layout:
         """Return the shapes and dtypes of a model's weights, without allocating them."""

@@ -51,13 +51,10 @@ class ClusterInference(Inference):
     shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
     prototypes: ClassVar[str]  # the weight with one row per cluster
 
-    @property
-    def sees_words(self) -> bool:
-        return bool(self.settings.representation != "embedding")
-
-    @property
-    def sees_embedding(self) -> bool:
-        return not self.sees_words
+    def __init__(self, n_words: int, settings: Any) -> None:
+        super().__init__(n_words, settings)
+        self.sees_embedding = settings.representation == "embedding"
+        self.sees_words = not self.sees_embedding
 
     @property
     def n_dimensions(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,20 +102,18 @@ class Merged:
 
 def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -> Inference:
     """Return an inference from plain values of a model's folder."""
-    kind = find(name)
-    chosen: Any = kind.settings_type(**settings)
-    if name not in NETWORKS.names:
-        made = kind(n_words, chosen)
-        if made.precision != precision:
-            raise TypeError
-        return made
-    import torch
+    kind: Any = find(name)
+    types: tuple[Any, ...] = ()
+    if name in NETWORKS.names:
+        import torch
 
-    dtype = getattr(torch, precision)
-    if not isinstance(dtype, torch.dtype):
+        types = (getattr(torch, precision),)
+        if not isinstance(types[0], torch.dtype):
+            raise TypeError
+    made: Inference = kind(n_words, kind.settings_type(**settings), *types)
+    if made.precision != precision:
         raise TypeError
-    network: Any = kind
-    return cast("Inference", network(n_words, chosen, dtype))
+    return made
 
 
 def has_tensors(inference: Inference) -> bool:

@@ -22,7 +22,7 @@ from scipy import sparse
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
+from fedtopics.inference.points import Numbers, Points, blocks, softmax, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings
 
 UNSEEN = 0.01  # occurrences added to each word, so that none is impossible
@@ -75,9 +75,8 @@ class Evidence:
         self, points: Points, counts: sparse.csr_array
     ) -> Iterator[tuple[slice, Numbers, float]]:
         """Yield the rows, theta and total evidence of the documents, block by block."""
-        for start in range(0, len(points), BLOCK):
-            rows = slice(start, min(start + BLOCK, len(points)))
-            scores = points[rows].astype(np.float64) @ self.directions.T
+        for rows, block in blocks(points):
+            scores = block @ self.directions.T
             scores += counts[rows] @ self.words.T + self.bias
             largest = scores.max(1)
             total = np.exp(scores - largest[:, None]).sum(1)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,9 @@ class Posterior:
 
     def word_counts(self, weights: Floats) -> Floats:
         """Return expected counts of the words that occur, by topic, (n_present, n_topics)."""
-        ratios = self.ratios
-        words, columns = occurring(ratios)
-        shape = ratios.shape[0], len(words)
-        present = sparse.csr_array((ratios.data, columns, ratios.indptr), shape)
+        words, columns = occurring(self.ratios)
+        shape = self.ratios.shape[0], len(words)
+        present = sparse.csr_array((self.ratios.data, columns, self.ratios.indptr), shape)
         return np.asarray((present.T @ self.topics) * weights[words])
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
@@ -86,14 +86,8 @@ def infer(
     data = counts.data.astype(np.float64)
     ratios = np.empty_like(data)
     weights = np.ascontiguousarray(weights, np.float64)
-
-    def of_chunk(first: int, last: int) -> None:
-        _settle(
-            counts.indptr, counts.indices, data, weights, alpha, steps, first, last, gamma, topics,
-            scale, ratios,
-        )  # fmt: skip
-
-    in_chunks(n, of_chunk)
+    arrays = counts.indptr, counts.indices, data, weights, gamma, topics, scale, ratios
+    in_chunks(n, partial(_settle, *arrays, alpha, steps))
     scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
     return Posterior(gamma, topics, scale, scaled)
 
@@ -131,8 +125,8 @@ def _exp_digamma(gamma: Any, topics: Any) -> float:
 
 @compiled
 def _settle(
-    ends: Any, words: Any, counts: Any, weights: Any, alpha: float, steps: int, first: int,
-    last: int, gamma: Any, topics: Any, scale: Any, ratios: Any,
+    ends: Any, words: Any, counts: Any, weights: Any, gamma: Any, topics: Any, scale: Any,
+    ratios: Any, alpha: float, steps: int, first: int, last: int,
 ) -> None:  # fmt: skip
     """Take the variational steps for documents first to last - 1, in place."""
     k = weights.shape[1]
@@ -165,11 +159,8 @@ def solve(points: sparse.csr_array, topics: Floats) -> Floats:
     """Fit topics (n_words, n_topics) to documents; return shares (n, n_topics) from 0 to 1."""
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
-
-    def of_chunk(first: int, last: int) -> None:
-        _solve(points.indptr, points.indices, points.data, topics, gram, first, last, shares)
-
-    in_chunks(len(shares), of_chunk)
+    arrays = points.indptr, points.indices, points.data, topics, gram, shares
+    in_chunks(len(shares), partial(_solve, *arrays))
     return shares
 
 
@@ -180,7 +171,7 @@ def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
 
 @compiled
 def _solve(
-    ends: Any, words: Any, values: Any, topics: Any, gram: Any, first: int, last: int, shares: Any
+    ends: Any, words: Any, values: Any, topics: Any, gram: Any, shares: Any, first: int, last: int
 ) -> None:
     """Fit one topic after the other (HALS) to documents first to last - 1, in place."""
     k = topics.shape[1]

@@ -36,7 +36,7 @@ class Method:
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
-    inferences: Sequence[type[Inference]] = ()  # of its models, in addition to networks
+    inferences: Sequence[type[Inference]] = ()  # of its models, if not built in
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
@@ -76,8 +76,3 @@ def register(method: Method) -> Method:
 def find_method(name: str) -> Method:
     """Return a method by name: built in, registered or from a package; StudyError if unknown."""
     return register(METHODS.find(name))  # registers the inferences of an installed package
-
-
-def versions(name: str) -> dict[str, int]:
-    """Return the version of a method by its name; empty if it is not installed."""
-    return {name: find_method(name).version} if name in METHODS.names else {}

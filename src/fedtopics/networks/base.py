@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from fedtopics.networks import loops
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
 Shared = Mapping[str, Tensors]  # by stage: values that documents share (running statistics)
 EncoderInput = Literal["counts", "log", "shares"]
 USUAL_LENGTH = 50  # words in a document; shares are scaled to counts in such a document
@@ -150,29 +150,6 @@ class Stage:
     squares: bool = False  # whether the vector contains sums of terms and sums of their squares
 
 
-class Kept(ABC):
-    dtype: torch.dtype
-
-    @abstractmethod
-    def initial_weights(self, seed: int) -> Tensors: ...
-
-    @property
-    def precision(self) -> str:
-        return _name(self.dtype)
-
-    def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        with torch.device("meta"):  # allocates nothing, as a config could request any amount
-            weights = self.initial_weights(0)
-        return {name: (tuple(w.shape), _name(w.dtype)) for name, w in weights.items()}
-
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
-        return None  # texts are embedded by the model in the settings
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 ALIGNMENT = 64  # bytes, of torch's memory
 
 
@@ -191,5 +168,5 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> Tensor
     return {name: to_tensor(array, dtype) for name, array in arrays.items()}
 
 
-def tensor_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(tensors: Mapping[str, Any]) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -1,9 +1,9 @@
 """The encoder that all networks share: from a document's words and embedding to its posterior."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import Batch, Kept, NetworkSettings, Noise, Shared, Stage, Tensors
+from fedtopics.networks.base import Batch, NetworkSettings, Noise, Shared, Stage, Tensors
 from fedtopics.text.embeddings import Vectors
 
 EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
 SMALLEST_SHARE = 1e-5  # smallest share of a word in a first topic, so that it has a logarithm
 
 
-class NeuralTopicModel(Kept):
+class NeuralTopicModel(ABC):
     """A topic model with a logistic-normal posterior; a subclass defines the decoder.
 
     The encoder's input is a bag of words, an embedding of the document, or both. Two softplus
@@ -37,8 +37,8 @@ class NeuralTopicModel(Kept):
     settings_type: ClassVar[type[BaseModel]] = NetworkSettings
     shows: ClassVar[Literal["topics", "clusters"]] = "topics"
     readouts: ClassVar[tuple[Literal["mean", "root"], ...]] = ()
-    sees_words: ClassVar[bool] = True
-    sees_embedding: ClassVar[bool] = False
+    sees_words: bool = True
+    sees_embedding: bool = False
     first_topics_alike: ClassVar[float] = 0.0
     """How much of all other topics each topic contains when training begins with topics."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
@@ -52,7 +52,16 @@ class NeuralTopicModel(Kept):
         self.document_length = document_length
         self.settings = settings
         self.dtype = dtype
+        self.precision = str(dtype).removeprefix("torch.")
         self.prior_variance = (1 - 1 / settings.n_components) / settings.alpha
+
+    def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        with torch.device("meta"):  # allocates nothing, as a config could request any amount
+            weights = self.initial_weights(0)
+        return {name: (tuple(weight.shape), self.precision) for name, weight in weights.items()}
+
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        return None  # texts are embedded by the model in the settings
 
     @property
     def row_weights(self) -> frozenset[str]:
@@ -68,9 +77,7 @@ class NeuralTopicModel(Kept):
     def encoder_stages(self) -> tuple[Stage, ...]:
         if self.settings.layer_norm:
             return ()
-        return (
-            Stage("posterior", self._hidden, partial(_posterior_norm, self.dtype), squares=True),
-        )
+        return (Stage("posterior", self._hidden, self._normalised, squares=True),)
 
     @abstractmethod
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
@@ -270,11 +277,10 @@ class NeuralTopicModel(Kept):
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
-
-def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
-    mean, square = (totals / n).chunk(2)
-    variance = (square - mean.square()).clamp(min=0)
-    return {"mean": mean.to(dtype), "scale": (variance + EPSILON).rsqrt().to(dtype)}
+    def _normalised(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+        mean, square = (totals / n).chunk(2)
+        scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
+        return {"mean": mean.to(self.dtype), "scale": scale.to(self.dtype)}
 
 
 class Projection(torch.autograd.Function):

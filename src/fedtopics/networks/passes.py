@@ -6,14 +6,13 @@ step runs through one part.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks.base import Batch, Shared, Stage, Tensors, tensor_shapes
+from fedtopics.networks.base import Batch, Shapes, Shared, Stage, Tensors, tensor_shapes
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights, through
 
 
@@ -101,35 +100,6 @@ class ServerPass:
         return of_totals["totals"]
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Shapes of all data that crosses a cut: weights, a stage's sums, its shared values."""
-
-    weights: dict[str, tuple[int, ...]]
-    client_weights: dict[str, tuple[int, ...]]
-    sums: dict[str, tuple[int, ...]]
-    shared: dict[str, dict[str, tuple[int, ...]]]
-
-
-def shapes_of(network: NeuralTopicModel) -> Shapes:
-    """Find a network's shapes by a pass with one document of one word."""
-    weights = network.initial_weights(0)
-    bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
-    embedding = np.zeros((1, network.settings.embedding.dimension))
-    batch = network.batch(bag, None, embedding)
-    used = batch_weights(network, weights, batch)
-    shared = {}
-
-    def share(stage: Stage, total: Tensor) -> Tensors:
-        entered = stage.finish(weights, total, 1.0)
-        shared[stage.name] = tensor_shapes(entered)
-        return entered
-
-    *_, totals = through(network.stages, used, batch, share)
-    at_clients = {name: w for name, w in weights.items() if name not in network.finish_weights}
-    return Shapes(tensor_shapes(weights), tensor_shapes(at_clients), tensor_shapes(totals), shared)
-
-
 def finish_all(
     network: NeuralTopicModel, weights: Tensors, averages: Tensors
 ) -> dict[str, Tensors]:
@@ -150,3 +120,11 @@ def run_through(
     carried, entered, sums = through(network.stages, weights, batch, share)
     detached = {name: total.detach() for name, total in sums.items()}
     return network.loss(weights, batch, carried, entered), detached
+
+
+def shapes_of_sums(network: NeuralTopicModel, weights: Tensors) -> Shapes:
+    """Find the shape of each stage's sums, by a pass with one document of one word."""
+    bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
+    batch = network.batch(bag, None, np.zeros((1, network.settings.embedding.dimension)))
+    sums = run_through(network, batch_weights(network, weights, batch), batch, None)[1]
+    return tensor_shapes(sums)

@@ -33,9 +33,7 @@ class ProdLDA(NeuralTopicModel):
 
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
         centred = carried["theta"] - shared["theta_mean"]
-        bias = weights.get("word_bias")
-        if bias is None:
-            bias = shared["topics"].new_zeros(self.n_words)
+        bias = weights.get("word_bias", shared["topics"].new_zeros(self.n_words))
         if self._logits is None or len(self._logits) < len(batch):
             self._logits = torch.empty(len(batch), self.n_words, dtype=self.dtype)
         reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]

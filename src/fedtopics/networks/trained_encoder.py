@@ -52,7 +52,6 @@ def score(weights: Tensors, represented: Tensor) -> Tensor:
 BATCH = 256  # number of texts that are embedded at a time
 _LOCK = Lock()  # a network has borrowed weights during a call, and torch has one dropout
 
-Shapes = dict[str, tuple[int, ...]]
 Tokens = dict[str, Tensor]  # a tokenizer's output for texts, by name; one row per text
 
 
@@ -71,12 +70,9 @@ class EncoderNetwork:
         self._prompt = encoder.prompts.get(encoder.default_prompt_name) or ""
         self._length = min(max_length, encoder.max_seq_length or max_length)
         self._network = _Named(encoder)
-        # Releases of sentence-transformers differ in this part of a name.
-        self._names = {
-            name.replace(".auto_model.", ".model."): name
-            for name, _ in self._network.named_parameters()
-        }
         weights = dict(self._network.named_parameters())
+        # Releases of sentence-transformers differ in this part of a name.
+        self._names = {name.replace(".auto_model.", ".model."): name for name in weights}
         # The model's defaults: float32, on a GPU if there is one.
         self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
         self.shapes = tensor_shapes(self.first)

@@ -20,10 +20,6 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
 SHORT = 15.0  # mean number of words, below which embeddings are needed as well
-SHARED = (
-    "n_components", "clients_per_round", "relevance", "coherence_candidates", "coherence",
-    "over_time", "stop_when",
-)  # fmt: skip
 
 
 class AutoSettings(TopicSettings):
@@ -51,7 +47,8 @@ class AutoSettings(TopicSettings):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", include=set(SHARED))  # plain, as all clients get it
+        # Plain values, as all clients get them.
+        return self.model_dump(mode="json", exclude={"name", "max_rounds", "embedding"})
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
         """Return the settings of the method for documents with these counts, and the reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from fedtopics.errors import FedTopicsError
 
 if TYPE_CHECKING:
-    import torch
-
     from fedtopics.networks.base import Tensors
 
 
@@ -142,8 +140,11 @@ def _shape(value: Any) -> tuple[Any, ...]:
         return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
     if isinstance(value, Mapping):
         return "map", *sorted(value)
-    numeric = isinstance(value, (int, float))
-    return "number" if numeric else type(value).__name__.lower(), _size(value)
+    if isinstance(value, Rows):
+        return "rows", (value.n_rows, *value.values.shape[1:])
+    if isinstance(value, Named):
+        return "named", value.values.shape[1:]  # words differ
+    return ("number", ()) if isinstance(value, (int, float)) else (type(value).__name__.lower(),)
 
 
 def _add_rows(*both: Rows) -> Rows:
@@ -168,17 +169,8 @@ def _add_named(*both: Named) -> Named:
     return Named(names, values)
 
 
-def _size(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, Rows):
-        return value.n_rows, *value.values.shape[1:]
-    if isinstance(value, Named):
-        return value.values.shape[1:]  # words differ
-    if isinstance(value, np.ndarray):
-        return tuple(value.shape)
-    return () if isinstance(value, (int, float)) else None
-
-
 BETA2, EPSILON = 0.999, 1e-8  # Adam's parameters
+KEYS = "step", "exp_avg", "exp_avg_sq"  # of Adam's state, as in torch
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
 
@@ -197,7 +189,7 @@ class ServerOptimizer:
         self._rate = learning_rate
         self._beta1 = beta1
         self._steps = 0
-        self._moments: dict[str, list[torch.Tensor]] = {}  # mean and mean square of gradients
+        self._moments: dict[str, list[NDArray[Any]]] = {}  # mean and mean square of gradients
 
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
@@ -205,17 +197,12 @@ class ServerOptimizer:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         share, rate = 1 / documents, self._rate * part
-        if self._adam:
-            self._adam_step(gradients, share, rate)
+        if not self._adam:
+            for name, weight in self.weights.items():
+                gradient = gradients[name]
+                dense = gradient.dense() if isinstance(gradient, Rows) else gradient
+                weight.numpy()[...] -= rate * share * dense
             return
-        for name, weight in self.weights.items():
-            gradient = gradients[name]
-            dense = gradient.dense() if isinstance(gradient, Rows) else gradient
-            weight.numpy()[...] -= rate * share * dense
-
-    def _adam_step(
-        self, gradients: Mapping[str, NDArray[Any] | Rows], share: float, rate: float
-    ) -> None:
         from fedtopics.networks.loops import adam, adam_by_rows
 
         beta1, beta2 = self._beta1, BETA2
@@ -223,8 +210,8 @@ class ServerOptimizer:
         numbers = share, beta1, 1 - beta1, beta2, 1 - beta2, rate / first, second**-0.5, EPSILON
         for name, weight in self.weights.items():
             if name not in self._moments:
-                self._moments[name] = [weight.new_zeros(weight.shape) for _ in range(2)]
-            arrays = [tensor.numpy() for tensor in (weight, *self._moments[name])]
+                self._moments[name] = [np.zeros_like(weight.numpy()) for _ in range(2)]
+            arrays = [weight.numpy(), *self._moments[name]]
             gradient, kind = gradients[name], arrays[0].dtype
             typed = np.array(numbers, kind)
             if isinstance(gradient, Rows):
@@ -234,39 +221,15 @@ class ServerOptimizer:
                 dense = np.ascontiguousarray(gradient, kind)
                 adam(*(array.reshape(-1) for array in (*arrays, dense)), typed)
 
-    def state(self) -> Tensors:
-        import torch
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"{name}.{key}": array
+            for name, moments in self._moments.items()
+            for key, array in zip(KEYS, (np.array(self._steps, np.float32), *moments), strict=True)
+        }
 
-        state: Tensors = {}
-        for name, (mean, square) in self._moments.items():
-            steps = torch.tensor(float(self._steps))
-            state |= {f"{name}.step": steps, f"{name}.exp_avg": mean, f"{name}.exp_avg_sq": square}
-        return state
-
-    def restore(self, state: Tensors) -> None:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         for name in self.weights:
             if f"{name}.step" in state:
-                self._steps = int(state[f"{name}.step"])
-                self._moments[name] = [state[f"{name}.{k}"] for k in ("exp_avg", "exp_avg_sq")]
-
-
-def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
-    ordered = list(names)
-    return {
-        f"{ordered[number]}.{key}": value
-        for number, entry in optimizer.state_dict()["state"].items()
-        for key, value in entry.items()
-        if value is not None
-    }
-
-
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, names: Iterable[str], state: Tensors
-) -> None:
-    numbers = {name: number for number, name in enumerate(names)}
-    entries: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in state.items():
-        weight, key = name.rsplit(".", 1)
-        entries.setdefault(numbers[weight], {})[key] = value
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": entries, "param_groups": groups})
+                steps, *self._moments[name] = (state[f"{name}.{key}"].copy() for key in KEYS)
+                self._steps = int(steps)

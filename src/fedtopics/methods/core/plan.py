@@ -217,10 +217,9 @@ class WarmStart:
 
 def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
     """Return "keep" if a model to start from has the study's method and rules, else "agree"."""
-    if model is None:
-        return "agree"
-    same = model.info.get("method") == settings.method_name and model.text == text
-    return "keep" if same else "agree"
+    if model is not None and model.info.get("method") == settings.method_name:
+        return "keep" if model.text == text else "agree"
+    return "agree"
 
 
 def fingerprint_of(model: Topics) -> str:

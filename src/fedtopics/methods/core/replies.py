@@ -79,8 +79,7 @@ class Windows:
 
     @property
     def fields(self) -> dict[str, Field]:
-        seen = {"windows": counts(each=LONGEST)}
-        return seen | {"pairs": counts(len(self.pairs), each=LONGEST)}
+        return {"windows": counts(each=LONGEST), "pairs": counts(len(self.pairs), each=LONGEST)}
 
 
 @dataclass(frozen=True)
@@ -183,9 +182,9 @@ class _Check:
     def _fault_of_field(self, value: Any, field: Field, where: str) -> str:
         if fault := self._misfit(_size(value), field.shape, where):
             return fault
-        kind, wanted = _kind(value), (field.dtype, field.rows)
+        kind, wanted = _kind(value), f"rows of {field.dtype}" if field.rows else field.dtype
         if kind != wanted:
-            return f"{where} contains {_named(*kind)} instead of {_named(*wanted)}"
+            return f"{where} contains {kind} instead of {wanted}"
         if not _are_finite(value):
             return f"{where} contains NaN or infinite numbers"
         numbers = value.values if isinstance(value, Rows) else np.asarray(value)
@@ -287,11 +286,7 @@ def _size(value: Any) -> tuple[int, ...] | None:
     return () if type(value) in (int, float) else None
 
 
-def _kind(value: Any) -> tuple[str, bool]:
+def _kind(value: Any) -> str:
     if isinstance(value, Rows):
-        return value.values.dtype.name, True
-    return {int: "int64", float: "float64"}.get(type(value)) or value.dtype.name, False
-
-
-def _named(dtype: str, rows: bool) -> str:
-    return f"rows of {dtype}" if rows else dtype
+        return f"rows of {value.values.dtype.name}"
+    return {int: "int64", float: "float64"}.get(type(value)) or str(value.dtype.name)

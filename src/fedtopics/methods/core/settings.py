@@ -27,24 +27,14 @@ class Progress:
     best_loss: float = np.inf  # best loss of all validations
 
 
-GAIN = 1e-3  # least gain in validation loss; else a client could claim a tiny gain each time
 StopRule = Callable[[Progress, float], str]
 """Returns the reason why the training ends, or "" if it continues."""
 STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
-def improves(loss: float, best: float) -> bool:
-    return best - loss > GAIN * abs(loss)
-
-
-def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
-    return next(filter(None, (STOP_RULES.find(n)(progress, x) for n, x in limits.items())), "")
-
-
 def _tolerance(progress: Progress, limit: float) -> str:
-    if progress.change < limit:
-        return f"the model changed by {progress.change:.2e}, less than the tolerance"
-    return ""
+    reason = f"the model changed by {progress.change:.2e}, less than the tolerance"
+    return reason if progress.change < limit else ""
 
 
 def _patience(progress: Progress, limit: float) -> str:
@@ -72,14 +62,6 @@ FIRST_TOPICS = (
 )
 Beginning = Literal["random", "anchors", "nmf"]
 NetworkBeginning = Literal[Beginning, "mixture"]
-
-
-def fill_from(
-    presets: Mapping[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
-) -> Any:
-    if not isinstance(settings, dict):
-        return settings
-    return filled(settings, presets.get(str(settings.get("preset")), {}) | (implied or {}))
 
 
 def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,8 +157,9 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
-        found = fill_from(cls.PRESETS, settings)
-        if isinstance(found, dict) and found.get("n_components") == "auto":
+        if not isinstance(settings, dict):
+            return settings
+        if settings.get("n_components") == "auto":
             raise ValueError(
                 "this method needs n_components; nmf, discriminative and fstc can choose it"
             )
@@ -185,7 +168,8 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
             for name, info in cls.model_fields.items()
             if isinstance(info.default, BaseModel)
         }
-        return filled(found, own) if isinstance(found, dict) else found
+        preset = cls.PRESETS.get(str(settings.get("preset")), {})
+        return filled(filled(settings, preset), own)
 
     @property
     def adds_up(self) -> bool:

@@ -17,7 +17,7 @@ from fedtopics.methods.core import events
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
 from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.settings import Progress, TopicSettings, improves, why_stop
+from fedtopics.methods.core.settings import STOP_RULES, Progress, TopicSettings
 from fedtopics.model.topics import Topics
 from fedtopics.threads import small_products
 
@@ -26,6 +26,7 @@ State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = dict[str, NDArray[Any]]
 NEVER: Mapping[str, float] = {}
+GAIN = 1e-3  # least gain in validation loss; else a client could claim a tiny gain each time
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class RoundResult(Generic[State]):
 
     def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
         progress = Progress(round_, self.facts.get("loss", np.nan), self.change, **more)
-        return self.reason or why_stop(progress, rules)
+        reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in rules.items())
+        return self.reason or next(filter(None, reasons), "")
 
 
 class Rounds(Protocol[State]):
@@ -241,7 +243,7 @@ class Program(ABC, Generic[Settings, State]):
         if (result := self.validate(agreement, step.state, round_)) is not None:
             held_out, documents = result
             run.event(events.Validation(round_, held_out, documents))
-            if improves(held_out, status.best_loss):
+            if status.best_loss - held_out > GAIN * abs(held_out):
                 status.best, status.best_loss, status.waited = self.best(step.state), held_out, 0
             else:
                 status.waited += 1

@@ -10,12 +10,12 @@ off where the probability declines; ours is where the probability falls below on
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -58,19 +58,16 @@ def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
     return [_read_round(path) for path in files]
 
 
+class SentTopics(msgspec.Struct):
+    topics: list[dict[str, float]]
+
+
 def _read_round(path: Path) -> dict[str, list[Topic]]:
     try:
-        sent = json.loads(read_text(path))
-        return {
-            name: [
-                {str(word): float(weight) for word, weight in topic.items()}
-                for topic in reply["topics"]
-                if topic
-            ]
-            for name, reply in sent.items()
-        }
-    except (ValueError, LookupError, TypeError, AttributeError):
+        sent = msgspec.json.decode(read_text(path), type=dict[str, SentTopics])
+    except ValueError:  # also msgspec's errors
         raise RunError(f"{path} is damaged; copy the folder of the run again.") from None
+    return {name: [topic for topic in each.topics if topic] for name, each in sent.items()}
 
 
 def sample_pairs(

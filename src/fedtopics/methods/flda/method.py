@@ -11,22 +11,31 @@ References
 The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from typing import Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedtopics.inference.lda import VariationalLDA
-from fedtopics.methods.core.agreement import Agreement
+from fedtopics.errors import StudyError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
+from fedtopics.methods.core.agreement import Agreement, adopt, counted
+from fedtopics.methods.core.events import VocabularyAgreed
+from fedtopics.methods.core.final import ALL, count_pairs, describe
 from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.replies import LONGEST, counts
+from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient
-from fedtopics.methods.flda.counted_words import coherence_of, model_of
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
     LocalTopics,
+    info_of,
     link_rounds,
     read_replies,
     round_facts,
@@ -42,6 +51,8 @@ from fedtopics.methods.flda.topic_lists import (
 from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
+from fedtopics.model.coherence import federated_coherence
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -77,6 +88,50 @@ def optimal_topics(
     alike = cosines(local, [topic.words for topic in topics])
     chosen = {int(row.argmax()) for row in alike if row.max() >= threshold}
     return [topics[number].id for number in sorted(chosen)]
+
+
+def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
+    total: dict[str, float] = {}
+    for topic in topics:
+        for word, weight in topic.words.items():
+            total[word] = total.get(word, 0.0) + weight
+    words = sorted(total, key=lambda word: (-total[word], word))
+    adopt(clients, {"words": words, "total": 1, "length": 1.0})
+    found = counted(clients, words)
+    none = np.zeros(len(words), np.int64)
+    vocabulary, of_all = Vocabulary(tuple(words), none, none), found["counts"]
+    sizes = of_all["documents"], of_all["training"], 1.0
+    return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
+
+
+def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDASettings) -> float:
+    """Return the mean coherence (C_V) of topics in all clients' documents; -1 without topics."""
+    if not topics:
+        return -1.0
+    shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
+    words = [list(topic.words)[:shown] for topic in topics]
+    ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
+    within = cast(Literal["windows", "documents"], settings.coherence)
+    return float(federated_coherence(ask, words, within)["c_v"].mean())
+
+
+def count_topic_words(
+    clients: Clients, topics: Sequence[GlobalTopic], eta: float
+) -> tuple[Agreement, NDArray[np.float64]]:
+    """Count the topics' words at the clients; for absent clients, counts follow from the topics."""
+    agreement = adopt_words(clients, topics)
+    n, index = len(agreement.vocabulary), agreement.vocabulary.index
+    template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
+    counted = agreement.sum("word_counts", template)
+    pseudo_counts, remembered = np.full((n, len(topics)), eta), np.ones(n)
+    for number, topic in enumerate(topics):
+        rows = [index[word] for word in topic.words]
+        weights = np.array(list(topic.words.values()))
+        pseudo_counts[rows, number] += max(topic.occurrences, 1.0) * weights / weights.sum()
+        remembered[rows] += topic.occurrences * weights
+    occurrences = np.maximum(counted["occurrences"], remembered.astype(np.int64))
+    vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
+    return replace(agreement, vocabulary=vocabulary), pseudo_counts
 
 
 class FLDA(Program[FLDASettings, FLDAState]):
@@ -139,10 +194,12 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return RoundResult(after, facts, reason=reason, files=files)
 
     def save(self, state: FLDAState) -> Arrays:
-        return state.arrays()
+        return {"state": np.frombuffer(json.dumps(asdict(state)).encode(), np.uint8)}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> FLDAState:
-        return FLDAState.of(arrays)
+        plain = json.loads(arrays["state"].tobytes())
+        topics = [GlobalTopic(**topic) for topic in plain["topics"]]
+        return FLDAState(**plain | {"topics": topics})
 
     def _guide(self, topic: GlobalTopic) -> Topic:
         if not topic.seed or topic.id >= len(self.settings.seed_topics):
@@ -174,10 +231,31 @@ class FLDA(Program[FLDASettings, FLDAState]):
         )  # fmt: skip
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:
-        return model_of(self.plan, agreement, state, run)
+        settings = self.settings
+        topics = state.topics[: settings.n_components]
+        if not topics:
+            raise StudyError(
+                "No topic remains: no two clients have similar topics, or none has enough "
+                "documents; give more documents, keep unmatched topics, or lower threshold or "
+                "min_new_documents."
+            )
+        known = {word for topic in state.topics if topic.clients for word in topic.words}
+        check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, known)
+        agreement, pseudo_counts = count_topic_words(agreement.clients, topics, settings.eta)
+        vocabulary, documents = agreement.vocabulary, agreement.documents
+        seen = documents, documents - agreement.training
+        run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, *seen))
+        make = partial(
+            Topics, inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
+            weights={"pseudo_counts": pseudo_counts}, shared={}, text=self.plan.text,
+            info=info_of(state, topics, settings.eta, self.plan.seed),
+        )  # fmt: skip
+        settings = settings.model_copy(update={"n_components": len(topics)})
+        trained = {"topics": topic_weights(pseudo_counts)}
+        return describe(agreement, settings, trained, make, self.plan.start)
 
 
 METHOD = Method(
     "flda", "F-LDA", FLDASettings, FLDA, FLDAClient, starts_from_models=True,
-    takes_new_documents=True, inferences=(VariationalLDA,),
+    takes_new_documents=True,
 )  # fmt: skip

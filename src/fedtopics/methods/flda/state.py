@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
@@ -58,14 +56,6 @@ class FLDAState:
     threshold: float = 0.0
     seen: int = 0
     history: list[RoundFacts] = field(default_factory=list)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"state": np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)}
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> FLDAState:
-        plain = json.loads(arrays["state"].tobytes())
-        return cls(**plain | {"topics": [GlobalTopic(**topic) for topic in plain["topics"]]})
 
 
 @dataclass(frozen=True)

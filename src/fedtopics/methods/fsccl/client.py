@@ -1,6 +1,6 @@
 """The client side of FSCCL: a round of contrastive training on the client's own documents."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -50,30 +50,24 @@ def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Points of a client's texts, and of two views of them, shape (n, n_dimensions) each."""
-
-    points: Tensor
-    first: Tensor
-    second: Tensor
-
-
 def train(
-    weights: Tensors, texts: Texts, settings: FSCCLSettings, secret: Secret, round_: int,
-    attempt: int = 1,
+    weights: Tensors, points: Tensor, views: Sequence[Tensor], settings: FSCCLSettings,
+    secret: Secret, round_: int, attempt: int = 1,
 ) -> float:  # fmt: skip
-    """Train weights in place on a round's minibatches; return the mean loss."""
+    """Train weights in place on a round's minibatches; return the mean loss.
+
+    Points of a client's texts, and of each of two views of them, have shape (n, n_dimensions).
+    """
     how, parameters = settings.network, [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
-    batches = Minibatches(np.arange(len(texts.points)), secret, how.batch_size)
+    batches = Minibatches(np.arange(len(points)), secret, how.batch_size)
     noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
     total, steps = 0.0, how.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, attempt))
-        views = torch.cat([texts.first[rows], texts.second[rows]])
-        features = contrast(weights, represent(weights, drop(views, settings.dropout, noise)))
-        near = log_student_t(represent(weights, texts.points[rows]), weights["centres"])
+        both = torch.cat([view[rows] for view in views])
+        features = contrast(weights, represent(weights, drop(both, settings.dropout, noise)))
+        near = log_student_t(represent(weights, points[rows]), weights["centres"])
         apart = contrastive_loss(features, settings.contrast_temperature)
         loss = settings.contrastive_weight * apart + clustering_loss(near)
         optimizer.zero_grad()
@@ -139,10 +133,10 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         origin = arrays.pop("origin")
         points = self.part(ClusterSums).points(origin)
         views = self.points_of(origin, self._views) or [points, points]
-        texts = Texts(*map(torch.from_numpy, (points, *views)))
+        texts = torch.from_numpy(points), [*map(torch.from_numpy, views)]
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         work = round, self.attempt
-        loss = train(trained, texts, self.settings, self.secret, *work) if n else 0.0
+        loss = train(trained, *texts, self.settings, self.secret, *work) if n else 0.0
         # The change is sent because a bound on its length limits how far a client moves the
         # network.
         sums = {

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.points import Numbers, sums_by_label
-from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.agreement import Agreement
@@ -30,6 +29,7 @@ from fedtopics.methods.discriminative.client import calls_before_separation, wit
 from fedtopics.methods.fstc import training
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.networks import trained_encoder
+from fedtopics.networks.base import Shapes
 from fedtopics.text.embeddings import document_embeddings
 
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
@@ -43,6 +43,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
+        self.inference = self.settings.inference  # type: ignore[misc]
         self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
         self._encoder: trained_encoder.EncoderNetwork | None = None
         if self.settings.fine_tune:
@@ -55,10 +56,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         views_of = self.corpus, self.settings.network, self.settings.embedding, site
         # If the encoder is trained, it embeds views in each step.
         self._views = [] if self._encoder else embedded_views(*views_of)
-
-    @property
-    def inference(self) -> type[Adapted]:  # type: ignore[override]
-        return self.settings.inference
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
@@ -150,8 +147,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             self._trainer.take(network)
         masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
         mass = masses[self.settings.masses]
-        broadcast = training.Broadcast(round, centres, counts > 0, mass, self.attempt)
-        loss = self._trainer.train(broadcast)
+        loss = self._trainer.train(round, centres, counts > 0, mass, self.attempt)
         self._store()
         sums, own = self._trainer.cluster_sums()
 
@@ -205,7 +201,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self._tuned[1]
 
     @property
-    def _encoder_shapes(self) -> trained_encoder.Shapes:
+    def _encoder_shapes(self) -> Shapes:
         return {} if self._encoder is None else self._encoder.shapes
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
@@ -267,7 +263,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {int(file.stem.rpartition("-")[2]): file for file in files}
 
 
-def same_encoder(agreement: Agreement, settings: FSTCSettings) -> trained_encoder.Shapes:
+def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
     """Check that all clients train the same encoder; return the shapes of its weights, if any."""
     if not settings.fine_tune:
         return {}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import Numbers
-from fedtopics.inference.trained_clusters import Adapted, FineTuned
+from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
@@ -34,7 +34,8 @@ from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
-from fedtopics.networks.trained_encoder import Adapter, Shapes
+from fedtopics.networks.base import Shapes
+from fedtopics.networks.trained_encoder import Adapter
 
 PROTOTYPES = "start/centres", "start/directions"  # arrays with one row per cluster
 CONSTANT = "origin", "start/", "encoder/"  # arrays that rounds do not change
@@ -150,7 +151,4 @@ def _centres(reply: Mapping[str, Any]) -> Arrays:
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}
 
 
-METHOD = Method(
-    "fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=3, shows="clusters",
-    inferences=(Adapted, FineTuned),
-)  # fmt: skip
+METHOD = Method("fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=3, shows="clusters")

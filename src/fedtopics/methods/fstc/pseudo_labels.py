@@ -140,9 +140,7 @@ class Mixture:
         return Mixture(prior, variances, -float(width.log().sum()))
 
     def state(self) -> dict[str, Tensor]:
-        numbers = {"prior": self.prior, "log_uniform": self.log_uniform}
-        tensors = {name: torch.tensor(n, dtype=torch.float64) for name, n in numbers.items()}
-        return {**tensors, "variances": self.variances}
+        return {n: torch.as_tensor(x, dtype=torch.float64) for n, x in vars(self).items()}
 
     @classmethod
     def restore(cls, state: Mapping[str, Tensor]) -> Mixture:

@@ -8,24 +8,23 @@ from pydantic import Field
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.clusters import settings as clusters
 from fedtopics.methods.core.settings import ChoosesNumber
-from fedtopics.networks.trained_encoder import Shapes
+from fedtopics.networks.base import Shapes
 
 _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
 _PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1, "alignment": 0.0}
 _FROZEN = {**_PAPER, "mixture_from": 0.0, "alignment": 1.0}  # lambda 0.01 on StackOverflow
 _PUBLISHED = {"fine_tune": True, "network": {"local_steps": 100, "deletion": 0.2}, "warm_up": 0.0}
-FSTC_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "paper": {**_FROZEN, **_PUBLISHED},
-    "frozen": _FROZEN,
-    # The paper's ablation, Table 2: without alignment ("rstc"), and also without the mixture.
-    "rstc": {**_PAPER, "mixture_from": 0.0},
-    "stc": _PAPER,
-}
 
 
 class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
-    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "default": {},
+        "paper": {**_FROZEN, **_PUBLISHED},
+        "frozen": _FROZEN,
+        # The paper's ablation, Table 2: without alignment ("rstc"), and also without the mixture.
+        "rstc": {**_PAPER, "mixture_from": 0.0},
+        "stc": _PAPER,
+    }
 
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "frozen", "rstc", "stc"] = Field(

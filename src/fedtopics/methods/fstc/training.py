@@ -1,7 +1,6 @@
 """How a client of FSTC trains its own network, with pseudo-labels of its own documents."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -17,7 +16,6 @@ from torch.nn.functional import normalize, one_hot
 from fedtopics.errors import StudyError
 from fedtopics.files import make_folder, require_file, write_durably
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.core.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.training import with_prefix, without_prefix
@@ -100,15 +98,6 @@ def encoder_to_train(
     return encoder
 
 
-@dataclass(frozen=True)
-class Broadcast:
-    round: int
-    centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
-    present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
-    masses: Numbers  # sizes of clusters for the transport, shape (n_clusters,)
-    attempt: int = 1  # number of the attempt at the round
-
-
 class Trainer:
     def __init__(
         self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
@@ -123,13 +112,11 @@ class Trainer:
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = pseudo_labels.Mixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
-        warm_up = round(settings.warm_up * settings.total_steps)
-        times = min(settings.transports, settings.total_steps - warm_up)
-        self._transports = frozenset(
-            pseudo_labels.schedule(settings.total_steps, times, warm_up) if times else ()
-        )
+        total = settings.total_steps
+        warm_up = round(settings.warm_up * total)
+        self._transports = {*pseudo_labels.schedule(total, settings.transports, warm_up)}
         share = 1.0 if settings.mixture_from is None else settings.mixture_from
-        self._mixture_from = share * settings.total_steps
+        self._mixture_from = share * total
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [
@@ -138,18 +125,24 @@ class Trainer:
         ]
         self._optimizer = torch.optim.Adam([group for group in groups if group["params"]])
 
-    def train(self, broadcast: Broadcast) -> float:
-        """Take a round's steps (Algorithm 3); return their mean loss."""
+    def train(
+        self, round_: int, centres: Numbers, present: NDArray[np.bool_], masses: Numbers,
+        attempt: int = 1,
+    ) -> float:  # fmt: skip
+        """Take a round's steps (Algorithm 3); return their mean loss.
+
+        `present`: whether any client has a cluster; `masses`: their sizes, for the transport.
+        """
         total = 0.0
-        target = torch.from_numpy(broadcast.centres).to(self._device, torch.float32)
-        present = torch.from_numpy(broadcast.present).to(self._device)
+        target = torch.from_numpy(centres).to(self._device, torch.float32)
+        there = torch.from_numpy(present).to(self._device)
         steps = self._settings.network.local_steps
-        for number in range((broadcast.round - 1) * steps, broadcast.round * steps):
+        for number in range((round_ - 1) * steps, round_ * steps):
             if number in self._transports:
-                self._relabel(broadcast.masses)
-            rows = self._batches.draw(number + 1, broadcast.attempt)
-            total += self._step(rows, target, present, (number, broadcast.attempt))
-        self.round = broadcast.round
+                self._relabel(masses)
+            rows = self._batches.draw(number + 1, attempt)
+            total += self._step(rows, target, there, (number, attempt))
+        self.round = round_
         return total / steps
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, step: Step) -> float:
@@ -197,10 +190,8 @@ class Trainer:
     def _represented(self) -> Iterator[tuple[slice, Tensor]]:
         for start in range(0, len(self._inputs), EVALUATION_BATCH):
             rows = np.arange(start, min(start + EVALUATION_BATCH, len(self._inputs)))
-            yield (
-                slice(start, start + len(rows)),
-                trained_encoder.represent(self.weights, self._inputs(rows)),
-            )
+            points = trained_encoder.represent(self.weights, self._inputs(rows))
+            yield slice(start, start + len(rows)), points
 
     @torch.no_grad()
     def take(self, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -208,9 +199,14 @@ class Trainer:
             weight.copy_(torch.from_numpy(weights[name]))
 
     def save(self, path: Path) -> None:
+        moments = {
+            f"{name}.{key}": value
+            for name, weight in self.weights.items()
+            for key, value in self._optimizer.state[weight].items()
+        }
         tensors = {
             **with_prefix("weights", self.weights),
-            **with_prefix("optimizer", optimizer_state(self._optimizer, self.weights)),
+            **with_prefix("optimizer", moments),
             **with_prefix("mixture", self._mixture.state()),
             "labels": self._labels,
         }
@@ -225,7 +221,10 @@ class Trainer:
         weights = without_prefix("weights", tensors)
         for name, weight in self.weights.items():
             weight.copy_(weights[name])
-        restore_optimizer(self._optimizer, self.weights, without_prefix("optimizer", tensors))
+        for name, value in without_prefix("optimizer", tensors).items():
+            weight_name, key = name.rsplit(".", 1)
+            weight = self.weights[weight_name]
+            self._optimizer.state[weight][key] = value if key == "step" else value.to(weight)
         self._mixture = pseudo_labels.Mixture.restore(without_prefix("mixture", tensors))
         self._labels = tensors["labels"].to(self._device)
         self.round = round_

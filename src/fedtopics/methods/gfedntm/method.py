@@ -9,24 +9,173 @@ over all clients (``norm="sync"``). Two more defaults differ: Adam, and minibatc
 clients' numbers of documents. ``preset="paper"`` has all three as published.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.training import Arrays, Program, RoundResult
+from fedtopics.methods.core.replies import Announced, Field, Template
+from fedtopics.methods.core.training import (
+    Arrays,
+    Program,
+    RoundResult,
+    with_prefix,
+    without_prefix,
+)
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.gfedntm.gradients import Gradients, Update, evaluation_payload
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, beta_of, check_fits, set_weights
+from fedtopics.methods.gfedntm.state import (
+    AVERAGES,
+    NetworkState,
+    check_fits,
+    set_weights,
+    tensors_of,
+)
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
-from fedtopics.networks.passes import finish_all
+from fedtopics.networks.base import Stage, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.passes import ServerPass, finish_all
+
+
+@dataclass
+class Update:
+    gradients: dict[str, Any]
+    documents: int
+    loss: float
+    sums: Payload
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The exchanges that sum a round's gradients, which depend on how batches are normalised."""
+
+    settings: GFedNTMSettings
+    agreement: Agreement
+    state: NetworkState
+    round: int
+
+    def sum(self) -> Update:
+        if self.settings.local_steps > 1:
+            return self._local_steps()
+        stages = self.state.network.stages
+        if self.settings.norm == "server":
+            return self._in_one_exchange(stages)
+        # A single client's statistics are those of all clients; without a cut there are none.
+        if self.settings.norm == "local" or len(self.agreement.clients.names) == 1 or not stages:
+            return self._in_one_exchange(())
+        return self._synchronised_statistics()
+
+    def first_sums(self) -> tuple[Payload, int]:
+        stage = self.state.network.stages[0].name
+        payload = {"stage": 0, "shared": {}, "weights": client_weights(self.state)}
+        reply = self._ask("forward", {"sums": self._sums[stage]}, **payload)
+        return {stage: reply["sums"]}, reply["documents"]
+
+    def _ask(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
+        return self.agreement.sum(function, template, round=self.round, **payload)
+
+    def _fields(self, arrays: Mapping[str, Any], rows: bool = False) -> Template:
+        """Return the template of arrays, or of gradients with `rows` only for words that occur."""
+        words = self.state.network.row_weights if rows else ()
+        kind = partial(Field, dtype=self.state.network.precision)
+        return {name: kind(each.shape, rows=name in words) for name, each in arrays.items()}
+
+    @property
+    def _sums(self) -> dict[str, Field]:
+        sums, stages = self.state.sums, self.state.network.stages
+        return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
+
+    def _synchronised_statistics(self) -> Update:
+        """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
+        state, network = self.state, self.state.network
+        server = ServerPass(network, state.weights)
+        same = {"documents": Announced(self.agreement.sizes, same=True)}
+        weights = client_weights(state)
+        of_weights = self._fields(weights, rows=True)
+        shared: dict[str, Any] = {}
+        sums, fields = {}, []
+        for number, stage in enumerate(network.stages):
+            summed = {"sums": self._sums[stage.name], **same}
+            reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
+            weights = {}  # sent once
+            sums[stage.name] = reply["sums"]
+            totals = to_tensor(reply["sums"], torch.float64)
+            shared = to_arrays(server.finish(number, totals, reply["documents"]))
+            fields.append(self._fields(shared))
+        *earlier, last = fields
+        template = {"loss": self.agreement.loss(), "shared": last, **same}
+        reply = self._ask("loss", template, shared=shared)
+        documents, loss = reply["documents"], reply["loss"]
+        templates = [{"weights": of_weights}, *({"shared": each} for each in earlier)]
+        for number, template in reversed(list(enumerate(templates))):
+            upstream = to_tensors(reply["shared"], network.dtype)
+            gradient = server.backward(number, upstream).numpy()
+            reply = self._ask("backward", {**template, **same}, stage=number, gradient=gradient)
+        total = reply["weights"] | to_arrays(server.weight_gradients)
+        return Update(total, documents, loss, sums)
+
+    def _in_one_exchange(self, stages: Sequence[Stage]) -> Update:
+        """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
+
+        Clients without such statistics normalise by their own minibatches, as in the paper.
+        """
+        state, network = self.state, self.state.network
+        server = ServerPass(network, state.weights)
+        weights = client_weights(state) if stages else to_arrays(state.weights)
+        shared = {
+            stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
+            for i, stage in enumerate(stages)
+        }
+        fields: Template = {
+            "weights": self._fields(weights, rows=True),
+            "shared": {name: self._fields(values) for name, values in shared.items()},
+        }
+        update, gradients = self._pass_once("gradients", fields, weights=weights, shared=shared)
+        for i, stage in enumerate(stages):
+            server.backward(i, to_tensors(gradients[stage.name], network.dtype))
+        update.gradients |= to_arrays(server.weight_gradients)
+        return update
+
+    def _local_steps(self) -> Update:
+        """Let each client take several steps, and average their differences (FedAvg)."""
+        state, steps = self.state, self.settings.local_steps
+        averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
+        passes = {name: size * steps for name, size in self.agreement.sizes.items()}
+        descent = self._fields(state.weights)
+        fields: Template = {"descent": descent, "documents": Announced(passes)}
+        payload = {"weights": to_arrays(state.weights), "averages": averages}
+        return self._pass_once("steps", fields, **payload)[0]
+
+    def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
+        loss = self.agreement.loss(self.settings.local_steps)
+        template: Template = {**fields, "sums": self._sums, "loss": loss}
+        reply = self._ask(function, template, **payload)
+        total = reply["descent"] if "descent" in fields else reply["weights"]
+        return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")
+
+
+def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
+    weights, others = state.weights, state.network.finish_weights
+    return to_arrays({n: t for n, t in weights.items() if n not in others})
+
+
+def evaluation_payload(state: NetworkState) -> dict[str, Any]:
+    """Return the parts of the network that clients need to evaluate documents."""
+    shared = finish_all(state.network, state.weights, state.averages)
+    return {
+        "weights": client_weights(state),
+        "shared": {stage: to_arrays(values) for stage, values in shared.items()},
+    }
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
@@ -86,22 +235,24 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state
 
     def save(self, state: NetworkState) -> Arrays:
-        return state.arrays()
+        return state.model_arrays() | with_prefix("optimizer", state.optimizer.state())
 
     def load(self, agreement: Agreement, arrays: Arrays) -> NetworkState:
         state = NetworkState.initial(self.settings, agreement, self.plan.seed)
-        state.restore(arrays)
+        state.restore_model(arrays)
+        state.optimizer.restore(without_prefix("optimizer", arrays))
         return state
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
-        return beta_of(settings.build(n_words), arrays)
+        network = settings.build(n_words)
+        weights, averages = tensors_of("weights", arrays), tensors_of("averages", arrays)
+        return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
-        trained = state.network, state.weights, rounds, shared
-        make = self.made(*trained, length=agreement.length)
+        make = self.made(state.network, state.weights, rounds, shared, length=agreement.length)
         return describe(agreement, self.settings, evaluation_payload(state), make)
 
 

@@ -13,7 +13,7 @@ from fedtopics.methods.core.settings import (
     FIRST_TOPICS,
     MinibatchSettings,
     NetworkBeginning,
-    fill_from,
+    filled,
 )
 from fedtopics.networks import find_network
 from fedtopics.networks.base import NetworkSettings
@@ -99,9 +99,12 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict):
+            return settings
         # As statistics lag behind, a long momentum overshoots until all documents share a topic.
-        lags = isinstance(settings, dict) and settings.get("norm") == "server"
-        return fill_from(PRESETS, settings, {"layer_norm": True, "beta1": 0.9} if lags else {})
+        lags = settings.get("norm") == "server"
+        implied = {"layer_norm": True, "beta1": 0.9} if lags else {}
+        return filled(settings, PRESETS.get(str(settings.get("preset")), {}) | implied)
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:

@@ -21,12 +21,12 @@ from fedtopics.methods.core.training import with_prefix, without_prefix
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
-from fedtopics.methods.mixture.expectation import find_mixture
+from fedtopics.methods.mixture.method import find_mixture
 from fedtopics.metrics import align_words
 from fedtopics.model.topics import Topics
-from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays
+from fedtopics.networks.base import NetworkSettings, Shapes, Tensors, tensor_shapes, to_arrays
 from fedtopics.networks.neural import NeuralTopicModel
-from fedtopics.networks.passes import Shapes, finish_all, shapes_of
+from fedtopics.networks.passes import shapes_of_sums
 from fedtopics.text.embeddings import same_model
 
 AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch normalisation
@@ -35,9 +35,9 @@ AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch no
 @dataclass
 class NetworkState:
     network: NeuralTopicModel
-    shapes: Shapes  # shapes of the data that clients send
     weights: Tensors
     optimizer: ServerOptimizer  # changes the weights in place
+    sums: Shapes  # shapes of what clients send, by stage
     averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
 
     @classmethod
@@ -46,24 +46,16 @@ class NetworkState:
         weights = network.initial_weights(seed)
         rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
         optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
-        return cls(network, shapes_of(network), weights, optimizer)
+        return cls(network, weights, optimizer, shapes_of_sums(network, weights))
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
         return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
     def restore_model(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name, array in without_prefix("weights", arrays).items():
-            self.weights[name].copy_(torch.from_numpy(array))
-        self.averages = {n: torch.tensor(a) for n, a in without_prefix("averages", arrays).items()}
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return self.model_arrays() | to_arrays(with_prefix("optimizer", self.optimizer.state()))
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.restore_model(arrays)
-        optimizer = without_prefix("optimizer", arrays)
-        self.optimizer.restore({n: torch.from_numpy(a) for n, a in optimizer.items()})
+        for name, tensor in tensors_of("weights", arrays).items():
+            self.weights[name].copy_(tensor)
+        self.averages = {n: t.clone() for n, t in tensors_of("averages", arrays).items()}
 
     def average(self, sums: Payload, n: float) -> None:
         """Update the running statistics by the sums over this round's n documents."""
@@ -72,10 +64,8 @@ class NetworkState:
             self.averages.setdefault(stage, mean).lerp_(mean, AVERAGE_MOMENTUM)
 
 
-def beta_of(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    weights = {name: torch.from_numpy(a) for name, a in without_prefix("weights", arrays).items()}
-    averages = {name: torch.from_numpy(a) for name, a in without_prefix("averages", arrays).items()}
-    return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
+def tensors_of(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
+    return {name: torch.from_numpy(a) for name, a in without_prefix(prefix, arrays).items()}
 
 
 AVERAGES = "averages"  # name of the running sums in a model, next to the values computed from them
@@ -139,7 +129,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
     for name, weight in state.weights.items():
         _copy_words(weight, model.weights[name], axes[name], places)
     averages = model.shared.get(AVERAGES, {})
-    if {stage: tuple(total.shape) for stage, total in averages.items()} == state.shapes.sums:
+    if tensor_shapes(averages) == state.sums:
         state.averages = {stage: total.clone() for stage, total in averages.items()}
 
 

@@ -13,17 +13,15 @@ from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.interfaces import leaves
 
-KMEANS_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    # The baselines of the FSTC paper, Table 2.
-    "fbow": {"algorithm": "k-fed", "representation": "bow"},
-    "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
-    "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
-}
-
 
 class KMeansSettings(ClusterSettings):
-    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "default": {},
+        # The baselines of the FSTC paper, Table 2.
+        "fbow": {"algorithm": "k-fed", "representation": "bow"},
+        "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
+        "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
+    }
     BY_WORDS: ClassVar[bool] = True
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import Field, Template
@@ -22,46 +23,47 @@ from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
 
-PseudoCounts = NDArray[np.float64]
-"""Array of shape (n_words, n_topics): lambda in the references."""
 
+class LDA(Program[LDASettings, Arrays]):
+    """The method's program; a model that is trained further continues its numbers of rounds.
 
-class LDA(Program[LDASettings, PseudoCounts]):
-    """The method's program; a model that is trained further continues its numbers of rounds."""
+    The state is `pseudo_counts` of shape (n_words, n_topics): lambda in the references.
+    """
 
-    def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
+    def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Draw the first topics, or take them from a model, given topics or anchors."""
         settings, start = self.settings, self.plan.start
         if start is None and settings.initialisation == "random":
             shape = len(agreement.vocabulary), settings.n_components
-            return np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)
+            return {"pseudo_counts": np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)}
         if start is None:
             topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
         elif self.continued is not None:
-            return np.asarray(self.continued.weights["pseudo_counts"])
+            return {"pseudo_counts": np.asarray(self.continued.weights["pseudo_counts"])}
         else:
             topics = start.on(agreement.vocabulary.words)
         words = agreement.documents * agreement.length
-        return np.ascontiguousarray(settings.topic_prior + topics.T * words)
+        first = np.ascontiguousarray(settings.topic_prior + topics.T * words)
+        return {"pseudo_counts": first}
 
-    def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
+    def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         # Replies are checked: expected counts of a word cannot exceed its occurrences.
         counted = agreement.vocabulary.occurrences[:, None]
         most = np.inf if self.continued else agreement.upper_bound(counted)
-        counts = Field(state.shape, most, 0, rows=True)
+        counts = Field(state["pseudo_counts"].shape, most, 0, rows=True)
         template: Template = {"counts": counts, "bound": agreement.loss()}
         of_all = self.settings.learning == "batch" or self.added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
-        return agreement.sum(function, template, round=round_, pseudo_counts=state)
+        return agreement.sum(function, template, round=round_, **state)
 
     def step(
-        self, agreement: Agreement, state: PseudoCounts, reply: dict[str, Any], round_: int
-    ) -> RoundResult[PseudoCounts]:
+        self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
+    ) -> RoundResult[Arrays]:
         """Do the M-step: lambda = (1 - rho) lambda + rho (eta + D / S * counts), algorithm 2."""
-        settings, n = self.settings, reply["documents"]
-        after: PseudoCounts = reply["counts"].dense()
+        settings, n, before = self.settings, reply["documents"], state["pseudo_counts"]
+        after: NDArray[np.float64] = reply["counts"].dense()
         if self.added is not None:  # counts of new documents are added to the model's lambda
-            after += state
+            after += before
         else:
             after *= agreement.training / n
             after += settings.topic_prior
@@ -69,34 +71,26 @@ class LDA(Program[LDASettings, PseudoCounts]):
             if settings.learning == "stochastic":
                 rho = (settings.learning_offset + round_) ** -settings.learning_decay
             after *= rho
-            after += (1 - rho) * state
+            after += (1 - rho) * before
         change = np.inf
         if settings.tolerance > 0:
-            change = float(np.linalg.norm(after - state) / np.linalg.norm(state))
-        return RoundResult(after, {"loss": -reply["bound"] / n, "documents": n}, change)
-
-    def save(self, state: PseudoCounts) -> Arrays:
-        return {"pseudo_counts": state}
-
-    def load(self, agreement: Agreement, arrays: Arrays) -> PseudoCounts:
-        return arrays["pseudo_counts"]
+            change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
+        facts: RoundFacts = {"loss": -reply["bound"] / n, "documents": n}
+        return RoundResult({"pseudo_counts": after}, facts, change)
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return arrays["pseudo_counts"].T
 
-    def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> Topics:
+    def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> Topics:
         prior = self.settings.shape(LDAPrior)
         seen = agreement.training
         if self.added is not None:
             seen += self.added.info.get("seen", 0)
         inference = VariationalLDA(len(agreement.vocabulary), prior)
-        make = self.made(inference, {"pseudo_counts": state}, rounds, seen=seen)
-        trained = {"topics": topic_weights(state)}
+        make = self.made(inference, dict(state), rounds, seen=seen)
+        trained = {"topics": topic_weights(state["pseudo_counts"])}
         return describe(agreement, self.settings, trained, make, self.plan.start)
 
 
-METHOD = Method(
-    "lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True,
-    inferences=(VariationalLDA,),
-)  # fmt: skip
+METHOD = Method("lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True)

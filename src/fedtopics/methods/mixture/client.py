@@ -21,7 +21,6 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 class MixtureSettings(TopicSettings, MixtureShape):
     name: Literal["mixture"] = Field("mixture", description="the method")
-    n_components: int = Field(20, ge=2, description="number of topics")
     start: StartSettings = Field(
         StartSettings(rounds=20), description="settings of k-means at the start"
     )

@@ -3,21 +3,90 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
-from fedtopics.methods.clusters.program import find_origin
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.training import Arrays, Program
+from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
+from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
+from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
-from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
+
+Sums = Mapping[str, Numbers]
+"""The weights of `Mixture`: an origin, and sums over documents by topic."""
+SUMMED = ("directions", "words", "weights")
+
+
+@dataclass(frozen=True)
+class EMRounds:
+    """Rounds: clients sum their documents by topic (E-step), and topics follow (M-step)."""
+
+    settings: MixtureSettings
+    known_words: bool = True  # the vocabulary was counted in these documents
+    adds: bool = False  # documents are new, and are added to the earlier ones
+
+    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
+        occurring = agreement.vocabulary.occurrences
+        most = agreement.upper_bound(occurring) if self.known_words else np.inf
+        template: Template = {
+            "directions": Field(state["directions"].shape, each=1),  # points have unit length
+            "words": sums(*state["words"].shape, most=most),
+            "weights": sums(*state["weights"].shape, each=1),
+            "loss": Field(each=LONGEST),
+        }
+        evidence = vars(Evidence.of(state, self.settings))
+        counted: Template = {"counts": template["weights"]}
+        return agreement.sum_groups(
+            "topic_sums", template, counted, round=round_, evidence=evidence
+        )
+
+    def step(
+        self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
+    ) -> RoundResult[Sums]:
+        """Replace the sums (M-step); a topic with too few documents keeps its previous sums."""
+        sent = reply["directions"].any(1) | reply["words"].any(1)
+        check_enough(sent)
+        kept = 1.0 if self.adds else agreement.share_kept(round_)
+        after = {name: reply[name] + kept * state[name] for name in SUMMED}
+        for name in ("directions", "words"):
+            after[name] = np.where(sent[:, None], after[name], state[name])
+        change = max(
+            float(np.linalg.norm(after[name] - state[name]) / (np.linalg.norm(state[name]) + TINY))
+            for name in ("directions", "words")
+        )
+        n = reply["documents"]
+        facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
+        return RoundResult({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
+
+
+def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
+    """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
+    k, dimension = settings.n_components, settings.embedding.dimension
+    origin, moments = find_moments(agreement, dimension)
+    found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+    words = np.zeros((k, len(agreement.vocabulary)))
+    shares = np.maximum(found.counts[0], 1)
+    directions = found.centres[0] * shares[:, None]
+    return {"origin": origin, "directions": directions, "words": words, "weights": shares}
+
+
+def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
+    """Find a mixture before the first round of another method; return its sums."""
+    first = first_sums(agreement, settings, seed)
+    numbers = repeat(0, settings.max_rounds)
+    return iterate(agreement, EMRounds(settings), first, numbers, settings.stops)
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
@@ -53,5 +122,5 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
 METHOD = Method(
     "mixture", "mixture of embeddings and words", MixtureSettings, MixtureProgram, MixtureClient,
-    starts_from_models=True, inferences=(Mixture,),
+    starts_from_models=True,
 )  # fmt: skip
