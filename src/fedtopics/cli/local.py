@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,8 +140,6 @@ def train(
         raise click.UsageError("--keys and --startup-kit need --engine flare.")
     if engine != "dask" and (scheduler or workers):
         raise click.UsageError("--scheduler and --workers need --engine dask.")
-    if scheduler and workers:
-        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":
@@ -157,15 +156,22 @@ def train(
         begin = {"start": earlier, "vocabulary": words}
     with ExitStack() as context:
         if engine == "dask":
-            require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
-            connected = import_module(DASK).connected(scheduler, workers)
-            begin["engine"] = cluster = context.enter_context(connected)
-            say(f"Dask's dashboard: {cluster.dashboard_link}")
+            begin["engine"] = context.enter_context(_cluster(scheduler, workers))
         display = context.enter_context(RoundProgress())
         model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
     show_run(model, folder)
     if start is not None:
         say(f"To see what changed:  fedtopics models compare {start} {folder}/model")
+
+
+@contextmanager
+def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
+    require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
+    if scheduler and workers:
+        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
+    with import_module(DASK).connected(scheduler, workers) as cluster:
+        say(f"Dask's dashboard: {cluster.dashboard_link}")
+        yield cluster
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:

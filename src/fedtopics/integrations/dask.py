@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dask.sizeof import sizeof
 from distributed import Client, LocalCluster
 from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.comm.core import CommClosedError
@@ -102,11 +103,17 @@ class Part:
         self.client = client_of(study, site)
         self.executed: set[int] = set()
 
-    def __sizeof__(self) -> int:
-        return self.client.corpus.text_bytes  # so Dask computes where the part is
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Part, self._made_of  # a copy elsewhere repeats the requests
+
+
+def size_of(documents: Corpus | Part) -> int:
+    """Return their bytes, so that Dask computes where they are."""
+    corpus = documents.client.corpus if isinstance(documents, Part) else documents
+    return corpus.text_bytes
+
+
+sizeof.register((Corpus, Part), size_of)
 
 
 @dataclass(frozen=True)
@@ -128,10 +135,6 @@ def answer(part: Part, *requests: Request) -> Any:
             reply = part.client.function(request.function)(**request.payload)
             part.executed.add(request.number)
     return reply
-
-
-def ready(part: Part) -> None:
-    """Do nothing: the part is there, or its error is raised."""
 
 
 def add_up(*replies: dict[str, Any]) -> dict[str, Any]:
@@ -270,20 +273,16 @@ class RemoteDocuments:
             groups[-1].append(number)
         if len(groups) > 1 and sum(each[n][0] for n in groups[-1]) < SMALLEST:
             groups[-2] += groups.pop()
+        joined = ([files[n] for n in of] for of in groups)
         parts = [
-            cluster.submit(pooled, *(files[n] for n in of), pure=False)
-            if len(of) > 1 else files[of[0]] for of in groups
-        ]  # fmt: skip
+            cluster.submit(Corpus.pool, of, pure=False) if len(of) > 1 else of[0] for of in joined
+        ]
         documents, empty, size = np.sum([one[:3] for one in each], axis=0).tolist()
         words, source, digest = each[0][3:]
         if len(files) > 1:
             source = f"{source} and {len(files) - 1} more parts"
             digest = " ".join(one[-1] for one in each)
         return cls(parts, documents, empty, size, words, source, digest)
-
-
-def pooled(*corpora: Corpus) -> Corpus:
-    return Corpus.pool(corpora)
 
 
 def described(corpus: Corpus) -> tuple[Any, ...]:
@@ -298,21 +297,21 @@ def prepared(
     kind, submit = study.registration.client, partial(cluster.submit, pure=False)
     in_one_place = kind.remembers or not study.method.adds_up
 
-    def files(name: str, given: Any) -> list[Any]:
-        if isinstance(given, Corpus):
-            number = 1 if in_one_place else max(1, min(MOST, len(given) // SMALLEST))
-            rows = np.array_split(np.arange(len(given)), number)
-            return [submit(read, name, given.take(of_part)) for of_part in rows]
-        path = given.data if isinstance(given, ClientData) else given
+    def files(name: str, source: Any) -> list[Any]:
+        if isinstance(source, Corpus):
+            number = 1 if in_one_place else max(1, min(MOST, len(source) // SMALLEST))
+            rows = np.array_split(np.arange(len(source)), number)
+            return [submit(read, name, source.take(of_part)) for of_part in rows]
+        path = source.data if isinstance(source, ClientData) else source
         paths = [path] if in_one_place or path is None else files_of(path)
-        return [submit(read, name, given, path) for path in paths]
+        return [submit(read, name, source, path) for path in paths]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
-    given = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
+    sources = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
     with lost_scheduler():
-        found = {n: RemoteDocuments.of(cluster, n, files(n, each)) for n, each in given.items()}
-    whole = {n: fingerprint(each) for n, each in given.items() if isinstance(each, Corpus)}
+        found = {n: RemoteDocuments.of(cluster, n, files(n, each)) for n, each in sources.items()}
+    whole = {n: fingerprint(each) for n, each in sources.items() if isinstance(each, Corpus)}
     found |= {name: replace(found[name], fingerprint=digest) for name, digest in whole.items()}
     return found, partial(DaskSimulation, cluster=cluster)
 
@@ -358,14 +357,14 @@ class DaskSimulation(Simulation):
         parts: Any = documents.parts
         if self.study.is_secure and not policy.counts_of_all and len(parts) > 1:
             # Its groups are counted apart from those of other clients, so in one place.
-            parts = [self.cluster.submit(pooled, *parts, pure=False)]
+            parts = [self.cluster.submit(Corpus.pool, parts, pure=False)]
         numbers = range(len(parts)) if len(parts) > 1 else [None]
-        given = self.study, name, policy
         parts = [
-            self.cluster.submit(Part, part, *given, number, pure=False)
+            self.cluster.submit(Part, part, self.study, name, policy, number, pure=False)
             for part, number in zip(parts, numbers, strict=True)
         ]
-        for part in [self.cluster.submit(ready, part, pure=False) for part in parts]:
+        # Its type is a small result, that is there if the part is, or else its error.
+        for part in [self.cluster.submit(type, part, pure=False) for part in parts]:
             result(self.cluster, part, name)
         ledger.began(name, b"", policy.model_dump(mode="json"), documents)
         client: Any = RemoteClient(self.cluster, self.study, policy, parts)

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -77,7 +77,7 @@ class NeuralTopicModel(ABC):
     def encoder_stages(self) -> tuple[Stage, ...]:
         if self.settings.layer_norm:
             return ()
-        return (Stage("posterior", self._hidden, self._normalised, squares=True),)
+        return (Stage("posterior", self._hidden, partial(normalised, self.dtype), squares=True),)
 
     @abstractmethod
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
@@ -94,7 +94,7 @@ class NeuralTopicModel(ABC):
         k = self.settings.n_components
         if self.settings.layer_norm:  # otherwise batch normalisation would remove it
             bound = self.settings.hidden[1] ** -0.5
-            weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
+            weights["posterior_bias"] = drawn_evenly(self.dtype, generator, bound, 2 * k)
         if self.settings.posterior_gain is not None:
             gain = torch.ones(2 * k, dtype=self.dtype)
             gain[:k] = self.settings.posterior_gain
@@ -112,32 +112,27 @@ class NeuralTopicModel(ABC):
         k, (h1, h2) = self.settings.n_components, self.settings.hidden
         dimension = self.settings.embedding.dimension
         seen = self.n_words if self.sees_words else dimension
-        weights = {}
+        weights, uniform = {}, partial(drawn_evenly, self.dtype, generator)
         if self.sees_words:
-            weights["encoder_words"] = self.uniform(generator, self.n_words**-0.5, self.n_words, h1)
+            weights["encoder_words"] = uniform(self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
-            weights["encoder_embedding"] = self.uniform(generator, dimension**-0.5, dimension, h1)
+            weights["encoder_embedding"] = uniform(dimension**-0.5, dimension, h1)
         weights |= {
-            "encoder_bias": self.uniform(generator, seen**-0.5, h1),
-            "hidden": self.uniform(generator, h1**-0.5, h1, h2),
-            "hidden_bias": self.uniform(generator, h1**-0.5, h2),
-            "posterior": self.uniform(generator, h2**-0.5, h2, 2 * k),
+            "encoder_bias": uniform(seen**-0.5, h1),
+            "hidden": uniform(h1**-0.5, h1, h2),
+            "hidden_bias": uniform(h1**-0.5, h2),
+            "posterior": uniform(h2**-0.5, h2, 2 * k),
             **self.draw_decoder(generator),
         }
         if self.sees_embedding and self.settings.embedding_weight > 0:
-            weights["embedding_centres"] = self.uniform(generator, 0.1, k, dimension)
+            weights["embedding_centres"] = uniform(0.1, k, dimension)
         return weights
 
     def draw_decoder(self, generator: torch.Generator) -> Tensors:
         """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
         k = self.settings.n_components
         bound = math.sqrt(6 / (k + self.n_words))
-        return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
-
-    def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
-        # In float64 for every dtype, so that they differ only by rounding.
-        values = torch.rand(*shape, generator=generator, dtype=torch.float64)
-        return ((2 * values - 1) * bound).to(self.dtype)
+        return {"beta_logits": drawn_evenly(self.dtype, generator, bound, k, self.n_words)}
 
     def batch(
         self, bag: sparse.csr_array, noise: Noise | None = None,
@@ -277,10 +272,19 @@ class NeuralTopicModel(ABC):
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
-    def _normalised(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
-        mean, square = (totals / n).chunk(2)
-        scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
-        return {"mean": mean.to(self.dtype), "scale": scale.to(self.dtype)}
+
+def drawn_evenly(
+    dtype: torch.dtype, generator: torch.Generator, bound: float, *shape: int
+) -> Tensor:
+    # In float64 for every dtype, so that they differ only by rounding.
+    values = torch.rand(*shape, generator=generator, dtype=torch.float64)
+    return ((2 * values - 1) * bound).to(dtype)
+
+
+def normalised(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+    mean, square = (totals / n).chunk(2)
+    scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
+    return {"mean": mean.to(dtype), "scale": scale.to(dtype)}
 
 
 class Projection(torch.autograd.Function):

@@ -258,9 +258,6 @@ class Corpus:
         flat = pc.list_flatten(column) if is_tokens(column.type) else column
         return int(pc.sum(pc.binary_length(flat)).as_py() or 0)
 
-    def __sizeof__(self) -> int:
-        return self.text_bytes  # so that Dask computes where the documents are
-
     def batches(self) -> Iterator[list[Document]]:
         """Yield the documents in order, a few thousand at a time."""
         return _batches(self.documents)

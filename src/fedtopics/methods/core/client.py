@@ -26,7 +26,84 @@ EVALUATION_BATCH = 1024
 Part = TypeVar("Part", bound=Exchanges)
 
 
-class TopicClient(ABC, Generic[Settings]):
+class ClientWords:
+    """The words of a client; an object with a part of its documents knows those of the whole."""
+
+    bag: sparse.csr_array
+    whole: NDArray[np.int64] | None = None  # see `hold`
+
+    def __init__(self, plan: Plan[Any], site: Site) -> None:
+        self.name = site.name
+        self.site = site
+        self.min_documents = site.policy.min_documents
+        rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
+        self.rarest = max(rarest)
+        self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
+        self.corpus = site.corpus
+        self.text = plan.text
+        self.limits = plan.limits
+
+    @cached_property
+    def counts(self) -> WordCounts:
+        return count_words(self.corpus, self.text)
+
+    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
+        return self.counts.columns(words)
+
+    def counted_words(self) -> dict[str, Any]:
+        """Count all words; nothing is sent."""
+        named = Named(*self.counts.named(1)) if self.counts.words else Named.columns(2)
+        return {"words": named, "documents": len(self.corpus)}
+
+    def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the words of the whole client that enough of its documents contain."""
+        words, documents = counted_words["words"], counted_words["documents"]
+        rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
+        names, counted = _frequent_words(words, documents, *rarest)
+        if counted[:, 1].sum() > LONGEST * documents:
+            raise DataError(
+                f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
+                "average; split them."
+            )
+        ones = np.ones(len(names), np.int64)
+        first = np.zeros(len(names), np.int64)
+        first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
+        columns = np.column_stack([counted, ones, first])
+        return {"words": Named(names, columns), "documents": documents}
+
+    @leaves("The number of documents.")
+    def size(self) -> dict[str, Any]:
+        return {"documents": len(self.corpus)}
+
+    def frequencies(self, words: list[str]) -> dict[str, Any]:
+        """Count the documents with each word, of all documents and of each half; see `hold`."""
+        bag = self.count({word: i for i, word in enumerate(words)})
+        halves = draw_halves(self.secret, bag.shape[0], self.min_documents)
+        return {
+            "counts": np.stack([document_frequency(bag[rows]) for rows in (slice(None), *halves)])
+        }
+
+    def hold(self, counts: NDArray[np.int64]) -> None:
+        """Take the `frequencies` of the whole client, where this object has a part of it."""
+        self.whole = counts
+
+    @cached_property
+    def frequency(self) -> NDArray[np.int64]:
+        """The number of the client's documents with each word that enough of them contain."""
+        if self.whole is None:
+            return document_frequency(self.bag)
+        return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
+
+    @cached_property
+    def in_halves(self) -> NDArray[np.int64]:
+        """The number of the client's documents with each word in each half, (2, n_words)."""
+        if self.whole is not None:
+            return self.whole[1:]
+        halves = draw_halves(self.secret, self.bag.shape[0], self.min_documents)
+        return np.stack([document_frequency(self.bag[rows]) for rows in halves])
+
+
+class TopicClient(ClientWords, ABC, Generic[Settings]):
     """A client's documents and computations; base class of each method's client side.
 
     A subclass defines `rounds`, `thetas` and published functions (see `leaves`). This class also
@@ -35,22 +112,13 @@ class TopicClient(ABC, Generic[Settings]):
     """
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
-        self.name = site.name
-        self.site = site
+        super().__init__(plan, site)
         self.settings = plan.settings
         self.method = self.settings.method_name
-        self.min_documents = site.policy.min_documents
         of_all = site.is_part or (site.masked and site.policy.counts_of_all)
         self.guard = Guard(self.min_documents, of_all)
-        self.whole: NDArray[np.int64] | None = None  # see `hold`
-        rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
-        self.rarest = max(rarest)
-        self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
-        self.corpus = site.corpus
-        self.text = plan.text
-        self.limits = plan.limits
         self._fingerprint = ""
         self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums)}
         self.published = _published(self)
@@ -119,13 +187,6 @@ class TopicClient(ABC, Generic[Settings]):
     def split(self, documents: int, total: int) -> int:
         return len(self.usable)
 
-    @cached_property
-    def counts(self) -> WordCounts:
-        return count_words(self.corpus, self.text)
-
-    def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        return self.counts.columns(words)
-
     @leaves(
         "For each word that enough of the documents contain: the number of documents with it, its "
         "number of occurrences, a 1 (the sum is the number of clients), and whether the word is "
@@ -133,46 +194,9 @@ class TopicClient(ABC, Generic[Settings]):
     )
     def vocabulary(self, places: int) -> dict[str, Any]:
         """Count words that enough documents contain; mark the most frequent (GetClientVocab)."""
-        return self.proposed(places, self.counted_words())
-
-    def counted_words(self) -> dict[str, Any]:
-        """Count all words; nothing is sent."""
         for part in self._parts.values():
             part.forget()
-        named = Named(*self.counts.named(1)) if self.counts.words else Named.columns(2)
-        return {"words": named, "documents": len(self.corpus)}
-
-    def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the words of the whole client that enough of its documents contain."""
-        words, documents = counted_words["words"], counted_words["documents"]
-        rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
-        names, counted = _frequent_words(words, documents, *rarest)
-        if counted[:, 1].sum() > LONGEST * documents:
-            raise DataError(
-                f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
-                "average; split them."
-            )
-        ones = np.ones(len(names), np.int64)
-        first = np.zeros(len(names), np.int64)
-        first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
-        columns = np.column_stack([counted, ones, first])
-        return {"words": Named(names, columns), "documents": documents}
-
-    @leaves("The number of documents.")
-    def size(self) -> dict[str, Any]:
-        return {"documents": len(self.corpus)}
-
-    def frequencies(self, words: list[str]) -> dict[str, Any]:
-        """Count the documents with each word, of all documents and of each half; see `hold`."""
-        bag = self.count({word: i for i, word in enumerate(words)})
-        halves = draw_halves(self.secret, bag.shape[0], self.min_documents)
-        return {
-            "counts": np.stack([document_frequency(bag[rows]) for rows in (slice(None), *halves)])
-        }
-
-    def hold(self, counts: NDArray[np.int64]) -> None:
-        """Take the `frequencies` of the whole client, where this object has a part of it."""
-        self.whole = counts
+        return self.proposed(places, self.counted_words())
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words, a round's mean number of documents, and the documents' mean length."""
@@ -187,21 +211,6 @@ class TopicClient(ABC, Generic[Settings]):
             self.__dict__.pop(name, None)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
-
-    @cached_property
-    def frequency(self) -> NDArray[np.int64]:
-        """The number of the client's documents with each word that enough of them contain."""
-        if self.whole is None:
-            return document_frequency(self.bag)
-        return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
-
-    @cached_property
-    def in_halves(self) -> NDArray[np.int64]:
-        """The number of the client's documents with each word in each half, (2, n_words)."""
-        if self.whole is not None:
-            return self.whole[1:]
-        halves = draw_halves(self.secret, self.bag.shape[0], self.min_documents)
-        return np.stack([document_frequency(self.bag[rows]) for rows in halves])
 
     @leaves(
         "The numbers of all documents, of documents for training, and of documents without a known "

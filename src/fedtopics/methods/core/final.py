@@ -112,7 +112,7 @@ class LastSums(Exchanges):
         return counts | {"documents": len(rows)}
 
 
-def bag_of_half(client: Any, part: int) -> sparse.csr_array:
+def bag_of_part(client: Any, part: int) -> sparse.csr_array:
     """Return the bag of words of a half, without words that too few documents of a half contain.
 
     Both are empty if one has too few documents with a word.

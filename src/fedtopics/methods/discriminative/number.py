@@ -100,7 +100,7 @@ def with_number(
         return settings
     sources: tuple[Any, Any] = agreement, DrawnPoints(moments, settings.temperature, seed)
     halves = [[moments_about(each, origin, part) for part in (0, 1)] for each in sources]
-    most = min(half.count for half in halves[0]) // PER_CLUSTER
+    most = min(one.count for one in halves[0]) // PER_CLUSTER
     scores: dict[int, float] = {}
     for number in (each for each in settings.candidates if each <= most):
         found, usual = (

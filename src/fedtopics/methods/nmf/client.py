@@ -13,7 +13,7 @@ from scipy import sparse
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.final import ALL, SCORED, bag_of_half, sums_of_words
+from fedtopics.methods.core.final import ALL, SCORED, bag_of_part, sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
 from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds, seeds_in
@@ -96,7 +96,7 @@ class WordProducts(Exchanges):
         last, of, kept, found = self._weighed
         if last is whole and of == part and np.array_equal(kept, rarity):
             return found
-        bag = whole if part == ALL else bag_of_half(self.client, part)
+        bag = whole if part == ALL else bag_of_part(self.client, part)
         usable = self.client.usable if part == ALL else np.flatnonzero(np.diff(bag.indptr))
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
         new = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batches(usable))
