@@ -54,9 +54,8 @@ SENTENCES = {
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
-    "candidate": "tried n_components = {n_components}: score {score:.3f}",
-    "candidate clusters": "tried n_components = {n_components}: halves agree by {score:.3f}, and "
-    "by {usual:.3f} without clusters",
+    "candidate": "tried n_components = {n_components}: score {score:.3f}, and {usual:.3f} without "
+    "topics or clusters",
     "repeated": "round {round} is repeated without {missing}",
     "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
     "first ones have {words} words",
@@ -147,8 +146,6 @@ def sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENTENCES)
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
-    if kind == "candidate" and event["usual"]:
-        kind = "candidate clusters"
     values = {key: listed(value) for key, value in event.items()}
     if kind == "waits for" and not event["clients"]:
         kind = "continues"

@@ -37,13 +37,7 @@ T = TypeVar("T")
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a pattern such as parts/*.parquet in the order of their names, or path.
-
-    Raises
-    ------
-    DataError
-        If no file fits the pattern.
-    """
+    """Return the sorted files of a pattern such as parts/*.parquet, or the path."""
     path = path.expanduser()
     found: list[Path] = []
     if "*" not in path.name or path.exists():

@@ -78,10 +78,8 @@ class ClientWords:
     def frequencies(self, words: list[str]) -> dict[str, Any]:
         """Count the documents with each word, of all documents and of each half; see `hold`."""
         bag = self.count({word: i for i, word in enumerate(words)})
-        halves = draw_halves(self.secret, bag.shape[0], self.min_documents)
-        return {
-            "counts": np.stack([document_frequency(bag[rows]) for rows in (slice(None), *halves)])
-        }
+        parts = slice(None), *draw_halves(self.secret, bag.shape[0], self.min_documents)
+        return {"counts": np.stack([document_frequency(bag[rows]) for rows in parts])}
 
     def hold(self, counts: NDArray[np.int64]) -> None:
         """Take the `frequencies` of the whole client, where this object has a part of it."""

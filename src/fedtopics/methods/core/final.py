@@ -113,10 +113,7 @@ class LastSums(Exchanges):
 
 
 def bag_of_part(client: Any, part: int) -> sparse.csr_array:
-    """Return the bag of words of a half, without words that too few documents of a half contain.
-
-    Both are empty if one has too few documents with a word.
-    """
+    """Return the words that enough documents of each half have; none if a half is too small."""
     usual, bags = (client.in_halves >= client.rarest).all(0), []
     for rows in draw_halves(client.secret, client.bag.shape[0], client.min_documents):
         bag = client.bag[rows]

@@ -204,10 +204,6 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return f"{numbers[0]} to {numbers[-1]}" if numbers else str(self.n_components)
 
     @property
-    def fewest(self) -> int:
-        return min(getattr(self, "candidates", ()), default=self.n_components)
-
-    @property
     def stops(self) -> dict[str, float]:
         return self.model_dump(include={"tolerance"})
 

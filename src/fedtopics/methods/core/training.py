@@ -123,8 +123,8 @@ class Program(ABC, Generic[Settings, State]):
         self.continued = None if start is None else start.continued  # models
         self.added = None if start is None else start.added
         self.numbers: dict[str, list[float]] = {}  # numbers of topics that were tried: their scores
-        chooses = getattr(plan.settings, "candidates", ())
-        if start is not None and not self.starts_from_any_number and not chooses:
+        self.candidates: tuple[int, ...] = getattr(plan.settings, "candidates", ())
+        if start is not None and not self.starts_from_any_number and not self.candidates:
             start.check_number(plan.settings.n_components)
 
     @abstractmethod
@@ -190,7 +190,9 @@ class Program(ABC, Generic[Settings, State]):
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        return reach_agreement(clients, run, self.plan, self.settings.fewest)
+        return reach_agreement(
+            clients, run, self.plan, min(self.candidates or [self.settings.n_components])
+        )
 
     def train(self, clients: Clients, run: Run) -> Topics:
         with nullcontext() if self.trains_encoder else small_products():

@@ -134,9 +134,10 @@ def best_number(
         reply = agreement.round(0, ask)[0]
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
         notify(Candidate(number, scores[number], 0.0))
-        if max(scores, key=lambda each: scores[each]) not in list(scores)[-WORSE:]:
+        best = max(scores, key=lambda each: scores[each])
+        if best not in list(scores)[-WORSE:]:
             break
-    return max(scores, key=lambda each: scores[each])
+    return best
 
 
 def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
