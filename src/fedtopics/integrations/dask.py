@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from itertools import count
+from itertools import count, cycle
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dask import config
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster
 from distributed.client import ClosedClientError, FutureCancelledError
@@ -58,6 +59,7 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     if scheduler is None:
         how = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
         with (
+            config.set({"distributed.scheduler.work-stealing": False}),  # it would move documents
             LocalCluster(n_workers=workers, threads_per_worker=1, **how) as local,
             Client(local) as cluster,
         ):
@@ -83,6 +85,12 @@ def lost_scheduler() -> Iterator[None]:
             "Dask's scheduler is gone; start the cluster again, then the same command, with "
             "--resume if the run had begun."
         ) from None
+
+
+def homes(cluster: Client) -> list[dict[str, Any]]:
+    """Return where to compute: at each worker in turn, or at another one if it is lost."""
+    workers = sorted(cluster.scheduler_info()["workers"])
+    return [{"workers": [each], "allow_other_workers": True} for each in workers] or [{}]
 
 
 class Part:
@@ -160,6 +168,7 @@ class RemoteClient:
         self._functions, self._remembers = kind.functions(), kind.remembers
         self._least, self._parts = policy.min_documents, parts
         self._cluster, self._submit = cluster, partial(cluster.submit, pure=False)
+        self._homes = homes(cluster)
         self._numbers, self._turn = count(), 0
         self._effects: list[Any] = []  # requests whose effects later ones need
         self._round: list[Any] = []  # requests of this round
@@ -213,7 +222,10 @@ class RemoteClient:
         """Let parts execute a function; add up their replies, always in the same order."""
         request = self._request(name, payload)
         before = [*self._effects, *self._round]
-        replies = [self._submit(answer, part, *before, request) for part in parts or self._parts]
+        replies = [
+            self._submit(answer, part, *before, request, **home)
+            for part, home in zip(parts or self._parts, cycle(self._homes))
+        ]
         self._round.append(request)
         while len(replies) > 1:
             groups = [replies[i : i + TOGETHER] for i in range(0, len(replies), TOGETHER)]
@@ -301,10 +313,16 @@ def prepared(
         if isinstance(source, Corpus):
             number = 1 if in_one_place else max(1, min(MOST, len(source) // SMALLEST))
             rows = np.array_split(np.arange(len(source)), number)
-            return [submit(read, name, source.take(of_part)) for of_part in rows]
+            return [
+                submit(read, name, source.take(of), **home)
+                for of, home in zip(rows, cycle(homes(cluster)))
+            ]
         path = source.data if isinstance(source, ClientData) else source
         paths = [path] if in_one_place or path is None else files_of(path)
-        return [submit(read, name, source, path) for path in paths]
+        return [
+            submit(read, name, source, path, **home)
+            for path, home in zip(paths, cycle(homes(cluster)))
+        ]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
@@ -360,8 +378,8 @@ class DaskSimulation(Simulation):
             parts = [self.cluster.submit(Corpus.pool, parts, pure=False)]
         numbers = range(len(parts)) if len(parts) > 1 else [None]
         parts = [
-            self.cluster.submit(Part, part, self.study, name, policy, number, pure=False)
-            for part, number in zip(parts, numbers, strict=True)
+            self.cluster.submit(Part, part, self.study, name, policy, number, pure=False, **home)
+            for part, number, home in zip(parts, numbers, cycle(homes(self.cluster)))
         ]
         # Its type is a small result, that is there if the part is, or else its error.
         for part in [self.cluster.submit(type, part, pure=False) for part in parts]:
