@@ -143,7 +143,8 @@ class Simulation:
                 ledgers[name] = Ledger(*facts, begun=resume)
                 files.callback(ledgers[name].close)
             if folder is not None:
-                digests = {n: self._fingerprint(each) for n, each in self.documents.items()}
+                each = self.documents.items()
+                digests = {n: getattr(of, "fingerprint", "") or fingerprint(of) for n, of in each}
                 before = run.recall("documents") or digests
                 if changed := sorted(n for n in digests if digests[n] != before.get(n)):
                     raise RunError(
@@ -161,9 +162,6 @@ class Simulation:
             model = run.save(finished(study, start, model, seeded=True))
             run.event(Finished())
             return model
-
-    def _fingerprint(self, documents: Any) -> str:
-        return fingerprint(documents)
 
     def _at_once(self, doors: Mapping[str, Door]) -> Callable[..., Any] | None:
         return AtOnce(doors).sum if self.at_once else None

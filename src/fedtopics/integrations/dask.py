@@ -239,10 +239,7 @@ def result(cluster: Client, future: Any, client: str = "") -> Any:
         try:
             return future.result(timeout=WAIT)
         except InputError as error:
-            sentence = str(error)
-            if client and not sentence.startswith("Client "):
-                sentence = f"Client {client!r}: {sentence}"
-            raise type(error)(sentence) from None
+            raise type(error)(f"Client {client!r}: {error}" if client else str(error)) from None
         except KilledWorker:
             raise FederationError(
                 "Workers ended again and again at the same documents, perhaps for lack of memory; "
@@ -274,10 +271,10 @@ class RemoteDocuments:
         return self.n_documents
 
     @classmethod
-    def of(cls, cluster: Client, name: str, files: Sequence[Any]) -> RemoteDocuments:
+    def of(cls, cluster: Client, files: Sequence[Any]) -> RemoteDocuments:
         """Describe files; those with few documents become one part with the next ones."""
         facts = [cluster.submit(described, file, pure=False) for file in files]
-        each = [result(cluster, one, name) for one in facts]
+        each = [result(cluster, one) for one in facts]
         groups: list[list[int]] = []
         for number in range(len(files)):
             if not groups or sum(each[n][0] for n in groups[-1]) >= SMALLEST:
@@ -313,35 +310,32 @@ def prepared(
         if isinstance(source, Corpus):
             number = 1 if in_one_place else max(1, min(MOST, len(source) // SMALLEST))
             rows = np.array_split(np.arange(len(source)), number)
-            return [
-                submit(read, name, source.take(of), **home)
-                for of, home in zip(rows, cycle(homes(cluster)))
-            ]
-        path = source.data if isinstance(source, ClientData) else source
-        paths = [path] if in_one_place or path is None else files_of(path)
-        return [
-            submit(read, name, source, path, **home)
-            for path, home in zip(paths, cycle(homes(cluster)))
-        ]
+            each: list[Any] = [(source.take(of),) for of in rows]
+        else:
+            whole = in_one_place or source.data is None
+            each = [(source, path) for path in ([source.data] if whole else files_of(source.data))]
+        turns = zip(each, cycle(homes(cluster)), strict=False)
+        return [submit(read, name, *one, **home) for one, home in turns]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
     sources = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
     with lost_scheduler():
-        found = {n: RemoteDocuments.of(cluster, n, files(n, each)) for n, each in sources.items()}
+        found = {n: RemoteDocuments.of(cluster, files(n, each)) for n, each in sources.items()}
     whole = {n: fingerprint(each) for n, each in sources.items() if isinstance(each, Corpus)}
     found |= {name: replace(found[name], fingerprint=digest) for name, digest in whole.items()}
     return found, partial(DaskSimulation, cluster=cluster)
 
 
 def path_or_corpus(documents: Any) -> Any:
-    return Path(documents) if isinstance(documents, (str, Path)) else Corpus.of(documents)
+    is_path = isinstance(documents, (str, Path))
+    return ClientData(data=documents) if is_path else Corpus.of(documents)
 
 
-def read(name: str, documents: Any, path: Path | None = None) -> Corpus:
-    if isinstance(documents, ClientData):
-        return documents.model_copy(update={"data": path}).read(name)
-    return Corpus.of(path or documents)
+def read(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:
+    if isinstance(documents, Corpus):
+        return documents
+    return documents.model_copy(update={"data": path}).read(name)
 
 
 @dataclass(frozen=True)
@@ -361,9 +355,6 @@ class DaskSimulation(Simulation):
             )
         with lost_scheduler():
             return super().train(folder, resume, start)
-
-    def _fingerprint(self, documents: Any) -> str:
-        return str(documents.fingerprint)
 
     def _languages(self, name: str, corpus: Any) -> Languages | None:
         checked = self.cluster.submit(check_texts, corpus.parts[0], self.study.text, pure=False)

@@ -185,8 +185,7 @@ def _tried(model: TopicModel) -> list[str]:
         return []
     tried = ", ".join(f"{n} ({score - usual:.3f})" for n, (score, usual) in numbers.items())
     why = (
-        "the clusters of two halves of the documents agree most, beyond what documents without "
-        "clusters would have"
+        "two halves of the documents agree best on clusters, compared with documents without any"
         if model.shows_clusters
         else "topics of one half of the documents predict words best that are left out of the other"
     )

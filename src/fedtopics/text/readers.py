@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -39,12 +40,9 @@ T = TypeVar("T")
 def files_of(path: Path) -> list[Path]:
     """Return the sorted files of a pattern such as parts/*.parquet, or the path."""
     path = path.expanduser()
-    found: list[Path] = []
     if "*" not in path.name or path.exists():
         return [path]
-    with suppress(ValueError):  # of an invalid pattern
-        found = sorted(path.parent.glob(path.name))
-    if not found:
+    if not (found := sorted(p for p in path.parent.glob("*") if fnmatch(p.name, path.name))):
         raise DataError(f"No file fits {path}; check the pattern.")
     return found
 

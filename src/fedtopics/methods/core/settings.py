@@ -239,6 +239,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
 
 
+TOO_FEW = "There are too few documents or words to choose n_components; set it to a number."
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 60)
 
 

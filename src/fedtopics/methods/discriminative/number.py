@@ -13,6 +13,7 @@ Number of Clusters in a Data Set via the Gap Statistic, 2001 (points without clu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from fedtopics.methods.clusters.program import moments_about
 from fedtopics.methods.clusters.settings import DiscriminativeSettings, StartSettings
 from fedtopics.methods.core.events import Candidate
 from fedtopics.methods.core.replies import AgreeingPairs, Template
+from fedtopics.methods.core.settings import TOO_FEW
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
@@ -110,10 +112,7 @@ def with_number(
         scores[number] = found - usual
         notify(Candidate(number, found, usual))
     if not scores:
-        raise StudyError(
-            f"There are too few documents to try {settings.candidates[0]} clusters in each half of "
-            f"them; set n_components, or give {2 * PER_CLUSTER} documents a cluster."
-        )
+        raise StudyError(TOO_FEW)
     best = max(scores, key=lambda number: scores[number])
     return settings.model_copy(update={"n_components": best})
 
@@ -132,9 +131,9 @@ def _agreement(
         separation = Separation(settings, origin, moments, part)
         split = separation.iterate(source, Split.of(first, "free"), MOST_ROUNDS)
         clusterings.append(separation.direct(split).weights())
-    request = {"origin": origin, "first": clusterings[0], "second": clusterings[1]}
     template = {"pairs": AgreeingPairs()}
-    work = lambda: source.sum("agreeing_pairs", template, **request)  # noqa: E731
+    both = dict(zip(("first", "second"), clusterings, strict=True))
+    work = partial(source.sum, "agreeing_pairs", template, origin=origin, **both)
     pairs = source.round(0, work)[0]["pairs"]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

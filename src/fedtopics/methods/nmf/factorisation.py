@@ -26,7 +26,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate
 from fedtopics.methods.core.final import ALL, CHOOSING
 from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
-from fedtopics.methods.core.settings import check_known
+from fedtopics.methods.core.settings import TOO_FEW, check_known
 from fedtopics.methods.core.training import RoundResult, iterate
 
 PASSES = 8  # passes over all documents; with 4, results of seeds differ by .02 in NPMI
@@ -35,10 +35,6 @@ ROUNDS_BEFORE = 20  # number of rounds if another method starts from the topics
 SMOOTHING = 0.01  # occurrences added to each word in each topic
 SWEEPS = 2  # sweeps over the topics, per round
 PER_TOPIC = 10  # documents of a half, at least; larger numbers are not tried
-TOO_FEW = (
-    "There are too few documents or words to choose the number of topics by two halves of the "
-    "documents; set n_components to a number."
-)
 WORSE = 3  # numbers of topics in a row without a better prediction, after which no more are tried
 START = 0x6E6D66  # keeps these random choices apart from other uses of the seed
 
