@@ -87,10 +87,11 @@ def lost_scheduler() -> Iterator[None]:
         ) from None
 
 
-def homes(cluster: Client) -> list[dict[str, Any]]:
+def homes(cluster: Client, first: int) -> list[dict[str, Any]]:
     """Return where to compute: at each worker in turn, or at another one if it is lost."""
     workers = sorted(cluster.scheduler_info()["workers"])
-    return [{"workers": [each], "allow_other_workers": True} for each in workers] or [{}]
+    turned = [workers[(first + n) % len(workers)] for n in range(len(workers))]
+    return [{"workers": [each], "allow_other_workers": True} for each in turned] or [{}]
 
 
 class Part:
@@ -161,14 +162,14 @@ class RemoteClient:
 
     noisy, summed, together = False, 0, None  # see `TopicClient`
 
-    def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Sequence[Any]):
+    def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, homes: Any):
         kind = study.registration.client
         self.method, self.attempt = study.method.method_name, 1
         self.published = frozenset(kind.schedule(study.method))
         self._functions, self._remembers = kind.functions(), kind.remembers
         self._least, self._parts = policy.min_documents, parts
         self._cluster, self._submit = cluster, partial(cluster.submit, pure=False)
-        self._homes = homes(cluster)
+        self._homes = homes
         self._numbers, self._turn = count(), 0
         self._effects: list[Any] = []  # requests whose effects later ones need
         self._round: list[Any] = []  # requests of this round
@@ -314,7 +315,7 @@ def prepared(
         else:
             whole = in_one_place or source.data is None
             each = [(source, path) for path in ([source.data] if whole else files_of(source.data))]
-        turns = zip(each, cycle(homes(cluster)), strict=False)
+        turns = zip(each, cycle(homes(cluster, list(sources).index(name))), strict=False)
         return [submit(read, name, *one, **home) for one, home in turns]
 
     if corpora is None and not study.clients:
@@ -368,15 +369,13 @@ class DaskSimulation(Simulation):
             # Its groups are counted apart from those of other clients, so in one place.
             parts = [self.cluster.submit(Corpus.pool, parts, pure=False)]
         numbers = range(len(parts)) if len(parts) > 1 else [None]
+        places = homes(self.cluster, list(self.documents).index(name))
         parts = [
             self.cluster.submit(Part, part, self.study, name, policy, number, pure=False, **home)
-            for part, number, home in zip(parts, numbers, cycle(homes(self.cluster)))
+            for part, number, home in zip(parts, numbers, cycle(places))
         ]
-        # Its type is a small result, that is there if the part is, or else its error.
-        for part in [self.cluster.submit(type, part, pure=False) for part in parts]:
-            result(self.cluster, part, name)
         ledger.began(name, b"", policy.model_dump(mode="json"), documents)
-        client: Any = RemoteClient(self.cluster, self.study, policy, parts)
+        client: Any = RemoteClient(self.cluster, self.study, policy, parts, places)
         return Door(name, client, policy, ledger)
 
     def _at_once(self, doors: Mapping[str, Door]) -> AtOnce:
