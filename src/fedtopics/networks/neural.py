@@ -22,6 +22,10 @@ EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
 SMALLEST_SHARE = 1e-5  # smallest share of a word in a first topic, so that it has a logarithm
 
 
+def no_encoder(network: Any, weights: Tensors, model: str) -> None:
+    """Return None: texts are embedded by the model in the settings."""
+
+
 class NeuralTopicModel(ABC):
     """A topic model with a logistic-normal posterior; a subclass defines the decoder.
 
@@ -60,8 +64,7 @@ class NeuralTopicModel(ABC):
             weights = self.initial_weights(0)
         return {name: (tuple(weight.shape), self.precision) for name, weight in weights.items()}
 
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
-        return None  # texts are embedded by the model in the settings
+    trained_encoder = no_encoder
 
     @property
     def row_weights(self) -> frozenset[str]:
@@ -94,7 +97,7 @@ class NeuralTopicModel(ABC):
         k = self.settings.n_components
         if self.settings.layer_norm:  # otherwise batch normalisation would remove it
             bound = self.settings.hidden[1] ** -0.5
-            weights["posterior_bias"] = drawn_evenly(self.dtype, generator, bound, 2 * k)
+            weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
         if self.settings.posterior_gain is not None:
             gain = torch.ones(2 * k, dtype=self.dtype)
             gain[:k] = self.settings.posterior_gain
@@ -112,7 +115,7 @@ class NeuralTopicModel(ABC):
         k, (h1, h2) = self.settings.n_components, self.settings.hidden
         dimension = self.settings.embedding.dimension
         seen = self.n_words if self.sees_words else dimension
-        weights, uniform = {}, partial(drawn_evenly, self.dtype, generator)
+        weights, uniform = {}, partial(self.uniform, generator)
         if self.sees_words:
             weights["encoder_words"] = uniform(self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
@@ -132,7 +135,12 @@ class NeuralTopicModel(ABC):
         """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
         k = self.settings.n_components
         bound = math.sqrt(6 / (k + self.n_words))
-        return {"beta_logits": drawn_evenly(self.dtype, generator, bound, k, self.n_words)}
+        return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
+
+    def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
+        # In float64 for every dtype, so that they differ only by rounding.
+        values = torch.rand(*shape, generator=generator, dtype=torch.float64)
+        return ((2 * values - 1) * bound).to(self.dtype)
 
     def batch(
         self, bag: sparse.csr_array, noise: Noise | None = None,
@@ -271,14 +279,6 @@ class NeuralTopicModel(ABC):
         posterior = hidden @ weights["posterior"]
         wide = posterior.double()
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
-
-
-def drawn_evenly(
-    dtype: torch.dtype, generator: torch.Generator, bound: float, *shape: int
-) -> Tensor:
-    # In float64 for every dtype, so that they differ only by rounding.
-    values = torch.rand(*shape, generator=generator, dtype=torch.float64)
-    return ((2 * values - 1) * bound).to(dtype)
 
 
 def normalised(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
