@@ -127,6 +127,8 @@ def test_raw_texts_follow_their_rows() -> None:
     both = Corpus.pool([first, second])
     assert [text for batch in both.texts() for text in batch] == ["A.", "B.", "C."]
     assert Corpus.pool([first, Corpus.of([["c"]])]).raw is None
+    numbered = Corpus.pool([Corpus.of(["a"]), Corpus.of(["b", "c"])])
+    assert numbered.ids.to_pylist() == ["0", "1", "2"], "not two rows of one name"
 
 
 def test_pool_drops_labels_that_some_lack() -> None:

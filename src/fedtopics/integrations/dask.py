@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from itertools import count, cycle
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +161,14 @@ class RemoteClient:
 
     noisy, summed, together = False, 0, None  # see `TopicClient`
 
-    def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, homes: Any):
+    def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, places: Any):
         kind = study.registration.client
         self.method, self.attempt = study.method.method_name, 1
         self.published = frozenset(kind.schedule(study.method))
         self._functions, self._remembers = kind.functions(), kind.remembers
         self._least, self._parts = policy.min_documents, parts
         self._cluster, self._submit = cluster, partial(cluster.submit, pure=False)
-        self._homes = homes
+        self._places = places
         self._numbers, self._turn = count(), 0
         self._effects: list[Any] = []  # requests whose effects later ones need
         self._round: list[Any] = []  # requests of this round
@@ -198,8 +197,7 @@ class RemoteClient:
     def _tell(self, name: str, payload: dict[str, Any]) -> None:
         if name == "adopt" and len(self._parts) > 1:
             of_all = self._sum("frequencies", {"words": payload["words"]})
-            counts = self._submit(itemgetter("counts"), of_all)
-            self._effects.append(self._request("hold", {"counts": counts}))
+            self._effects.append(self._request("hold", {"whole": of_all}))
         # All requests of a client that remembers are repeated, in their order.
         (self._round if self._remembers else self._effects).append(self._request(name, payload))
 
@@ -225,7 +223,7 @@ class RemoteClient:
         before = [*self._effects, *self._round]
         replies = [
             self._submit(answer, part, *before, request, **home)
-            for part, home in zip(parts or self._parts, cycle(self._homes))
+            for part, home in zip(parts or self._parts, cycle(self._places))
         ]
         self._round.append(request)
         while len(replies) > 1:
@@ -313,10 +311,10 @@ def prepared(
             rows = np.array_split(np.arange(len(source)), number)
             each: list[Any] = [(source.take(of),) for of in rows]
         else:
-            whole = in_one_place or source.data is None
-            each = [(source, path) for path in ([source.data] if whole else files_of(source.data))]
-        turns = zip(each, cycle(homes(cluster, list(sources).index(name))), strict=False)
-        return [submit(read, name, *one, **home) for one, home in turns]
+            is_one = in_one_place or source.data is None
+            each = [(source, path) for path in ([source.data] if is_one else files_of(source.data))]
+        places = homes(cluster, list(sources).index(name))
+        return [submit(read, name, *one, **home) for one, home in zip(each, cycle(places))]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing

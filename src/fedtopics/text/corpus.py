@@ -161,6 +161,8 @@ class Corpus:
                 columns[name] = None if missing else concatenate(parts)
             except pa.ArrowException:
                 raise DataError(complaint) from None
+        if all(corpus.is_numbered for corpus in corpora):  # else rows of several would be alike
+            columns["ids"] = _numbered(len(columns["documents"]))
         vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
         encoders = {corpus.embedded_by for corpus in corpora}
         return cls(

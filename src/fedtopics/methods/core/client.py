@@ -81,9 +81,9 @@ class ClientWords:
         parts = slice(None), *draw_halves(self.secret, bag.shape[0], self.min_documents)
         return {"counts": np.stack([document_frequency(bag[rows]) for rows in parts])}
 
-    def hold(self, counts: NDArray[np.int64]) -> None:
+    def hold(self, whole: Mapping[str, Any]) -> None:
         """Take the `frequencies` of the whole client, where this object has a part of it."""
-        self.whole = counts
+        self.whole = whole["counts"]
 
     @cached_property
     def frequency(self) -> NDArray[np.int64]:
