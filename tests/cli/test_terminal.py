@@ -68,7 +68,7 @@ def test_events_of_others(screen: StringIO) -> None:
         "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
         "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True, "empty": 1, "source": TEXT,
-        "step": 2, "n_components": 3, "score": 0.5, "usual": 0.1, "exposure": SimpleNamespace(
+        "step": 2, "n_components": 3, "score": 0.5, "exposure": SimpleNamespace(
             bytes=None, chosen=TEXT, words=3, shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
             verdicts={TEXT: TEXT},
         ),

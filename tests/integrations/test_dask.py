@@ -185,7 +185,7 @@ def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path
     texts = [text for batch in Corpus.read(files / "*.parquet").texts() for text in batch]
     there, here = (NMF(4, max_rounds=2).fit(texts, engine=of) for of in (cluster, None))
     np.testing.assert_allclose(there.model_.beta, here.model_.beta, atol=1e-12)
-    with pytest.raises(DataError, match=r"No file fits .*\*\.csv; check the pattern"):
+    with pytest.raises(DataError, match=r"Client 'a': There is no file or folder .*\*\.csv"):
         train(study(), {"a": files / "*.csv"}, engine=cluster)
     (files / "bad.csv").write_text("text\n1;2\n", "utf-8")
     with pytest.raises(DataError, match=r"Client 'a': There is no file or folder"):

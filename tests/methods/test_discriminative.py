@@ -163,7 +163,7 @@ def test_the_number_of_clusters_is_chosen() -> None:
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
     model = trained(plan, spread(corpus, 2), on_event=events.append)
-    scores = {e["n_components"]: e["score"] - e["usual"] for e in events.of("candidate")}
+    scores = {e["n_components"]: e["score"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
     assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
     assert model.n_topics == 5

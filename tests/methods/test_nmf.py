@@ -197,7 +197,7 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
     best = max(tried, key=lambda number: tried[number])
     assert model.n_topics == best == TOPICS
     assert best in list(tried)[-4:-1], "three worse numbers end the search"
-    assert model.info["numbers"] == {str(k): [score, 0.0] for k, score in tried.items()}
+    assert model.info["numbers"] == {str(k): score for k, score in tried.items()}
     again = trained(study, split(documents, 0, 2), out=tmp_path, resume=True)
     assert again.info["numbers"] == model.info["numbers"]
     for given, problem in (

@@ -54,8 +54,7 @@ SENTENCES = {
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
-    "candidate": "tried n_components = {n_components}: score {score:.3f}, and {usual:.3f} without "
-    "topics or clusters",
+    "candidate": "tried n_components = {n_components}: score {score:.3f}",
     "repeated": "round {round} is repeated without {missing}",
     "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
     "first ones have {words} words",

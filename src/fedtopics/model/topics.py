@@ -146,7 +146,7 @@ class TrainingInfo(TypedDict, total=False):
     sizes: dict[str, list[Count]]  # by client, the documents of each cluster
     unclear: dict[str, Count]  # by client, documents whose likeliest cluster is below one half
     same: Count  # clusters that equal another one
-    numbers: dict[str, list[FiniteFloat]]  # by number of topics tried: score, and the usual score
+    numbers: dict[str, FiniteFloat]  # scores of the numbers of topics that were tried
     ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
     clear: list[str]  # functions whose results everybody saw one by one nevertheless

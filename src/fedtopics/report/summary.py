@@ -183,7 +183,7 @@ def _tried(model: TopicModel) -> list[str]:
     """Say why the model has this number of topics, if it was chosen."""
     if not (numbers := model.info.get("numbers")):
         return []
-    tried = ", ".join(f"{n} ({score - usual:.3f})" for n, (score, usual) in numbers.items())
+    tried = ", ".join(f"{n} ({score:.3f})" for n, score in numbers.items())
     why = (
         "two halves of the documents agree best on clusters, compared with documents without any"
         if model.shows_clusters

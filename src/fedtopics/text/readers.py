@@ -38,13 +38,11 @@ T = TypeVar("T")
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the sorted files of a pattern such as parts/*.parquet, or the path."""
+    """Return the sorted files of a pattern such as parts/*.parquet, or the path if none fits."""
     path = path.expanduser()
     if "*" not in path.name or path.exists():
         return [path]
-    if not (found := sorted(p for p in path.parent.glob("*") if fnmatch(p.name, path.name))):
-        raise DataError(f"No file fits {path}; check the pattern.")
-    return found
+    return sorted(p for p in path.parent.glob("*") if fnmatch(p.name, path.name)) or [path]
 
 
 def read_table(path: Path, kind: str = "") -> Table:

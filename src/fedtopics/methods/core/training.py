@@ -122,7 +122,7 @@ class Program(ABC, Generic[Settings, State]):
         start = plan.start
         self.continued = None if start is None else start.continued  # models
         self.added = None if start is None else start.added
-        self.numbers: dict[str, list[float]] = {}  # numbers of topics that were tried: their scores
+        self.numbers: dict[str, float] = {}  # scores of the numbers of topics that were tried
         self.candidates: tuple[int, ...] = getattr(plan.settings, "candidates", ())
         if start is not None and not self.starts_from_any_number and not self.candidates:
             start.check_number(plan.settings.n_components)
@@ -153,7 +153,7 @@ class Program(ABC, Generic[Settings, State]):
 
     def note(self, run: Run, tried: events.Candidate) -> None:
         """Keep the score of a number of topics for the model."""
-        self.numbers[str(tried.n_components)] = [tried.score, tried.usual]
+        self.numbers[str(tried.n_components)] = tried.score
         run.keep("numbers", self.numbers)
         run.event(tried)
 

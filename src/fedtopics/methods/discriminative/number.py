@@ -110,7 +110,7 @@ def with_number(
             for each, of_halves in zip(sources, halves, strict=True)
         )
         scores[number] = found - usual
-        notify(Candidate(number, found, usual))
+        notify(Candidate(number, scores[number]))
     if not scores:
         raise StudyError(TOO_FEW)
     best = max(scores, key=lambda number: scores[number])

@@ -129,7 +129,7 @@ def best_number(
         ask = partial(agreement.sum, "prediction", template, rarity=rarity, topics=topics)
         reply = agreement.round(0, ask)[0]
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
-        notify(Candidate(number, scores[number], 0.0))
+        notify(Candidate(number, scores[number]))
         best = max(scores, key=lambda each: scores[each])
         if best not in list(scores)[-WORSE:]:
             break
