@@ -22,9 +22,9 @@ from experiments.fstc.published import PUBLISHED, TABLE_1
 from experiments.fstc.significance import UTest
 from experiments.gfedntm.amwmd_claims import OTHER_SEED, Finding, Scores, findings
 from experiments.gfedntm.figure3 import ETAS, SHARED
-from experiments.gfedntm.figure3_results import Scores as Figure3Scores
-from experiments.gfedntm.figure3_results import gains_of
 from experiments.gfedntm.figure3_runs import Case
+from experiments.gfedntm.figure3_scores import Scores as Figure3Scores
+from experiments.gfedntm.figure3_scores import gains_of
 from experiments.report import Found, mean, scores, select
 from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 

@@ -1,27 +1,20 @@
 """What the synthetic experiment leaves behind: a page, the numbers, a figure, verdicts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments import costs, report
+from experiments import claims, costs, report
 from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings, tasks
-from experiments.gfedntm.figure3_runs import Case, alone
-from experiments.report import Found, Table, select, spread, verdict
+from experiments.gfedntm.figure3_runs import Case
+from experiments.gfedntm.figure3_scores import READINGS, SCORES, Scores
+from experiments.report import Found, Table, select, spread
 
 SCENARIOS = ("federated", "centralised", "alone")
-SCORES = (("tss", "TSS of 50", 2), ("dss", "DSS", 0), ("dss_refined", "DSS refined", 0))
-READINGS = (
-    "softmax once",
-    "softmax twice",
-    "softmax three times, columns shifted",
-    "as the decoder uses it",
-)
 MEANING = """\
 TSS: similarity of each true topic to the closest one that was found, summed; 50 is perfect. DSS: by
 how much similarities of documents differ from the true ones, summed over pairs and divided by the
@@ -32,42 +25,6 @@ Hellinger's distance; without it, an encoder's theta or the posterior's mean. *a
 client's own model on the documents of all, mean over clients; but for the first setting of one
 client, another with each seed. *random*: topics and thetas drawn from the priors; *even*: all
 words, all topics alike; *oracle*: the true topics. Mean and deviation over seeds."""
-
-
-class Scores:
-    """The rows, by what they are of."""
-
-    def __init__(self, rows: Found) -> None:
-        self._rows = rows
-
-    def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
-        """Return a score of each seed, the mean over clients where they are alone."""
-        return list(self.by_seed(case, model, scenario, score).values())
-
-    def by_seed(self, case: Case, model: str, scenario: str, score: str) -> dict[int, float]:
-        """Return it by seed, in their order."""
-        found: dict[int, dict[str, float]] = {}
-        for row in self._rows:
-            if (row["model"], Case(**row["case"])) == (model, case) and score in row:
-                found.setdefault(row["seed"], {})[row["scenario"]] = row[score]
-        wanted = {seed: alone(case, seed) if scenario == "alone" else (scenario,) for seed in found}
-        return {
-            seed: float(np.mean([found[seed][name] for name in names]))
-            for seed, names in sorted(wanted.items())
-            if found[seed].keys() >= {*names}
-        }
-
-    def readings(self, case: Case, scenario: str) -> dict[str, float]:
-        """Return the paper's network's score under each reading, mean over clients and seeds."""
-        scenarios = alone(case, 0) if scenario == "alone" else (scenario,)
-        found = [
-            row["readings"]
-            for row in self._rows
-            if row["model"] == "paper"
-            and Case(**row["case"]) == case
-            and row["scenario"] in scenarios
-        ]
-        return {name: float(np.mean([one[name] for one in found])) for name in READINGS if found}
 
 
 def tables(settings: Settings, rows: Found) -> list[Table]:
@@ -139,82 +96,11 @@ def _sweep(title: str, first: Case, score: str, digits: int, scores: Scores) -> 
     return Table(title, ("model", "scenario", *swept), (*there, lines[-1]) if there else ())
 
 
-def sentences(settings: Settings, rows: Found) -> Iterator[str]:
-    """Say which claims of the paper hold."""
-    scores, (first, *_) = Scores(rows), settings.cases
-    for model in RECIPES:
-        for alpha in (first.alpha,) if settings.quick else ALPHAS:
-            cases = [case for case in settings.cases if case.alpha == alpha]
-            yield from _of_model(scores, model, cases)
-    found = scores.readings(first, "centralised")
-    if found:
-        even = float(np.mean(scores.of(first, "even", "", "tss")))
-        yield (
-            f"Read as the authors' script reads them, by three softmaxes and columns shifted by a "
-            f"word, the topics of the paper's network score {found[READINGS[2]]:.2f}, as even "
-            f"topics do ({even:.2f}); as the decoder uses them, {found[READINGS[3]]:.2f}."
-        )
-
-
-def _of_model(scores: Scores, model: str, cases: Sequence[Case]) -> Iterator[str]:
-    """Say which claims hold of a model, by means over the seeds that both scenarios have."""
-    first = replace(cases[0], shared=Case.shared, eta=Case.eta)
-    gains = {case: gain for case in cases if (gain := gains_of(scores, case, model))}
-    title = f"{RECIPES[model].title}, alpha = {first.alpha:g}"
-    if not gains:
-        return
-    better = {
-        score: sum(gain[score] > 0 for gain in gains.values())
-        for score in next(iter(gains.values())).keys() - {"spread"}
-    }
-    refined = f", refined in {better['dss_refined']}" if "dss_refined" in better else ""
-    yield (
-        f"Claim 1, a common model is better than models of clients alone ({title}): closer "
-        f"topics in {better['tss']} of {len(gains)} settings, closer documents in "
-        f"{better['dss']}{refined}."
-    )
-    a = [gains[case] for k in SHARED if (case := replace(first, shared=k)) in gains]
-    if len(a) > 1:
-        falls = all(x["tss"] > y["tss"] for x, y in pairwise(a))
-        yield (
-            f"Claim 2, the gain shrinks with the number of shared topics ({title}): "
-            f"{'holds' if falls else 'does not hold throughout'}; TSS gains "
-            f"{', '.join(format(gain['tss'], '.1f') for gain in a)}."
-        )
-    etas = [eta for eta in ETAS if replace(first, eta=eta) in gains]
-    if len(etas) > 1:
-        by_eta = ", ".join(f"{gains[replace(first, eta=eta)]['tss']:.1f} ({eta:g})" for eta in etas)
-        yield (
-            f"Claim 3, the gain is less significant when eta varies ({title}): TSS gains by "
-            f"eta are {by_eta}."
-        )
-    most = gains.get(replace(first, shared=max(SHARED)))
-    if most:
-        worse = most["dss"] < 0
-        yield (
-            f"Claim 4, at K' = {max(SHARED)} documents are closer alone, inconclusively ({title}): "
-            f"{verdict(worse)}; DSS {'rises' if worse else 'falls'} by {abs(most['dss']):.0f} "
-            f"in common ({most['spread']})."
-        )
-
-
-def gains_of(scores: Scores, case: Case, model: str) -> dict[str, Any]:
-    """Return by how much the federated model is better than clients alone, by score."""
-    found: dict[str, Any] = {}
-    for score, *_ in SCORES:
-        both = (scores.by_seed(case, model, which, score) for which in ("federated", "alone"))
-        common, alone = both
-        differences = [common[seed] - alone[seed] for seed in common.keys() & alone.keys()]
-        if not differences and score == "dss_refined":
-            continue
-        if not differences:
-            return {}
-        sign = 1 if score == "tss" else -1
-        found[score] = sign * float(np.mean(differences))
-        if score == "dss":
-            apart = f"deviation between seeds {np.std(differences):.0f}"
-            found["spread"] = apart if len(differences) > 1 else "one seed"
-    return found
+def sentences(settings: Settings, rows: Found) -> list[str]:
+    """Say which claims hold, of a whole run."""
+    models, cases = {row["model"] for row in rows}, [Case(**row["case"]) for row in rows]
+    is_whole = models >= {*RECIPES} and {*cases} >= {*settings.cases}
+    return claims.sentences("figure3", claims.Figure3(rows)) if is_whole else []
 
 
 def page(settings: Settings, rows: Found, content: Mapping[str, Any]) -> str:

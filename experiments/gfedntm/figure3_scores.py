@@ -1,0 +1,66 @@
+"""The scores of the synthetic experiment, by setting, model and scenario."""
+
+import numpy as np
+
+from experiments.gfedntm.figure3_runs import Case, alone
+from experiments.report import Found
+
+SCORES = (("tss", "TSS of 50", 2), ("dss", "DSS", 0), ("dss_refined", "DSS refined", 0))
+READINGS = (
+    "softmax once",
+    "softmax twice",
+    "softmax three times, columns shifted",
+    "as the decoder uses it",
+)
+
+
+class Scores:
+    """The rows, by what they are of."""
+
+    def __init__(self, rows: Found) -> None:
+        self._rows = rows
+
+    def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
+        """Return a score of each seed, the mean over clients where they are alone."""
+        return list(self.by_seed(case, model, scenario, score).values())
+
+    def by_seed(self, case: Case, model: str, scenario: str, score: str) -> dict[int, float]:
+        """Return it by seed, in their order."""
+        found: dict[int, dict[str, float]] = {}
+        for row in self._rows:
+            if (row["model"], Case(**row["case"])) == (model, case) and score in row:
+                found.setdefault(row["seed"], {})[row["scenario"]] = row[score]
+        wanted = {seed: alone(case, seed) if scenario == "alone" else (scenario,) for seed in found}
+        return {
+            seed: float(np.mean([found[seed][name] for name in names]))
+            for seed, names in sorted(wanted.items())
+            if found[seed].keys() >= {*names}
+        }
+
+    def readings(self, case: Case, scenario: str) -> dict[str, float]:
+        """Return the paper's network's score under each reading, mean over clients and seeds."""
+        scenarios = alone(case, 0) if scenario == "alone" else (scenario,)
+        found = [
+            row["readings"]
+            for row in self._rows
+            if row["model"] == "paper"
+            and Case(**row["case"]) == case
+            and row["scenario"] in scenarios
+        ]
+        return {name: float(np.mean([one[name] for one in found])) for name in READINGS if found}
+
+
+def gains_of(scores: Scores, case: Case, model: str) -> dict[str, float]:
+    """Return by how much the federated model is better than clients alone, by score."""
+    found: dict[str, float] = {}
+    for score, *_ in SCORES:
+        both = (scores.by_seed(case, model, which, score) for which in ("federated", "alone"))
+        common, alone = both
+        differences = [common[seed] - alone[seed] for seed in common.keys() & alone.keys()]
+        if not differences and score == "dss_refined":
+            continue
+        if not differences:
+            return {}
+        sign = 1 if score == "tss" else -1
+        found[score] = sign * float(np.mean(differences))
+    return found
