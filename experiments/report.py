@@ -62,11 +62,6 @@ def mean(found: Found, score: str, **wanted: Any) -> float:
     return float(np.mean(scores(found, score, **wanted)))
 
 
-def verdict(holds: bool) -> str:
-    """Say whether a claim holds."""
-    return "holds" if holds else "does not hold"
-
-
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed."""
     found = {}
