@@ -177,25 +177,27 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
 
 
 def test_words_move_and_extend_embeddings() -> None:
-    bag = sparse.csr_array(np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0]], np.float32))
+    counts = [[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
+    bag = sparse.csr_array(np.array(counts, np.float32))
     weights = {
         "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
         "rarity": np.array([1.0, 0.0, 2.0, 2.0]), "word_origin": np.array([1.0, 3.0]),
         "word_directions": np.diag([1.0, 2, 3, 4]),
     }  # fmt: skip
     inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
-    found = inference.mixed(np.tile([5.0, 3.0], (3, 1)), bag, weights)
+    found = inference.mixed(np.tile([5.0, 3.0], (4, 1)), bag, weights)
     first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight
     words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
     second = np.array([1 - 0.6 * 3 / 5, 0]) + 0.6 * 3 / 5 * words
-    expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0]]
+    expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0], [1, 0]]
     np.testing.assert_allclose(found[:, :2], expected, rtol=1e-6)
-    logs = np.array([[0, 0, 1, 0], [np.log(2), 0, 3 * np.log(2), 4 * np.log(3)], [0, 1, 0, 0]])
-    directed = logs / np.linalg.norm(logs, axis=1, keepdims=True)
+    logs = np.array([np.log(2), 0, 3 * np.log(2), 4 * np.log(3)])
+    directed = [[0, 0, 1 / 3, 0], logs / np.linalg.norm(logs) * 3 / 5, [0, 1 / 3, 0, 0], [0] * 4]
     np.testing.assert_allclose(found[:, 2:], directed, rtol=1e-6)
     origin = np.arange(6.0)
     points = inference.points(origin, None, found)
-    for part, share in ((slice(2), 0.8), (slice(2, 6), 0.2)):
+    extended = 0.2 * np.array([[1 / 3], [3 / 5], [1 / 3], [0]])
+    for part, share in ((slice(2), 1 - extended), (slice(2, 6), extended)):
         moved = found[:, part] - origin[part]
         expected = np.sqrt(share) * moved / np.linalg.norm(moved, axis=1, keepdims=True)
         np.testing.assert_allclose(points[:, part], expected, rtol=1e-5)

@@ -9,7 +9,7 @@ import scipy.linalg
 from fedtopics import Policy, Study
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments
-from fedtopics.methods.core.final import ALL
+from fedtopics.methods.clusters.settings import WHOLE, Part
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import (
     LEAST_COUNT,
@@ -111,7 +111,7 @@ def test_clusters_of_k_means_begin_even_and_free() -> None:
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
     apart = {"projection": np.eye(5)[None], "directions": np.zeros((1, 4, 5))}
-    given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": ALL}
+    given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": WHOLE}
     found: dict[str, Any] = client.function("class_sums")(vocabulary, **given, **apart)
     return found
 
@@ -170,9 +170,10 @@ def test_the_number_of_clusters_is_chosen() -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 
 
-@pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
-@pytest.mark.parametrize("part", [0, 1])
-def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: int) -> None:
+@pytest.mark.parametrize(("n", "parts", "in_part"), [
+    (10, 2, 0), (19, 2, 0), (20, 2, 10), (79, 8, 0), (80, 8, 10),
+])  # fmt: skip
+def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: int) -> None:
     client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
     origin, clusters = np.zeros(DIMENSION), np.zeros((1, CLUSTERS, DIMENSION))
     discriminants = {
@@ -180,7 +181,7 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
         "bias": np.zeros((1, CLUSTERS)),
     }  # fmt: skip
 
-    def replies(of: int) -> list[dict[str, Any]]:
+    def replies(of: Part) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}
         return [
             client.function("moments")(vocabulary, origin, of),
@@ -188,7 +189,8 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
             client.function("class_sums")(vocabulary, **given, **discriminants),
         ]
 
-    assert [reply["documents"] for reply in replies(part)] == [in_half] * 3
-    for reply in replies(part):
-        assert any(np.any(value) for value in reply.values()) == (in_half > 0)
-    assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
+    for part in ((0, parts), (parts - 1, parts)):
+        assert [reply["documents"] for reply in replies(part)] == [in_part] * 3
+        for reply in replies(part):
+            assert any(np.any(value) for value in reply.values()) == (in_part > 0)
+    assert [reply["documents"] for reply in replies(WHOLE)] == [n] * 3

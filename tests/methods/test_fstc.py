@@ -15,7 +15,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
-from fedtopics.methods.core.final import ALL
+from fedtopics.methods.clusters.settings import WHOLE
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient
@@ -320,7 +320,7 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     for _ in range(20):
         one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
         centres, origin = unit_rows(rng.normal(size=(1, 4, 60))), np.zeros(60)
-        given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "part": ALL}
+        given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "part": WHOLE}
         before = one.function("cluster_sums")(vocabulary, **given)["sums"][0]
         moved = centres[0] + 0.02 * rng.normal(size=(4, 60))
         one.first_labels(vocabulary, origin, {"centres": moved})

@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans as PooledKMeans
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.final import ALL
+from fedtopics.methods.clusters.settings import WHOLE
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
@@ -90,7 +90,7 @@ def test_clusters_of_words(preset: str) -> None:
 
 def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
     origin, starts = np.zeros(centres.shape[2]), list(range(len(centres)))
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": ALL}
+    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found
 

@@ -13,6 +13,7 @@ from fedtopics.datasets import split_clients
 from fedtopics.inference.clusters import Consensus, centred
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.discriminative import client as clients
+from fedtopics.methods.discriminative import method
 from fedtopics.methods.discriminative.client import distinct_words
 from fedtopics.methods.discriminative.separation import UNSEEN, votes_of
 from tests.helpers.clusters import (
@@ -172,7 +173,13 @@ def pooled(members: Any, k: int) -> Any:
     return votes, shares
 
 
-def test_it_is_the_consensus_of_pooled_documents() -> None:
+def test_fewer_than_a_thousand_documents_are_not_extended() -> None:
+    model = trained(planned("discriminative", max_rounds=2), {"a": CORPUS})
+    assert not model.weights["word_directions"].any()
+
+
+def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(method, "PER_DIRECTION", 20)
     plan = planned("discriminative", max_rounds=8)
     model = trained(plan, spread(CORPUS, 3))
     weights, embedded = model.weights, np.asarray(plan.embedded(CORPUS).embeddings)

@@ -25,9 +25,9 @@ from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
-FULLY = 2  # number of known words with which words get half of `word_weight`
+FULLY = 2  # number of known words with which words get half of their weight
 DIRECTIONS = 100  # number of directions of words that extend embeddings
-EXTENDED = 0.2  # share of these directions in a point
+EXTENDED = 0.2  # share of these directions in a point of a document with many words
 SAME = 1e-6  # embeddings of one text from different computers differ by less than this
 
 
@@ -211,7 +211,7 @@ class Consensus(ClusterInference):
         """Return points relative to `word_origin`, moved towards their words and extended by them.
 
         With n known words, the mean of their points by rarity gets the share
-        `word_weight` * n / (n + 2).
+        `word_weight` * n / (n + 2), and the extension has the length n / (n + 2).
         """
         points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
         extended = np.zeros((len(points), points.shape[1] + self.n_directions), np.float32)
@@ -222,7 +222,8 @@ class Consensus(ClusterInference):
             share = self.settings.word_weight * known / (known + FULLY)
             by_words = unit_rows(by_rarity @ weights["word_means"])
             moved = unit_rows((1 - share) * block + share * by_words)
-            directed = unit_rows(bag.log1p() @ weights["word_directions"])
+            words = np.diff(bag.indptr)[:, None]
+            directed = unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + FULLY)
             extended[rows] = np.concatenate([moved, directed], axis=1)
         return extended
 
@@ -233,8 +234,10 @@ class Consensus(ClusterInference):
         if embeddings is None or not self.n_directions:
             return super().points(origin, counts, embeddings)
         n = len(origin) - self.n_directions
-        moved, directed = centred(embeddings[:, :n], origin[:n]), embeddings[:, n:] - origin[n:]
-        parts = np.sqrt(1 - EXTENDED) * moved, np.sqrt(EXTENDED) * unit_rows(directed)
+        moved, directed = centred(embeddings[:, :n], origin[:n]), embeddings[:, n:]
+        # Documents without words would otherwise all be at the same place of the extension.
+        share = EXTENDED * np.linalg.norm(directed, axis=1, keepdims=True)
+        parts = np.sqrt(1 - share) * moved, np.sqrt(share) * unit_rows(directed - origin[n:])
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:

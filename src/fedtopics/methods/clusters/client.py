@@ -25,14 +25,14 @@ from fedtopics.inference.points import (
     sums_by_class,
     sums_by_label,
 )  # fmt: skip
-from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings
 
-Clustering = tuple[int, int, int]
+Clustering = tuple[int, int, Part]
 """Number of the start, number of clusters, part of the documents."""
 Labels = NDArray[np.int64]
 FILE = "labels.safetensors"
@@ -47,8 +47,8 @@ class ReleasedLabels:
         self._last: dict[Clustering, tuple[str, Labels, Labels]] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
-                start, number, part = map(int, key.split("-"))
-                self._last[start, number, part] = "", labels, labels
+                start, number, *part = map(int, key.split("-"))
+                self._last[start, number, (part[0], part[1])] = "", labels, labels
 
     def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
         """Return the labels of the last reply to another request, or `labels` if there is none."""
@@ -59,10 +59,10 @@ class ReleasedLabels:
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
         self._last[clustering] = question, self.before(clustering, question, labels), labels
 
-    def of(self, number: int, part: int) -> list[Labels]:
-        """Return the labels of all clusterings with this number of clusters."""
+    def of_whole(self, number: int) -> list[Labels]:
+        """Return the labels of all clusterings of all documents with this number of clusters."""
         found = self._last.items()
-        return [labels for (_, *of), (*_, labels) in found if of == [number, part]]
+        return [labels for (_, *of), (*_, labels) in found if of == [number, WHOLE]]
 
     def forget(self) -> None:
         if self._last:
@@ -72,7 +72,10 @@ class ReleasedLabels:
     def store(self) -> None:
         if self._file is not None:
             make_folder(self._file.parent)
-            named = {"-".join(map(str, key)): labels for key, (*_, labels) in self._last.items()}
+            named = {
+                "-".join(map(str, (start, number, *part))): labels
+                for (start, number, part), (*_, labels) in self._last.items()
+            }
             write_durably(self._file, save(named))
 
 
@@ -114,7 +117,7 @@ class PointSums(Exchanges):
         "The sum of the documents' centred embeddings, the sum of their outer products (if there "
         "are fewer documents than dimensions, it reveals the space that they span), their number."
     )
-    def moments(self, vocabulary: str, origin: Numbers, part: int) -> dict[str, Any]:
+    def moments(self, vocabulary: str, origin: Numbers, part: Part) -> dict[str, Any]:
         """Sum the embeddings (minus the origin, of unit length), and their outer products."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
@@ -132,7 +135,7 @@ class PointSums(Exchanges):
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
-        part: int, groups: Groups = SEEN,
+        part: Part, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
@@ -179,13 +182,14 @@ class PointSums(Exchanges):
     def forget(self) -> None:
         self.released.forget()
 
-    def rows(self, part: int) -> Documents | slice:
-        """Return the rows of a part of the documents; both halves are empty if one is too small."""
-        if part not in (0, 1):
+    def rows(self, part: Part) -> Documents | slice:
+        """Return the rows of a part of the documents; all parts are empty if one is too small."""
+        number, parts = part
+        if parts == 1:
             return slice(None)
-        shuffled = self.client.secret.rng("halves").permutation(len(self.located))
-        enough = len(shuffled) // 2 >= self.client.min_documents
-        return np.sort(shuffled[part::2]) if enough else shuffled[:0]
+        shuffled = self.client.secret.rng("parts").permutation(len(self.located))
+        enough = len(shuffled) // parts >= self.client.min_documents
+        return np.sort(shuffled[number::parts]) if enough else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
         key = origin.tobytes()
@@ -228,7 +232,7 @@ class ClusterSums(PointSums):
     )
     def class_sums(
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
-        directions: Numbers, bias: Numbers, part: int, groups: Groups = SEEN,
+        directions: Numbers, bias: Numbers, part: Part, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
         self.client.check(vocabulary)

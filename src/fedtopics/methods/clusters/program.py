@@ -8,10 +8,10 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.points import TINY, Moments, Numbers
-from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
 from fedtopics.methods.core.events import SameClusters
-from fedtopics.methods.core.final import ALL, describe
+from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays, Program
@@ -72,10 +72,10 @@ def find_origin(agreement: Agreement, dimension: int) -> Numbers:
 
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
     origin = find_origin(agreement, dimension)
-    return origin, moments_about(agreement, origin, ALL)
+    return origin, moments_about(agreement, origin, WHOLE)
 
 
-def moments_about(agreement: Agreement, origin: Numbers, part: int) -> Moments:
+def moments_about(agreement: Agreement, origin: Numbers, part: Part) -> Moments:
     """Return the moments of points; raise StudyError if no two of them differ."""
     dimension = len(origin)
     # Points have length 1; the sum can vanish for most clients, but not for one that differs.

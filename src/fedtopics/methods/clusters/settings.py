@@ -11,6 +11,9 @@ from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
 N_VIEWS = 2  # number of views of a text
+Part = tuple[int, int]
+"""The number of a part of the documents, drawn at random, and the number of parts."""
+WHOLE: Part = (0, 1)
 
 
 class StartSettings(BaseModel, extra="forbid", frozen=True):

@@ -16,7 +16,7 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.final import document_frequency
 from fedtopics.methods.core.groups import SEEN, Groups
 from fedtopics.methods.core.interfaces import Exchanges, leaves
-from fedtopics.methods.discriminative.number import MOST_ROUNDS, START
+from fedtopics.methods.discriminative.number import MOST_PAIRS, MOST_ROUNDS, START
 from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.nmf.client import WordProducts
@@ -147,13 +147,13 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    calls, n = calls_of_start(settings.start), len(settings.candidates)
+    calls, n = calls_of_start(settings.start), MOST_PAIRS * len(settings.candidates)
     if n:
-        calls = with_call(calls, "moments", "once for each half")
+        calls = with_call(calls, "moments", f"at most {2 * MOST_PAIRS} times for parts")
         often = f"at most {2 * n * START.rounds} times to choose the number"
         calls = with_call(calls, "cluster_sums", often)
         calls["class_sums"] = f"at most {2 * n * MOST_ROUNDS} times, before the first round"
-        calls["agreeing_pairs"] = f"{n} times, before the first round"
+        calls["agreeing_pairs"] = f"at most {n} times, before the first round"
     return calls
 
 

@@ -32,7 +32,8 @@ from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.nmf.factorisation import leading_directions
 from fedtopics.methods.registry import Method
 
-PER_DIRECTION = 20  # documents, at least
+PER_DIRECTION = 100  # documents, at least
+LEAST_DIRECTIONS = 10  # fewer would place most documents at a few points
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,12 @@ def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
     directions = np.zeros((shape[0], inference.n_directions), np.float32)
-    n = max(1, min(inference.n_directions, documents // PER_DIRECTION))
+    n = min(inference.n_directions, documents // PER_DIRECTION)
     # Not only words that have a sum: their directions do not tell embeddings.
     frequency = np.maximum(agreement.vocabulary.document_frequency, 1)
     rarity = np.log(np.maximum(agreement.documents / frequency, 1))
-    directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
+    if n >= LEAST_DIRECTIONS:
+        directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
     words["word_directions"] = directions
     learn_words(agreement, words)
     return words
@@ -134,5 +136,5 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=5, shows="clusters", inferences=(Discriminants, Consensus),
+    DiscriminativeClient, version=6, shows="clusters", inferences=(Discriminants, Consensus),
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""The number of clusters: that of the clusterings which agree best between halves of the documents.
+"""The number of clusters: that of the clusterings which agree best between parts of the documents.
 
 Two clusters of any elongated cloud agree as well, so the agreement counts that exceeds the one of
-points which are drawn from a single cloud with the documents' moments.
+points which are drawn from a single cloud with the documents' moments. A single pair of parts
+depends on how the documents happen to be divided, so the mean over several pairs counts.
 
 References
 ----------
@@ -30,17 +31,19 @@ from fedtopics.inference.points import (
     unit_rows,
 )
 from fedtopics.methods.clusters.program import moments_about
-from fedtopics.methods.clusters.settings import DiscriminativeSettings, StartSettings
+from fedtopics.methods.clusters.settings import DiscriminativeSettings, Part, StartSettings
 from fedtopics.methods.core.events import Candidate
 from fedtopics.methods.core.replies import AgreeingPairs, Template
 from fedtopics.methods.core.settings import TOO_FEW
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
+MOST_PAIRS = 4  # pairs of parts
+PER_PAIR = 4000  # documents, at least, if there are several pairs
 MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
 START = StartSettings(tries=8, rounds=20)
-PER_CLUSTER = 10  # documents of a half, at least; larger numbers are not tried
-MOST_DRAWN = 4000  # points
+PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
 SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
 
 
@@ -48,7 +51,7 @@ class DrawnPoints:
     """Points without clusters, in place of an `Agreement`: all participants draw the same."""
 
     def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
-        self.documents = min(moments.count, MOST_DRAWN)
+        self.documents = min(moments.count, MOST_PAIRS * PER_PAIR)
         drawn = moments.draw(self.documents, np.random.default_rng([seed, SEED]))
         self._points, self._temperature = unit_rows(drawn), temperature
 
@@ -66,13 +69,13 @@ class DrawnPoints:
         return found
 
     def sum_groups(
-        self, function: str, template: Template, counted: Template, *, part: int, **request: Any
+        self, function: str, template: Template, counted: Template, *, part: Part, **request: Any
     ) -> dict[str, Any]:
-        points = self._points[part::2]
+        points = self._points[part[0] :: part[1]]
         return self.sum(function, template, points=points, **request) | {"documents": len(points)}
 
-    def _moments(self, part: int, origin: Numbers) -> dict[str, Any]:
-        points = self._points[part::2]
+    def _moments(self, part: Part, origin: Numbers) -> dict[str, Any]:
+        points = self._points[part[0] :: part[1]]
         products = points.T @ points
         return {"points": points.sum(0), "products": products, "documents": len(points)}
 
@@ -100,14 +103,16 @@ def with_number(
     """Return the settings with the number of clusters chosen, if there are candidates."""
     if not settings.candidates:
         return settings
+    pairs = int(np.clip(moments.count // PER_PAIR, 1, MOST_PAIRS))
+    parts = [(number, 2 * pairs) for number in range(2 * pairs)]
     sources: tuple[Any, Any] = agreement, DrawnPoints(moments, settings.temperature, seed)
-    halves = [[moments_about(each, origin, part) for part in (0, 1)] for each in sources]
-    most = min(one.count for one in halves[0]) // PER_CLUSTER
+    of_parts = [{part: moments_about(each, origin, part) for part in parts} for each in sources]
+    most = min(one.count for one in of_parts[0].values()) // PER_CLUSTER
     scores: dict[int, float] = {}
     for number in (each for each in settings.candidates if each <= most):
         found, usual = (
-            _agreement(each, settings, number, origin, of_halves, seed)
-            for each, of_halves in zip(sources, halves, strict=True)
+            _agreement(each, settings, number, origin, of_each, seed)
+            for each, of_each in zip(sources, of_parts, strict=True)
         )
         scores[number] = found - usual
         notify(Candidate(number, scores[number]))
@@ -119,20 +124,23 @@ def with_number(
 
 def _agreement(
     source: Any, settings: DiscriminativeSettings, number: int, origin: Numbers,
-    halves: list[Moments], seed: int,
+    parts: dict[Part, Moments], seed: int,
 ) -> float:  # fmt: skip
-    """Return how well clusterings of two halves agree: the adjusted Rand index of pairs.
-
-    Pairs are of the documents of one client.
-    """
+    """Return how well clusterings of two parts agree, the mean over pairs of parts."""
     clusterings = []
-    for part, moments in enumerate(halves):
-        first = start_with_kmeans(source, START, number, origin, moments, seed + part, 1, part)
+    for part, moments in parts.items():
+        first = start_with_kmeans(source, START, number, origin, moments, seed + part[0], 1, part)
         separation = Separation(settings, origin, moments, part)
         split = separation.iterate(source, Split.of(first, "free"), MOST_ROUNDS)
         clusterings.append(separation.direct(split).weights())
+    pairs = zip(clusterings[::2], clusterings[1::2], strict=True)
+    return float(np.mean([_adjusted_rand_index(source, origin, *both) for both in pairs]))
+
+
+def _adjusted_rand_index(source: Any, origin: Numbers, first: Arrays, second: Arrays) -> float:
+    """Return how well two clusterings agree on pairs of documents of one client."""
     template = {"pairs": AgreeingPairs()}
-    both = dict(zip(("first", "second"), clusterings, strict=True))
+    both = {"first": first, "second": second}
     work = partial(source.sum, "agreeing_pairs", template, origin=origin, **both)
     pairs = source.round(0, work)[0]["pairs"]
     most = (pairs["first"] + pairs["second"]) / 2

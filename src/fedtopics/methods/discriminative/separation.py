@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.clusters.program import check_enough
-from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.clusters.settings import WHOLE, DiscriminativeSettings, Part
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen
@@ -64,7 +63,7 @@ class Separation:
     settings: DiscriminativeSettings
     origin: Numbers
     moments: Moments
-    part: int = ALL  # which half of the documents: the first (0), the second (1) or both
+    part: Part = WHOLE  # of the documents
 
     def exchange(
         self, agreement: Agreement, state: Split, round_: int

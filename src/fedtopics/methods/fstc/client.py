@@ -19,7 +19,6 @@ from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_eno
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents
-from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
@@ -116,7 +115,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         labels, n = self._clusters, self.settings.n_components
         # Also after the last sums of k-means, documents move only in groups.
         part = self.part(ClusterSums)
-        released = part.released.of(n, ALL)
+        released = part.released.of_whole(n)
         alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
         labels, enough, moves = part.moved(groups, 0, alike, labels, n)
         if is_count(groups):

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.clusters.program import check_enough
-from fedtopics.methods.clusters.settings import StartSettings
+from fedtopics.methods.clusters.settings import WHOLE, Part, StartSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.replies import counts as whole
 from fedtopics.methods.core.training import RoundResult, iterate
@@ -60,7 +59,7 @@ class Lloyd:
 
     origin: Numbers
     finalists: int = 1  # number of best starts that continue after the first ten rounds
-    part: int = ALL  # of the documents: the first (0), the second (1) or both
+    part: Part = WHOLE  # of the documents
     length: float = np.inf  # root mean square length of the points
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
@@ -99,7 +98,7 @@ class Lloyd:
 
 def start_with_kmeans(
     agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
-    seed: int, finalists: int, part: int = ALL,
+    seed: int, finalists: int, part: Part = WHOLE,
 ) -> Partition:  # fmt: skip
     """Cluster embeddings by k-means, from several starts drawn with the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
