@@ -170,17 +170,10 @@ class _Member:
     has_ended: bool = False
 
 
-class Served(Service, Protocol):
-    """A service that learns when a member will not call any more."""
-
-    def left(self, name: str) -> None:
-        """Record that a member has ended, with or without the model."""
-
-
 class CarriedServer:
     """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
 
-    def __init__(self, service: Served, carrier: Carrier, plan: ServerPlan) -> None:
+    def __init__(self, service: Service, carrier: Carrier, plan: ServerPlan) -> None:
         self._service = service
         self._carrier = carrier
         self._plan = plan
@@ -280,7 +273,7 @@ def lead_carried(
     """Serve a study as its relay or as its trusted server, which returns the model."""
 
     @contextmanager
-    def listen(service: Served, notify: Any) -> Iterator[None]:
+    def listen(service: Service, notify: Any) -> Iterator[None]:
         server = CarriedServer(service, carrier, study.server_plan)
         try:
             yield
