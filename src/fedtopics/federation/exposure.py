@@ -246,10 +246,9 @@ def _words(study: Study, documents: int | None) -> str:
     together = None if batch is None else batch * (clients if study.is_secure else 1)
     if own is None or (documents is None and (together or 0) >= SOME_READABLE):
         return f"yes, if a sum is over fewer than about {SOME_READABLE:,} documents"
-    number = own  # how many documents the others have is not known before they join
     others = " and those of the others, whose number is not known yet" if study.is_secure else ""
-    reason = f"a sum is over {number:,} of these documents{others}"
-    if number < SOME_READABLE:
-        much = "many complete documents" if number <= READABLE else "some words of some documents"
+    reason = f"a sum is over {own:,} of these documents{others}"
+    if own < SOME_READABLE:
+        much = "many complete documents" if own <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"
     return f"hardly: {reason}"

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -211,13 +211,10 @@ class CarriedServer:
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:
-        try:
-            while True:
-                address, results = self._served.get_nowait()
-                self._members[address].results = results
-                self._members[address].due = 0.0
-        except Empty:
-            pass
+        while not self._served.empty():
+            address, results = self._served.get()
+            self._members[address].results = results
+            self._members[address].due = 0.0
         now = time.monotonic()
         for address, member in self._members.items():
             if not member.is_pending and not member.has_ended and member.due <= now:
