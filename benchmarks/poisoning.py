@@ -247,10 +247,10 @@ class Told(LocalClients):
         self._lies = lies
 
     def _replies(
-        self, function: str, template: Template | None, payload: Mapping[str, Any]
+        self, call: Call, template: Template | None
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        self._lies.begin(function, template)
-        return super()._replies(function, template, payload)
+        self._lies.begin(call.function, template)
+        return super()._replies(call, template)
 
 
 class Between:

@@ -20,7 +20,6 @@ from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.study_tables import FederationSettings, ObserverData
 from fedtopics.methods.gfedntm.client import Passes
-from fedtopics.protocol.exchange import refuse
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.messages import Answer, Ask, Part, decode, encode
 from fedtopics.protocol.relay import Relay, RelayService
@@ -109,7 +108,8 @@ def test_a_refusal_is_shown_to_others_at_once() -> None:
     service.say("b", encode(Part(b"", 0, b"", "f", "call", b"", "b", b"")))
     waiting = Background(lambda: service.ask("b", encode(Ask(b"", 0, "part", b""))))
     until(lambda: "b" in service.present())
-    refuse(LoopbackLink(service, "a"), "its policy refuses (max_rounds)")
+    refusal = Ask(b"", 0, "refused", b"", "its policy refuses (max_rounds)")
+    LoopbackLink(service, "a").ask(encode(refusal))
     assert decode(waiting.result(), Answer).waiting == {
         "a": "refused: its policy refuses (max_rounds)"
     }

@@ -72,6 +72,10 @@ SENTENCES = {
     "checkpoint failed": "round {round}: no checkpoint was written: {reason}; the run continues",
     "stopped": "stopped after round {round}: {reason}",
 }
+_OF_SIMULATIONS = {name: SENTENCES[name] for name in (
+    "candidate", "documents", "chosen", "clipped", "continued", "continued with its words",
+    "skipped", "stopped",
+)}  # fmt: skip
 
 
 def program_name() -> str:
@@ -127,17 +131,7 @@ class RoundProgress(Progress):
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
-        elif kind in (
-            "candidate",
-            "documents",
-            "chosen",
-            "clipped",
-            "continued",
-            "skipped",
-            "stopped",
-        ):
-            say(sentence(event))
-        elif text := language_sentence(event):
+        elif text := sentence(event, _OF_SIMULATIONS):
             say(text)
 
 

@@ -197,8 +197,7 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
         {key: str(value) if key == "period" else value for key, value in row.items()}
         for row in grouped.rows
     ]
-    numbers = {"without": grouped.without, "few": grouped.few, "unknown": grouped.unknown}
-    return {"rows": rows, **numbers}
+    return vars(grouped) | {"rows": rows}
 
 
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:

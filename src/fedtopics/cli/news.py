@@ -81,9 +81,9 @@ class ServerNews:
             progress = f"{self._progress}   {each}"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
-        present = {} if self._service is None else self._service.present()
-        names = [] if self._service is None else self._service.names
-        for name in names:
+        service = self._service
+        present = service.present() if service else {}
+        for name in service.names if service else ():
             seconds = present.get(name)
             state = "not connected" if seconds is None else f"called {seconds:.0f} s ago"
             table.add_row(name, state, f"{self._counted[name]:,}")

@@ -75,15 +75,11 @@ def show_exposure(exposure: Exposure) -> None:
         table.add_column(column, overflow="fold")
     for column in ("bytes once", "bytes per round") if weighed else ():
         table.add_column(column, justify="right")
-    rows: dict[tuple[str, str, str], list[float]] = {}
     for each in exposure.shown:
         if weighed and not each.once and not each.round:
             continue  # not in this study
-        row = rows.setdefault((each.function, each.often, each.seen), [0, 0])
-        row[0] += each.once or 0
-        row[1] += each.round or 0
-    for (function, often, seen), (once, round_) in rows.items():
-        table.add_row(function, often, seen, *((f"{once:,}", f"{round_:,.0f}") if weighed else ()))
+        sizes = (f"{each.once or 0:,}", f"{each.round or 0:,.0f}") if weighed else ()
+        table.add_row(each.function, each.often, each.seen, *sizes)
     console.print(table)
     if exposure.bytes is not None:
         say(

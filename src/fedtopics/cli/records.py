@@ -110,7 +110,7 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
 
     checks = list(verified(run, certificate, head))
     if as_json:
-        print_json([{"what": c.what, "holds": c.holds, "text": c.text} for c in checks])
+        print_json([check._asdict() for check in checks])
     else:
         for check in checks:
             mark, style = MARKS[check.holds]

@@ -151,7 +151,7 @@ class Door:
                     f"{what} has a word in {name!r} with more than {LONGEST_WORD} characters, or "
                     "with a character that does not print. Nothing was sent; correct the words."
                 )
-        rarest = min((_rarest(value) for value in reply.values()), default=np.inf)
+        rarest = _rarest(reply)
         if rarest < self._policy.min_document_frequency:
             raise PolicyError(
                 f"{what} names a word that {rarest} documents have, but its policy requires "

@@ -186,25 +186,24 @@ def _rehearse(
 ) -> None:
     """Do a few rounds without noise, which adds no bytes, and count this client's bytes."""
     names = [OWN, *sorted(study.clients)[1:MOST_CLIENTS]]
-    short, method = study.here(names), study.registration
-    make: Any = method.client, method.program
-    if (recipe := recipe_of(study)) is None:  # with privacy there are few rounds: do them all
+    short, method, recipe = study.here(names), study.registration, recipe_of(study)
+    if recipe is None:  # with privacy there are few rounds: do them all
         short = short.with_rounds(ROUNDS)
         plan = plan_of(short)
     else:
-        make = recipe.client, recipe.program
         plan = replace(plan_of(short), privacy=None, budget=recipe.budget(None, short.method))
+    maker = recipe or method
     doors: dict[str, Any] = {}
     for name in names:
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
         rules = policy if name == names[0] else OPEN_POLICY
         site = Site(name, own, rules, secret=secret, masked=study.is_secure)
-        client, ledger = make[0](plan, site), Ledger(method.name, short.fingerprint)
+        client, ledger = maker.client(plan, site), Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, client, rules, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
-    make[1](plan).train(clients, RunFolder(None, short.fingerprint))
+    maker.program(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
 def rehearse_noise(study: Study, corpus: Corpus) -> None:
@@ -247,10 +246,9 @@ def _words(study: Study, documents: int | None) -> str:
     together = None if batch is None else batch * (clients if study.is_secure else 1)
     if own is None or (documents is None and (together or 0) >= SOME_READABLE):
         return f"yes, if a sum is over fewer than about {SOME_READABLE:,} documents"
-    number = own  # how many documents the others have is not known before they join
     others = " and those of the others, whose number is not known yet" if study.is_secure else ""
-    reason = f"a sum is over {number:,} of these documents{others}"
-    if number < SOME_READABLE:
-        much = "many complete documents" if number <= READABLE else "some words of some documents"
+    reason = f"a sum is over {own:,} of these documents{others}"
+    if own < SOME_READABLE:
+        much = "many complete documents" if own <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"
     return f"hardly: {reason}"

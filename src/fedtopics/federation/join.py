@@ -25,7 +25,7 @@ from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED
 from fedtopics.protocol.clients import SecureClients
-from fedtopics.protocol.exchange import Exchange, Patience, refuse
+from fedtopics.protocol.exchange import Exchange, Patience
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, encode
@@ -78,7 +78,7 @@ def _refuse(part: Participation, study: Study, link: Link, error: PolicyError) -
     reason = f"{REFUSED} ({named[0]})" if named else REFUSED
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown
         if study.is_secure:
-            refuse(link, reason)
+            link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
         else:
             software = software_of(study, part.begun(study))
             link.ask(encode(PlainAsk(software, b"", 0, "left", 1, REFUSED)))
@@ -149,8 +149,8 @@ def _secure(
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
     exchange = Exchange(member, link, patience)
     # With differential privacy, the exact count would reveal whether a document is there.
-    is_open = part.corpus is not None and study.differential_privacy is None
-    documents = len(part.corpus) if part.corpus is not None and is_open else None
+    has_noise = study.differential_privacy is not None
+    documents = None if part.corpus is None or has_noise else len(part.corpus)
     return SecureClients(
         exchange, list(study.clients), door, documents, totals, *run.position(), study.vocabulary,
         member.study, software, run.event,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedtopics.errors import DataError
@@ -14,14 +15,6 @@ from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, Template
 AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 
 
-class _BadError(Exception):
-    """Some clients sent invalid replies: the round is repeated without them."""
-
-    def __init__(self, faults: Mapping[str, str]) -> None:
-        super().__init__()
-        self.faults = faults
-
-
 class LocalClients:
     """Call the clients' doors, one after the other."""
 
@@ -31,8 +24,9 @@ class LocalClients:
         hidden: bool = False,
     ) -> None:  # fmt: skip
         self.hidden = hidden
-        self._doors = dict(sorted(doors.items()))
-        self._drawn = list(self._doors)
+        self.names = sorted(doors)
+        self._doors = doors
+        self._drawn = self.names
         self._position = Position(turns, exchange=0)
         self._in_round = False
         self._round = 0
@@ -43,22 +37,18 @@ class LocalClients:
         self._bad: Counter[str] = Counter()
         self._excluded: dict[str, str] = {}
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._doors)
-
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        return self._exchanged(lambda: dict(self._replies(function, template, payload)), payload)
+        return self._exchanged(lambda call: dict(self._replies(call, template)), function, payload)
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        return self._exchanged(lambda: self._sum(function, template, payload), payload)
+        return self._exchanged(lambda call: self._sum(call, template), function, payload)
 
     def tell(self, function: str, **payload: Any) -> None:
-        for name in [name for name in self._doors if name not in self._excluded]:
+        for name in [name for name in self.names if name not in self._excluded]:
             try:
                 self._doors[name].repeat(Call(function, payload, self._position))
             except DataError as error:
@@ -83,9 +73,6 @@ class LocalClients:
                     found = work()
                     left_out: RoundReport = {"missing": missing} if missing else {}
                     return found, {"clients": self._drawn, **left_out}
-                except _BadError as error:
-                    missing |= self._leave_out(error.faults)
-                    self._begin(self._position.attempt + 1)
                 except AgainError as again:
                     missing |= again.without
                     self._begin(self._position.attempt + 1)
@@ -96,31 +83,29 @@ class LocalClients:
         turn = self._position.turn + (attempt == 1)
         self._position = Position(turn, attempt, exchange=0)
 
-    def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
-        return work() if self._in_round else self.round(int(payload.get("round", 0)), work)[0]
+    def _exchanged(self, work: Callable[[Call], T], function: str, payload: Mapping[str, Any]) -> T:
+        """Do the next exchange; outside a round, it is a round of its own."""
+        if not self._in_round:
+            again = partial(self._exchanged, work, function, payload)
+            return self.round(int(payload.get("round", 0)), again)[0]
+        self._position = replace(self._position, exchange=self._position.exchange + 1)
+        return work(Call(function, payload, self._position))
 
-    def _sum(
-        self, function: str, template: Template | None, payload: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        if self._at_once is not None:
-            position = replace(self._position, exchange=self._position.exchange + 1)
-            at_once = self._at_once(self._drawn, Call(function, payload, position))
-            if at_once is not None:
-                self._position = position
-                return at_once
+    def _sum(self, call: Call, template: Template | None) -> dict[str, Any]:
+        if self._at_once is not None and (found := self._at_once(self._drawn, call)) is not None:
+            return found
         # Replies are added as they come, so that memory does not grow with clients.
-        exchange = self._position.exchange + 1
-        total = self._robust.sum(function, template, exchange, self._round)
-        for name, reply in self._replies(function, template, payload):
+        exchange = call.position.exchange
+        total = self._robust.sum(call.function, template, exchange, self._round)
+        for name, reply in self._replies(call, template):
             total.add(reply, name)
         return total.total()
 
     def _replies(
-        self, function: str, template: Template | None, payload: Mapping[str, Any]
+        self, call: Call, template: Template | None
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the valid replies; after the last one, raise if some were invalid."""
-        self._position = replace(self._position, exchange=self._position.exchange + 1)
-        call, faults = Call(function, payload, self._position), {}
+        """Yield the valid replies; if some are invalid, the round is repeated without them."""
+        faults = {}
         for name in self._drawn:
             reply = self._doors[name].call(call)
             if fault := self._validator.fault(name, reply, template):
@@ -128,8 +113,8 @@ class LocalClients:
             else:
                 yield name, reply
         if faults:
-            check_blame(faults, self._drawn, len(self._doors))
-            raise _BadError(faults)
+            check_blame(faults, self._drawn, len(self.names))
+            raise AgainError(self._leave_out(faults))
 
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
         reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}

@@ -136,10 +136,6 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
 
-    def of_enough(self, clients: int) -> Policy:
-        """Return the policy with at least this many clients in each sum."""
-        return self.model_copy(update={"min_clients_in_sum": max(self.min_clients_in_sum, clients)})
-
     def described(self, seen: bool, rarest: int = 0) -> str:
         """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
         of_all = self.min_documents_in_sum

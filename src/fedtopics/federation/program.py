@@ -86,14 +86,14 @@ def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
                 f"{', '.join(first)} or {last}."
             )
         start.check_method(method.name)
-    return (method.program if recipe is None else recipe.program)(plan_of(study, start))
+    return (recipe or method).program(plan_of(study, start))
 
 
 def client_of(study: Study, site: Site) -> TopicClient[Any]:
-    recipe, method = recipe_of(study), study.registration
+    method = study.registration
     if site.growing is not None and not method.takes_new_documents:
         raise StudyError(
             f"The method {method.name!r} needs all documents at once; leave out --follow, or use "
             "flda."
         )
-    return (method if recipe is None else recipe).client(plan_of(study), site)
+    return (recipe_of(study) or method).client(plan_of(study), site)

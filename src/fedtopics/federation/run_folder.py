@@ -126,7 +126,7 @@ class RunFolder:
             files.write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
     def _digest(self, content: Mapping[str, Any]) -> str:
-        return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
+        return files.digest(f"{self._study} {json.dumps(content)}")
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what `keep` wrote if the run is resumed, else None; RunError if it is damaged."""

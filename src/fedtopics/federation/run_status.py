@@ -259,11 +259,10 @@ def read_run(folder: Path) -> RunReading:
         raise RunError(
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
-    found = RunReading(status, is_used(path))
+    topics: Any = ()
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         topics = _topics(status, folder / "model" / "topics.json", place, study)
-        found = RunReading(status, found.running, *topics)
-    return found
+    return RunReading(status, is_used(path), *topics)
 
 
 def _topics(

@@ -204,8 +204,7 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
 
     Of several such numbers, it is the smallest whose held-out loss is close to the lowest.
     """
-    content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
-    content = {title: numbers for title, numbers in content.items() if numbers}
+    content = {each.title: numbers for each in CRITERIA if (numbers := each.best(summary))}
     tested = [row["topics"] for row in summary]
     votes = {number: sum(number in best for best in content.values()) for number in tested}
     most = max(votes.values())

@@ -117,16 +117,15 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
 def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
     head, client, fault, key = ledger.Head.read(path), ledger.client_of(path), "", trusted
-    shown = [(line.number, line.content.get("certificate")) for line in lines]
-    for number, certificate in shown:
-        if isinstance(certificate, str):
+    for line in lines:
+        if isinstance(certificate := line.content.get("certificate"), str):
             try:
-                own = _Key.of(certificate.encode(), f"line {number}")
+                own = _Key.of(certificate.encode(), f"line {line.number}")
             except IdentityError as error:
                 return Check("signature", False, f"{path}: {error}")
             key = key or own
             if own.shown != key.shown:
-                fault = f"line {number} shows the key {own.shown}, not {key.shown}"
+                fault = f"line {line.number} shows the key {own.shown}, not {key.shown}"
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -170,17 +170,10 @@ class _Member:
     has_ended: bool = False
 
 
-class Served(Service, Protocol):
-    """A service that learns when a member will not call any more."""
-
-    def left(self, name: str) -> None:
-        """Record that a member has ended, with or without the model."""
-
-
 class CarriedServer:
     """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
 
-    def __init__(self, service: Served, carrier: Carrier, plan: ServerPlan) -> None:
+    def __init__(self, service: Service, carrier: Carrier, plan: ServerPlan) -> None:
         self._service = service
         self._carrier = carrier
         self._plan = plan
@@ -218,13 +211,10 @@ class CarriedServer:
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:
-        try:
-            while True:
-                address, results = self._served.get_nowait()
-                self._members[address].results = results
-                self._members[address].due = 0.0
-        except Empty:
-            pass
+        while not self._served.empty():
+            address, results = self._served.get()
+            self._members[address].results = results
+            self._members[address].due = 0.0
         now = time.monotonic()
         for address, member in self._members.items():
             if not member.is_pending and not member.has_ended and member.due <= now:
@@ -280,7 +270,7 @@ def lead_carried(
     """Serve a study as its relay or as its trusted server, which returns the model."""
 
     @contextmanager
-    def listen(service: Served, notify: Any) -> Iterator[None]:
+    def listen(service: Service, notify: Any) -> Iterator[None]:
         server = CarriedServer(service, carrier, study.server_plan)
         try:
             yield

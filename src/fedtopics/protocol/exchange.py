@@ -10,7 +10,7 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
-from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode, encode
+from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import Entry
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
@@ -72,11 +72,6 @@ class Patience:
                 self._notify(Reconnecting(str(error), seconds))
                 time.sleep(seconds)
                 pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def refuse(link: Link, reason: str) -> None:
-    """Tell the relay, and so all members, why this member does not join."""
-    link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
 
 
 def ask_at_last(link: Link, message: bytes) -> None:

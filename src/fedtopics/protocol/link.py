@@ -51,3 +51,6 @@ class Service(Protocol):
     def fetch(self, name: str, what: bytes) -> bytes: ...
 
     def fail(self, reason: str) -> None: ...
+
+    def left(self, name: str) -> None:
+        """Record that a member has ended, with or without the model."""

@@ -203,8 +203,7 @@ class RelayService:
             return encode(answer or Answer(waiting=self._waiting()))
 
     def _waiting(self) -> dict[str, str]:
-        now, refused = time.monotonic(), self.relay.refused
-        called = {name: now - at for name, (_, at) in self._called.items()}
+        called, refused = self.present(), self.relay.refused
         return {
             name: state_of(called.get(name), refused.get(name, "")) for name in self.relay.missing()
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from fedtopics.errors import IdentityError
-from fedtopics.files import create, make_folder, read_bytes
+from fedtopics.files import create, digest, make_folder, read_bytes
 from fedtopics.harmless import check_client_name
 
 PRIVATE, PUBLIC = "key.pem", "certificate.pem"
@@ -88,8 +87,7 @@ class Key:
             ) from None
         content = alone(content, str(Path(folder) / PUBLIC))
         public = read_certificate(content, str(folder)).public_key()
-        fits = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == public
-        if not fits or not isinstance(private, ec.EllipticCurvePrivateKey):
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != public:
             raise IdentityError(f"The key and the certificate in {folder} do not belong together.")
         return cls(name_of(content, str(folder)), private, content, Path(folder))
 
@@ -131,8 +129,7 @@ class Roster:
         return cls(members, None if server is None else alone(server.encode(), "of the server"))
 
     def digest_of(self, names: Iterable[str]) -> str:
-        content = "".join(self.plain[name] for name in sorted(names))
-        return hashlib.sha256(content.encode()).hexdigest()
+        return digest("".join(self.plain[name] for name in sorted(names)))
 
     @property
     def names(self) -> list[str]:
