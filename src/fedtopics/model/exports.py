@@ -208,7 +208,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a Markdown table."""
-    made = environment(for_markdown, escaped=False)
+    made = environment(for_markdown)
     made.filters["isnan"] = math.isnan
     shown = [{**row, "shown": shown_label(row)} for row in rows]
     names = {"measures": [*rows[0]["coherence"]], "clients": [*rows[0]["clients"]]}
