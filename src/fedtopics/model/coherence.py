@@ -65,11 +65,8 @@ def _count(
     codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
     pairs = np.stack(np.divmod(codes, len(words)), 1)
     counts = ask(words=words, pairs=pairs, windows=windows)
-    counted = {size: counts[str(size)] for size in windows}
-    return {
-        size: (entry["pairs"][inverse.reshape(both.shape[:-1])], entry["windows"])
-        for size, entry in counted.items()
-    }
+    places = inverse.reshape(both.shape[:-1])
+    return {n: (counts[str(n)]["pairs"][places], counts[str(n)]["windows"]) for n in windows}
 
 
 def count_pairs(
