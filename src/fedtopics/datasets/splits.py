@@ -59,11 +59,16 @@ def split_clients(
     if by not in get_args(Split):
         raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Split))}.")
     corpus, rng = Corpus.of(corpus), np.random.default_rng(seed)
+    weights = _weights(proportions) if by == "proportions" else np.ones(max(n_clients, 0))
+    n_clients = len(weights) or n_clients
+    if not 1 <= n_clients <= len(corpus):
+        raise StudyError(
+            f"{len(corpus):,} documents cannot be split over {n_clients:,} clients; choose 1 to "
+            f"{len(corpus):,}."
+        )
     if by == "dirichlet":
         of_clients = _spread_labels(corpus, n_clients, alpha, rng)
         return _named(corpus, of_clients, "another seed or a larger alpha")
-    weights = _weights(proportions) if by == "proportions" else np.ones(max(n_clients, 0))
-    _check_number(corpus, len(weights) or n_clients)
     return _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
 
 
@@ -87,19 +92,10 @@ def _weights(proportions: Sequence[float] | None) -> NDArray[np.float64]:
     return weights
 
 
-def _check_number(corpus: Corpus, n_clients: int) -> None:
-    if not 1 <= n_clients <= len(corpus):
-        raise StudyError(
-            f"{len(corpus):,} documents cannot be split over {n_clients:,} clients; choose 1 to "
-            f"{len(corpus):,}."
-        )
-
-
 def _spread_labels(
     corpus: Corpus, n_clients: int, alpha: float | None, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Return the rows of each client, with shares of each label from a Dirichlet distribution."""
-    _check_number(corpus, n_clients)
     if alpha is None or not 0 < alpha < np.inf:
         raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
     if corpus.labels is None:

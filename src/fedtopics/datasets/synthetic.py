@@ -8,7 +8,6 @@ Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1.
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -31,11 +30,7 @@ class SyntheticDocuments:
 
     def corpus(self) -> Corpus:
         """Return the documents as lists of words, in no particular order."""
-        flat = np.repeat(self.counts.indices, self.counts.data)
-        lengths = self.counts.sum(1)
-        ends = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
-        words = pa.array(self.words, pa.large_string()).take(pa.array(flat))
-        return Corpus.of(pa.chunked_array([pa.LargeListArray.from_arrays(ends, words)]))
+        return Corpus.of_counts(self.counts, self.words)
 
 
 @dataclass(frozen=True)

@@ -230,11 +230,8 @@ class TopicEstimator(
         refine, readout
             As in `TopicModel.transform`.
         """
-        model = self._fitted()
-        theta: NDArray[np.float32] = model.transform(
-            self._corpus(documents, words, text), refine=refine, readout=readout
-        )
-        return theta
+        model, corpus = self._fitted(), self._corpus(documents, words, text)
+        return model.transform(corpus, refine=refine, readout=readout)
 
     def _alone(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
         columns = columns_of(documents, words)

@@ -218,8 +218,8 @@ class SavedEstimator(FittedTopics):
         The folder has neither documents nor functions: give `load` the tokenizer or analyzer again.
         """
         folder = self._fitted().save_pretrained(path)
-        plain = {k: v for k, v in self.get_params(deep=False).items() if _is_plain(v)}
-        plain = {key: value for key, value in plain.items() if key not in NOT_SAVED}
+        every = self.get_params(deep=False).items()
+        plain = {k: v for k, v in every if k not in NOT_SAVED and _is_plain(v)}
         content = {"estimator": type(self).__name__, "parameters": plain}
         text = as_json(content, indent=1, default=_plain) + "\n"
         write_durably(folder / FILE, text.encode())

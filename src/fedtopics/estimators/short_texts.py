@@ -96,8 +96,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
 
     def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:
         """Return the cluster of each document, -1 if it contains nothing the model knows."""
-        labels: NDArray[np.int64] = self._fitted().main_topics(self._corpus(documents, words))
-        return labels
+        return self._fitted().main_topics(self._corpus(documents, words))
 
     @property
     def labels_(self) -> Any:

@@ -20,7 +20,7 @@ def card(model: Topics) -> str:
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    made = environment(for_markdown, escaped=False).get_template("card.md.j2")
+    made = environment(for_markdown).get_template("card.md.j2")
     return made.render(
         model=model, info=model.info, merger=merger(model),
         network=f", network {name}" if name in NETWORKS.names else "",

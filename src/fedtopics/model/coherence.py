@@ -65,11 +65,8 @@ def _count(
     codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
     pairs = np.stack(np.divmod(codes, len(words)), 1)
     counts = ask(words=words, pairs=pairs, windows=windows)
-    counted = {size: counts[str(size)] for size in windows}
-    return {
-        size: (entry["pairs"][inverse.reshape(both.shape[:-1])], entry["windows"])
-        for size, entry in counted.items()
-    }
+    places = inverse.reshape(both.shape[:-1])
+    return {n: (counts[str(n)]["pairs"][places], counts[str(n)]["windows"]) for n in windows}
 
 
 def count_pairs(
@@ -84,14 +81,9 @@ def count_pairs(
     Leaves the client
         For each pair of words, the number of windows that contain both.
     """
-    n_windows = dict.fromkeys(windows, 0)
-    together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}
-    for part in counted.in_order(words, rows):
-        for size in windows:
-            counts = count_numbered([part], len(words), size or None)
-            n_windows[size] += counts["windows"]
-            together[size] += counts["together"]
-    return {
-        str(size): {"windows": n_windows[size], "pairs": together[size][tuple(pairs.T)]}
-        for size in windows
-    }
+    found = {}
+    for size in windows:
+        counts = count_numbered(counted.in_order(words, rows), len(words), size or None)
+        together = counts["together"][tuple(pairs.T)]
+        found[str(size)] = {"windows": counts["windows"], "pairs": together}
+    return found

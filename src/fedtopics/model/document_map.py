@@ -164,19 +164,16 @@ def document_map(
         raise StudyError(f"most={most} is too small; give 1 or more.")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
-    shown = corpus.take(rows)
-    found, seen = model.theta_and_seen(shown)
-    theta = found[seen].astype(np.float64)
+    found, seen = model.theta_and_seen(corpus.take(rows))
+    theta, kept = found[seen].astype(np.float64), rows[seen]
     texts = None
     if with_text:
-        every = (text for batch in shown.texts() for text in batch)
-        pairs = zip(every, seen.tolist(), strict=True)
-        texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text, known in pairs if known)
+        every = (text for batch in corpus.take(kept).texts() for text in batch)
+        texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in every)
     names = tuple(
         model.labels.get(topic) or " ".join(words) for topic, words in enumerate(model.topics(3))
     )
     places, unknown = _places(theta, model.info.get("seed") or 0), int((~seen).sum())
-    kept = rows[seen]
     shown_as = names, model.suggested, len(corpus), unknown, texts, index_at(documents, kept)
     return DocumentMap(kept, places, theta, *shown_as)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -107,12 +107,7 @@ class _Parts:
             raise StudyError(
                 "With n-grams, the order of a document's words is lost; score by documents."
             )
-
-        counted = count_words(self._corpus, self._model.text)
-
-        def ask(**payload: Any) -> dict[str, Any]:
-            return count_pairs(counted, **payload)
-
+        ask = partial(count_pairs, count_words(self._corpus, self._model.text))
         shown = self._model.topics(WORDS_SHOWN, self._lambda)
         return federated_coherence(ask, shown, self._by)
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,20 +91,17 @@ def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> 
     theta, seen = model.theta_and_seen(corpus)
     main, largest = np.where(seen, theta.argmax(1), -1), np.where(seen, theta.max(1), np.nan)
     info = model.get_topic_info(n_words)
-    rows = {row["topic"]: row | {"label": shown_label(row)} for row in info}
+    rows = {row["topic"]: (row["name"], shown_label(row) or None, row["words"]) for row in info}
+    of_each = [rows.get(topic, (None, None, None)) for topic in main.tolist()]
+    names, labels, words = zip(*of_each, strict=True)
     best = np.concatenate(representatives(theta, seen))
-
-    def of_main_topic(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
-        by_topic = {topic: text(row[key]) for topic, row in rows.items()}
-        return [by_topic.get(int(topic)) for topic in main]
-
     columns: dict[str, Any] = {
         "Document": [text for batch in corpus.texts() for text in batch],
         "Topic": main,
-        "Name": of_main_topic("name"),
-        "CustomName": of_main_topic("label", lambda label: label or None),
-        "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
-        "Top_n_words": of_main_topic("words", " - ".join),
+        "Name": names,
+        "CustomName": labels,
+        "Representation": words,
+        "Top_n_words": [each and " - ".join(each) for each in words],
         "Probability": largest,
         "Representative_document": np.isin(np.arange(len(main)), best),
     }
@@ -208,7 +205,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a Markdown table."""
-    made = environment(for_markdown, escaped=False)
+    made = environment(for_markdown)
     made.filters["isnan"] = math.isnan
     shown = [{**row, "shown": shown_label(row)} for row in rows]
     names = {"measures": [*rows[0]["coherence"]], "clients": [*rows[0]["clients"]]}

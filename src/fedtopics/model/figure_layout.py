@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,10 @@ def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:
     """Return a tree of topics: the order of its leaves, its branches, and groups of topics."""
     if len(rows) < 2:
         return None
-    sides = {row["parent"]: (row["left"], row["right"]) for row in rows}
-    leaves = _leaves(rows[-1]["parent"], sides)
+    below = {topic: [topic] for topic in range(n_topics)}  # leaves in order, by node
+    for row in rows:
+        below[row["parent"]] = below[row["left"]] + below[row["right"]]
+    leaves = below[rows[-1]["parent"]]
     heights = np.sqrt(np.maximum.accumulate([row["distance"] for row in rows]))
     across = 100 - 96 * heights / max(float(heights[-1]), 1e-12)
     ends = {leaf: (100.0, ROW * (place + 0.5)) for place, leaf in enumerate(leaves)}
@@ -173,35 +176,19 @@ def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:
         ends[row["parent"]] = x, (y1 + y2) / 2
     wanted = max(2, min(GROUPS, round(math.sqrt(n_topics))))
     kept = rows[: n_topics - wanted]
-    inner = {side for row in kept for side in sides[row["parent"]]}
+    inner = {row[side] for row in kept for side in ("left", "right")}
     tops = {row["parent"]: row for row in kept if row["parent"] not in inner}
     of_leaf = {leaf: row["parent"] for row in tops.values() for leaf in row["topics"]}
     groups: list[Shape] = []
-    for leaf in leaves:
-        top = of_leaf.get(leaf, leaf)
-        if groups and groups[-1]["top"] == top:
-            groups[-1]["topics"].append(leaf)
-        else:
-            words = tops[top]["words"][:3] if top in tops else []
-            share = tops[top]["share"] if top in tops else None
-            groups.append({"top": top, "topics": [leaf], "words": words, "share": share})
+    for top, own in groupby(leaves, lambda leaf: of_leaf.get(leaf, leaf)):
+        row = tops.get(top, {"words": [], "share": None})
+        groups.append({"topics": [*own], "words": row["words"][:3], "share": row["share"]})
     return {"path": "".join(branches), "height": ROW * len(leaves), "groups": groups}
 
 
-def _leaves(top: int, sides: Mapping[int, tuple[int, int]]) -> list[int]:
-    found, left = [], [top]
-    while left:
-        node = left.pop()
-        if node in sides:
-            left += reversed(sides[node])
-        else:
-            found.append(node)
-    return found
-
-
-def line(points: Sequence[tuple[float, float]], most: float | None = None) -> str:
+def line(points: Sequence[tuple[float, float]]) -> str:
     """Return a path of points (x from 0 to 1, y from zero up) in a box of 100 by 30."""
-    top = (max(y for _, y in points) if most is None else most) or 1.0
+    top = max(y for _, y in points) or 1.0
     return "M" + "L".join(f"{100 * x:.1f} {29 - 28 * y / top:.1f}" for x, y in points)
 
 

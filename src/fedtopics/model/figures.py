@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
 from fedtopics.files import write_output
-from fedtopics.harmless import visible
+from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.finding import Finder
 from fedtopics.model.over_time import changes, grown, topics_over_time
@@ -101,9 +101,7 @@ def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
         "kind": "cluster" if model.shows_clusters else "topic",
         "min_documents": min_documents,
         "topics": [
-            {**row, "suggested": bool(row["suggested"])}
-            | {"parts": parts(row, documents), "owner": owner(row, documents)}
-            for row in rows
+            {**row, "suggested": bool(row["suggested"]), **_held(row, documents)} for row in rows
         ],
         "clients": [
             {"name": name, "documents": number, "specific": _specific(name, rows)}
@@ -151,27 +149,21 @@ def name_of(topic: Topic) -> str:
     return topic["label"] or ", ".join(topic["words"][:3])
 
 
-def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
-    """Return each client's part of a topic's documents, where its share is shown."""
+def _held(topic: Topic, documents: Mapping[str, int]) -> dict[str, Any]:
+    """Return clients' parts of a topic's documents, where shown, and who has nine in ten."""
     counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
     total = max(topic["share"] * sum(documents.values()), 1e-12)
-    return {name: min(count / total, 1.0) for name, count in counts.items()}
-
-
-def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
-    """Return the client with nine in ten of a topic's documents, or None."""
-    held = parts(topic, documents)
-    return next((n for n, part in held.items() if part >= OWN_SHARE), None)
+    parts = {name: min(count / total, 1.0) for name, count in counts.items()}
+    return {"parts": parts, "owner": next((n for n in parts if parts[n] >= OWN_SHARE), None)}
 
 
 def environment(
-    show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False,
-    escaped: bool = True,
-) -> Environment:  # fmt: skip
+    show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False
+) -> Environment:
     """Return an environment that escapes all text; `in_report`, figures link to the topics."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
-        autoescape=escaped,  # noqa: S701 - Markdown has marks of its own to escape
+        autoescape=show is not for_markdown,  # noqa: S701 - it escapes marks of its own
         finalize=lambda value: show(value) if type(value) is str else value,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
@@ -212,11 +204,8 @@ def chart(panels: Sequence[Panel]) -> str:
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
     ]
-    return (
-        environment(visible)
-        .get_template("chart.svg.j2")
-        .render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
-    )
+    made = environment(visible).get_template("chart.svg.j2")
+    return made.render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
 
 
 def _drawn(panel: Panel) -> dict[str, Any]:

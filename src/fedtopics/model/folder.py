@@ -143,6 +143,8 @@ def read_model(folder: Path) -> dict[str, Any]:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
     except ModelError:
         raise
+    except StudyError as error:
+        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     except _DAMAGES as error:
         refuse_closed(error, folder)
         raise ModelError(
@@ -156,12 +158,9 @@ def read_model(folder: Path) -> dict[str, Any]:
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     _CONFIG.validate_python(config, strict=True)
     _HISTORY.validate_python(config["info"].get("history", []), strict=True)
-    try:
-        _check_texts(config)
-        names = checked_names(config.get("client_names", {}), config["documents"])
-        vocabulary, digest = Vocabulary.of(words), config.pop("digest")
-    except StudyError as error:
-        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
+    _check_texts(config)
+    names = checked_names(config.get("client_names", {}), config["documents"])
+    vocabulary, digest = Vocabulary.of(words), config.pop("digest")
     if vocabulary.fingerprint != config["vocabulary"]:
         raise ModelError(
             f"The model in {folder} needs the vocabulary {config['vocabulary']}, but its "
@@ -174,12 +173,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     unfit = ModelError(UNFIT.format(folder))
     if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
         raise unfit
-    try:
-        inference = make(
-            config["inference"], len(vocabulary), config["settings"], config["precision"]
-        )
-    except StudyError as error:
-        raise ModelError(f"The model in {folder} cannot be used: {error}") from None
+    inference = make(config["inference"], len(vocabulary), config["settings"], config["precision"])
     taken = _tensors if has_tensors(inference) else dict
     fields: dict[str, Any] = {
         "inference": inference,

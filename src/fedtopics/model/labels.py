@@ -184,31 +184,24 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
             raise ModelError(f"{path} cannot be used: {error}") from None
         if labels[topic] and row.get("suggested") == labels[topic]:
             suggested.add(topic)
-    return _tidy(labels), frozenset(suggested)
+    return tidy(labels), frozenset(suggested)
 
 
-def labels_by_topic(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, Any]:
-    """Return labels by topic; a list has one for each topic."""
-    if isinstance(labels, Mapping):
-        return dict(labels)
-    if not isinstance(labels, Sequence) or isinstance(labels, str) or len(labels) != n_topics:
-        raise StudyError(
-            f"Give a list of {n_topics} labels, one for each topic, or a mapping of topic to label."
-        )
-    return dict(enumerate(labels))
-
-
-def checked_labels(
-    before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
-) -> dict[int, str]:
-    """Return valid, non-empty labels by topic, in order of topics; refuse invalid ones."""
+def checked_labels(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, str]:
+    """Return valid labels by topic, of which a list has one for each; refuse invalid ones."""
+    if not isinstance(labels, Mapping):
+        if not isinstance(labels, Sequence) or isinstance(labels, str) or len(labels) != n_topics:
+            raise StudyError(
+                f"Give a list of {n_topics} labels, one for each topic, or a mapping of topic to "
+                "label."
+            )
+        labels = dict(enumerate(labels))
     for topic in labels:
         if not is_number(topic, 0, n_topics - 1):
             raise StudyError(
                 f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
             )
-    new = {int(k): _line(label, f"label of topic {k}") for k, label in labels.items()}
-    return _tidy({**before, **new})
+    return {int(k): _line(label, f"label of topic {k}") for k, label in labels.items()}
 
 
 def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
@@ -242,7 +235,8 @@ def _line(value: Any, what: str) -> str:
     return composed(text)
 
 
-def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
+def tidy(labels: Mapping[int, str]) -> dict[int, str]:
+    """Return labels in order of topics, without empty ones."""
     return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model
-from fedtopics.model.labels import checked_labels, checked_names, labels_by_topic
+from fedtopics.model.labels import checked_labels, checked_names, tidy
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 
@@ -25,9 +25,9 @@ class TopicModel(Finder):
         StudyError
             If there is no such topic, or a label is not one line of at most 100 characters.
         """
-        new = labels_by_topic(labels, self.n_topics)
-        kept = checked_labels(self.labels, new, self.n_topics)
-        return replace(self, labels=kept, suggested=self.suggested - new.keys())
+        new = checked_labels(labels, self.n_topics)
+        kept = self.suggested - new.keys()
+        return replace(self, labels=tidy({**self.labels, **new}), suggested=kept)
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
         """Return the model with rule-based labels for unlabelled topics; see `suggest_labels`.

@@ -23,7 +23,6 @@ from fedtopics.report.dpia_records import (
     Records,
     answer_or_gap,
     to_controller,
-    to_each,
 )
 from fedtopics.report.run import LedgerFacts
 
@@ -241,7 +240,7 @@ def _budgets(records: Records) -> list[Part]:
         if facts.spent is None:
             question = f"The policy of {facts.client} has no max_epsilon, so no privacy budget is "
             question += "kept. What else was, or may be, released about the same documents?"
-            parts.append(to_each(question))
+            parts.append(Gap(WHO["participant"], question))
             continue
         text = f"By the privacy budget of {facts.client}, all studies on its documents had used "
         text += f"epsilon {facts.spent:.3g} when it took part, including this one; its policy "

@@ -83,12 +83,12 @@ def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = (
 
 
 def markdown(form: Document) -> str:
-    made = environment(escaped=False, show=for_markdown)
+    made = environment(for_markdown)
     return made.get_template("dpia.md.j2").render(form=form)
 
 
 def html(form: Document) -> str:
     """Return a page without scripts that loads nothing from other hosts."""
-    made = environment(escaped=True, show=visible)
+    made = environment(visible)
     style = Markup(resource(made, "dpia.css"))  # noqa: S704 - ours
     return made.get_template("dpia.html.j2").render(form=form, style=style)

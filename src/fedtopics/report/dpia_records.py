@@ -21,7 +21,6 @@ from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
 to_controller = partial(Gap, "the controller")
-to_each = partial(Gap, "each participant")
 
 
 @dataclass(frozen=True)

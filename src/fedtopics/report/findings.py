@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.model.figures import Topic, name_of, owner
+from fedtopics.model.figures import Topic, name_of
 from fedtopics.model.over_time import Change, grown
 from fedtopics.model.topic_model import TopicModel
 
@@ -86,8 +86,8 @@ def _clients(
     alike = f"{names[one]} and {names[other]} are the most alike" if is_clear else ""
     owned: dict[str, list[Topic]] = {}
     for topic in topics:
-        if (client := owner(topic, documents)) is not None:
-            owned.setdefault(client, []).append(topic)
+        if topic["owner"] is not None:
+            owned.setdefault(topic["owner"], []).append(topic)
     if not owned:
         return f"No {kind} belongs to a single client" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
@@ -121,7 +121,7 @@ def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
 def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:
     if len(documents) < 2:
         return ""
-    common = [t for t in topics if not owner(t, documents) and None not in t["clients"].values()]
+    common = [t for t in topics if not t["owner"] and None not in t["clients"].values()]
     many = "All" if len(common) == len(topics) else f"{len(common) or 'None'} of"
     verb = "is" if len(common) == 1 else "are"
     return f"{many} {len(topics)} {kind}s {verb} common to all clients."

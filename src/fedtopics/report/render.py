@@ -60,7 +60,7 @@ def write_report(
 
 def html(summary: Summary) -> str:
     """Return the report as a self-contained page; its digest lets browsers run only our script."""
-    made = environment(escaped=True, show=visible)
+    made = environment(visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
     curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
@@ -81,14 +81,14 @@ def html(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    made = environment(escaped=False, show=for_markdown)
+    made = environment(for_markdown)
     return made.get_template("report.md.j2").render(s=summary)
 
 
-def environment(escaped: bool, show: Callable[[str], str]) -> Environment:
+def environment(show: Callable[[str], str]) -> Environment:
     """Return the environment of figures, with the report's templates and filters."""
     ours = PackageLoader("fedtopics.report")
-    made = figures.environment(show, ours, in_report=True, escaped=escaped)
+    made = figures.environment(show, ours, in_report=True)
     made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
     return made
 

@@ -258,7 +258,6 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
             "meaning": (LEAVES.get(name) or leaves(rows[0]["method"], name))
             + (" Members saw only the total." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
-            "fields": rows[0]["fields"],
         }
         | _sums(rows)
         for name, rows in replies.items()

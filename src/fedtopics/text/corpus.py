@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -216,14 +215,6 @@ class Corpus:
         return len(self.documents)
 
     def __repr__(self) -> str:
-        return f"Corpus({', '.join(self._counts())})"
-
-    def _repr_html_(self) -> str:
-        """Show the counts in a notebook, without document text."""
-        rows = "".join(f"<li>{html.escape(row)}</li>" for row in self._counts())
-        return f"<p><strong>Corpus</strong></p><ul>{rows}</ul>"
-
-    def _counts(self) -> list[str]:
         kind = "lists of tokens" if self.is_tokenised else "texts"
         counts = [f"documents: {len(self):,}", f"empty: {self.n_empty:,}", kind]
         if self.embeddings is not None:
@@ -231,7 +222,7 @@ class Corpus:
         parts = {"raw texts": self.raw, "labels": self.labels, "rounds": self.rounds}
         parts |= {"authors": self.authors, "times": self.times}
         counts += [name for name, column in parts.items() if column is not None]
-        return [*counts, self.source] if self.source else counts
+        return f"Corpus({', '.join([*counts, self.source] if self.source else counts)})"
 
     @property
     def is_tokenised(self) -> bool:

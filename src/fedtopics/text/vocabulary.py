@@ -37,17 +37,6 @@ class VocabularyLimits(BaseModel, extra="forbid", frozen=True):
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
 
-    def chosen(self, counted: NDArray[np.int64], documents: int) -> list[int]:
-        """Return which rows of an alphabetical list of words are kept, most occurrences first."""
-        # Sums over clients: both numbers of `WordCounts.named`; 1 if named; 1 if among the first.
-        frequency, occurrences, clients, first = counted.T
-        most = self.max_document_share * documents
-        enough = clients >= self.min_clients_per_word
-        fit = np.flatnonzero(enough & (frequency <= most)).tolist()
-        fit.sort(key=lambda row: -occurrences[row])
-        chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: self.max_words])
-        return [row for row in fit if row in chosen]
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -275,15 +264,20 @@ def agree(
 
     See section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """
-    kept = limits.chosen(counted, documents)
+    # Sums over clients: both numbers of `WordCounts.named`; 1 if named; 1 if among the first.
+    frequency, occurrences, clients, first = counted.T
+    most = limits.max_document_share * documents
+    enough = clients >= limits.min_clients_per_word
+    fit = np.flatnonzero(enough & (frequency <= most)).tolist()
+    fit.sort(key=lambda row: -occurrences[row])
+    chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
+    kept = [row for row in fit if row in chosen]
     if len(kept) < 2:
         raise StudyError(
             f"The clients named {len(words)} words, of which the study's limits keep "
             f"{len(kept)}; lower min_clients_per_word or raise max_document_share."
         )
-    return Vocabulary(
-        tuple(words[row] for row in kept), counted[kept, 0].copy(), counted[kept, 1].copy()
-    )
+    return Vocabulary(tuple(words[row] for row in kept), frequency[kept], occurrences[kept])
 
 
 class GrowingArray:
