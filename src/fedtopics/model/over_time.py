@@ -233,7 +233,7 @@ def _when(period: Any) -> float:
 def _named(period: Any) -> str:
     if not isinstance(period, date):
         return f"{period:g}"
-    return f"{period:%b %Y}" if period.day == 1 else f"{period:%-d %b %Y}"
+    return f"{period:%b %Y}" if period.day == 1 else f"{period.day} {period:%b %Y}"
 
 
 def _span(periods: Sequence[Any]) -> str:

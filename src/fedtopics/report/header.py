@@ -30,7 +30,8 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     about = dict(About(**run.study.get("about", {})).rows())
     when = run.ended
     with suppress(ValueError):  # written as 1 March 2026
-        when = f"{date.fromisoformat(when):%-d %B %Y}"
+        day = date.fromisoformat(when)
+        when = f"{day.day} {day:%B %Y}"
     names = [model.called(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
