@@ -134,5 +134,5 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=5, shows="clusters", inferences=(Discriminants, Consensus),
+    DiscriminativeClient, version=5, shows="clusters",
 )  # fmt: skip
