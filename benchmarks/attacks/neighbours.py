@@ -64,9 +64,9 @@ class Overheard(Noise):
         self._share = share
         self.hidden: dict[str, tuple[Any, float]] = {}  # what, and the size of the noise
 
-    def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Any:
+    def added(self, values: Any, sigma: float, purpose: str) -> Any:
         self.hidden[purpose] = np.asarray(values, np.float64), self._share * sigma
-        return super().added(values, self._share * sigma, purpose, *numbers)
+        return super().added(values, self._share * sigma, purpose)
 
 
 class Sums:

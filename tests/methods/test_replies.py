@@ -7,7 +7,6 @@ import pytest
 
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.replies import (
-    COUNT,
     AgreeingPairs,
     Announced,
     Field,
@@ -19,6 +18,7 @@ from fedtopics.methods.core.replies import (
 )
 from tests.helpers import hostile
 
+COUNT = counts()
 TEMPLATE = {
     "n": COUNT,
     "x": (2, "words"),

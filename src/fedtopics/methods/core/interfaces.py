@@ -176,9 +176,7 @@ def leaves(
     """
 
     def publish(function: Function) -> Function:
-        function.leaves = what  # type: ignore[attr-defined]
-        function.seen_by_all = seen_by_all  # type: ignore[attr-defined]
-        function.noise = noise  # type: ignore[attr-defined]
+        vars(function).update(leaves=what, seen_by_all=seen_by_all, noise=noise)
         return function
 
     return publish

@@ -101,7 +101,6 @@ def of_topics(n: int) -> dict[str, Field]:
     return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
 
 
-COUNT = counts()
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
 """Expected form of each field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
