@@ -77,7 +77,7 @@ class Sums:
         self.guess = 0.0
         self._halves, self._alone, self._there = halves, alone, there
 
-    def sum(self, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
+    def sum(self, function: str, template: Any, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
         layout = Layout.of(template, self.names, len(self.names))
         everybody = (*self._halves, self._alone)

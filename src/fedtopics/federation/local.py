@@ -47,14 +47,10 @@ class LocalClients:
     def names(self) -> list[str]:
         return list(self._doors)
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         return self._exchanged(lambda: dict(self._replies(function, template, payload)), payload)
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         return self._exchanged(lambda: self._sum(function, template, payload), payload)
 
     def tell(self, function: str, **payload: Any) -> None:
@@ -99,9 +95,7 @@ class LocalClients:
     def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
         return work() if self._in_round else self.round(int(payload.get("round", 0)), work)[0]
 
-    def _sum(
-        self, function: str, template: Template | None, payload: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _sum(self, function: str, template: Template, payload: Mapping[str, Any]) -> dict[str, Any]:
         if self._at_once is not None:
             position = replace(self._position, exchange=self._position.exchange + 1)
             at_once = self._at_once(self._drawn, Call(function, payload, position))
@@ -116,7 +110,7 @@ class LocalClients:
         return total.total()
 
     def _replies(
-        self, function: str, template: Template | None, payload: Mapping[str, Any]
+        self, function: str, template: Template, payload: Mapping[str, Any]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the valid replies; after the last one, raise if some were invalid."""
         self._position = replace(self._position, exchange=self._position.exchange + 1)

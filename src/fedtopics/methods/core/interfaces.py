@@ -94,18 +94,14 @@ class Clients(Protocol):
     def hidden(self) -> bool:
         """Whether secure aggregation hides the replies in sums."""
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name.
 
         All participants see each reply; use `sum` for results that can be added. A reply that does
         not match the template is refused.
         """
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
 
     def tell(self, function: str, **payload: Any) -> None:
