@@ -224,6 +224,7 @@ def test_a_method_brings_its_own() -> None:
 def test_ours_and_networks_are_there_by_name() -> None:
     assert find("lda") is VariationalLDA
     assert find("prodlda") is ProdLDA
+    assert find("consensus").name == "consensus"
     for name in INFERENCES.names:
         assert find(name).name == name
     other: Any = type("Other", (FirstHalf,), {"name": "lda"})
