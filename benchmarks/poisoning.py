@@ -188,14 +188,14 @@ class Lies:
         self._task = task
         self._rng = np.random.default_rng(task.seed)
         self._factors: dict[str, tuple[int, float]] = {}  # by function: its age, the factor
-        self._exchange: tuple[str, Template | None] = ("", None)
+        self._exchange: tuple[str, Template] = ("", {})
         self.honest: dict[str, Payload] = {}
         self.refused = 0  # lies that were seen to be none
 
     def hear(self, event: dict[str, Any]) -> None:
         self.refused += event["event"] in REFUSED and event["client"].startswith("liar")
 
-    def begin(self, function: str, template: Template | None) -> None:
+    def begin(self, function: str, template: Template) -> None:
         self._exchange, self.honest = (function, template), {}
 
     def reply(self, own: dict[str, Any]) -> dict[str, Any]:
@@ -246,9 +246,7 @@ class Told(LocalClients):
         super().__init__(*given, **how)
         self._lies = lies
 
-    def _replies(
-        self, call: Call, template: Template | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _replies(self, call: Call, template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
         self._lies.begin(call.function, template)
         return super()._replies(call, template)
 

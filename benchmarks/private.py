@@ -21,7 +21,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.points import unit_rows
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information, topic_similarity
-from fedtopics.privacy.estimates import centred_words, first_centres
+from fedtopics.privacy.estimates import first_centres
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
@@ -97,8 +97,8 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
 def control(model: Any) -> list[list[str]]:
     """Cluster the words that a model knows by their vectors; return ten of each cluster."""
     words, frequency = model.vocabulary.words, model.vocabulary.frequency
-    vectors = document_embeddings(Corpus.of(list(words)), EmbeddingSettings())
-    points = unit_rows(centred_words(vectors.astype(np.float64), frequency))
+    vectors = document_embeddings(Corpus.of(list(words)), EmbeddingSettings()).astype(np.float64)
+    points = unit_rows(unit_rows(vectors - np.average(vectors, axis=0, weights=frequency)))
     close = points @ first_centres(points, frequency, model.n_topics, model.info["seed"]).T
     score = np.where(close > FAR, close**2 * frequency[:, None], 0)
     order = np.argsort(-score, axis=0, kind="stable")[:SHOWN].T

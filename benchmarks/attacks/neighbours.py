@@ -64,9 +64,9 @@ class Overheard(Noise):
         self._share = share
         self.hidden: dict[str, tuple[Any, float]] = {}  # what, and the size of the noise
 
-    def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Any:
+    def added(self, values: Any, sigma: float, purpose: str) -> Any:
         self.hidden[purpose] = np.asarray(values, np.float64), self._share * sigma
-        return super().added(values, self._share * sigma, purpose, *numbers)
+        return super().added(values, self._share * sigma, purpose)
 
 
 class Sums:
@@ -77,7 +77,7 @@ class Sums:
         self.guess = 0.0
         self._halves, self._alone, self._there = halves, alone, there
 
-    def sum(self, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
+    def sum(self, function: str, template: Any, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
         layout = Layout.of(template, self.names, len(self.names))
         everybody = (*self._halves, self._alone)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -114,7 +115,9 @@ ORDINARY: dict[str, type[Ordinary]] = {
 
 
 def dense(batch: Batch) -> Tensor:
-    return torch.from_numpy(batch.counts.toarray())
+    """The words' counts, also if the encoder sees something else."""
+    entries = batch.values.numpy(), batch.bag.indices, batch.bag.indptr
+    return torch.from_numpy(sparse.csr_array(entries, batch.bag.shape).toarray())
 
 
 def united(batches: list[Batch]) -> tuple[Tensor, Noise, Tensor | None]:

@@ -7,7 +7,7 @@ from scipy.special import gammaln
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators import LDA, ProdLDA
-from fedtopics.inference.variational import infer
+from fedtopics.inference.variational import add_products, infer, solve
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects, tokens_of
 from tests.helpers.lda import e_step
@@ -79,3 +79,14 @@ def test_many_topics_and_short_documents_do_not_underflow() -> None:
     posterior = infer(x, np.full((5, 2000), 1e-6), 1e-4, 20)
     np.testing.assert_allclose(posterior.read("mean"), 1 / 2000, rtol=1e-6)
     assert np.isfinite(posterior.bound(x, 1e-4))
+
+
+def test_compiled_loops_read_no_row_that_is_not_there() -> None:
+    bag = sparse.csr_array(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="an array for 3 words or documents has 2 rows"):
+        infer(bag, np.ones((2, 4)), 0.1, 1)
+    with pytest.raises(ValueError, match="has 2 rows"):
+        solve(bag, np.ones((2, 4)))
+    for rows, total in ((1, 3), (2, 2)):
+        with pytest.raises(ValueError, match=f"has {min(rows, total)} rows"):
+            add_products(bag, np.ones((rows, 4)), np.ones((total, 4)))

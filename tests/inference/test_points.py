@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances
 
 from fedtopics import TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find, register
+from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find
 from fedtopics.inference import points as clustering
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
@@ -203,7 +203,7 @@ def _only_here() -> Iterator[None]:
 def test_a_registered_one_is_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no network 'halves'"):
         find("halves")
-    register(FirstHalf)
+    INFERENCES.register("halves", FirstHalf)
     model = made(
         inference=FirstHalf(5, Halves(sharpness=2.0)), word_sums=np.ones((2, 5)), coherence={},
         weights={"topics": np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.5, 0.5, 0]])}, labels={},
@@ -224,8 +224,9 @@ def test_a_method_brings_its_own() -> None:
 def test_ours_and_networks_are_there_by_name() -> None:
     assert find("lda") is VariationalLDA
     assert find("prodlda") is ProdLDA
+    assert find("consensus").name == "consensus"
     for name in INFERENCES.names:
         assert find(name).name == name
     other: Any = type("Other", (FirstHalf,), {"name": "lda"})
     with pytest.raises(StudyError, match="'lda', which fedto"):
-        register(other)
+        INFERENCES.register("lda", other)

@@ -14,6 +14,7 @@ from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.local import LocalClients
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Draw
+from fedtopics.methods.core.replies import counts
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.text.vocabulary import Vocabulary
@@ -25,6 +26,7 @@ from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
 from tests.helpers.programs import Half, door
 
 CORPORA = embedded(subjects(SIZES))
+ONE = {"documents": counts()}
 
 
 @cache
@@ -69,11 +71,11 @@ def test_a_round_asks_only_those_who_are_drawn() -> None:
     expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
     clients: Any = LocalClients({name: door(name, half) for name, half in halves.items()})
     for number, members in enumerate(expected, 1):
-        found, report = clients.round(number, lambda: clients.sum("ask", round=1), draw)
+        found, report = clients.round(number, lambda: clients.sum("ask", ONE, round=1), draw)
         assert found == {"documents": 2}
         assert report["clients"] == members
         assert not report.get("missing"), "who is not drawn is not missing"
-    assert clients.sum("ask") == {"documents": 5}
+    assert clients.sum("ask", ONE) == {"documents": 5}
     for name, half in halves.items():
         assert len(half.calls) == 1 + sum(name in members for members in expected)
 

@@ -106,7 +106,7 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
     while change >= 0.009:
         rounds += 1
         losses = [network(*united([batch])) for batch in minibatches[rounds]]
-        sizes = [batch.counts.shape[0] for batch in minibatches[rounds]]
+        sizes = [len(batch) for batch in minibatches[rounds]]
         assert sizes == [64, 64, 60, 20, 64]
         each = [torch.autograd.grad(loss, [*weights.values()]) for loss in losses]
         before = [weight.detach().clone() for weight in weights.values()]

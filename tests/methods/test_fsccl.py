@@ -23,10 +23,9 @@ from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fsccl.client import (
     FEATURES,
     clustering_loss,
-    contrastive_adapter,
     contrastive_loss,
 )
-from fedtopics.networks.trained_encoder import represent
+from fedtopics.networks.trained_encoder import Adapter, represent
 from fedtopics.text.embeddings import EmbeddingSettings
 from tests.helpers.background import Notes
 from tests.helpers.clusters import DIMENSION, accuracy, blobs, half, planned, spread, trained
@@ -46,7 +45,7 @@ def plan(**method: Any) -> Study:
 def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
     """A network as the server sends it."""
     assert corpus.embeddings is not None
-    weights = contrastive_adapter(DIMENSION, HIDDEN).initial_weights(seed, torch.float64)
+    weights = Adapter(DIMENSION, HIDDEN, DIMENSION + FEATURES).initial_weights(seed, torch.float64)
     rng = np.random.default_rng(seed)
     weights["adapter_out"] += torch.from_numpy(rng.normal(size=(HIDDEN, DIMENSION)))
     centres = rng.normal(size=(CLUSTERS, DIMENSION)) * LENGTH / np.sqrt(DIMENSION)

@@ -59,7 +59,8 @@ def test_the_papers_presets() -> None:
     paper, frozen = method("paper"), method("frozen")
     assert (paper.fine_tune, paper.network.deletion, paper.warm_up) == (True, 0.2, 0.0)
     assert (frozen.fine_tune, frozen.network.deletion, frozen.warm_up) == (False, 0.0, 0.1)
-    assert (paper.total_steps, paper.encoder_learning_rate) == (4000, 5e-6)
+    assert (paper.max_rounds, paper.network.local_steps) == (40, 100)
+    assert paper.encoder_learning_rate == 5e-6
     assert parts(method("rstc")) == ("kmeans", 0.0, 0.0)
     assert parts(method("stc")) == ("kmeans", None, 0.0)
     assert parts(method("default"))[:2] == ("discriminative", None)

@@ -28,7 +28,7 @@ class Sums:
         self.told: list[Event] = []
         self.rounds = 0
         self._robust = Robust(rule, self.told.append)
-        self._template = template
+        self._template = template or {}
 
     def __call__(self, replies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         self.rounds += 1
@@ -134,7 +134,7 @@ def test_counts_are_added_up() -> None:
 def test_who_is_as_usual_does_not_wait_for_the_others() -> None:
     robust = Robust("clip", lambda _: None)
     for round_ in (1, 2):
-        total = robust.sum("ask", None, 1, round_)
+        total = robust.sum("ask", {}, 1, round_)
         kept = []
         for name in "abcde":
             x = np.array(USUAL.get(name, [3.0, 4.0]))

@@ -15,6 +15,7 @@ from fedtopics.networks.base import Batch, NetworkSettings, Noise, Tensors, rows
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.topic_networks import ProdLDA, Reconstruction
 from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.ordinary import dense
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ class Plain(NeuralTopicModel):
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
         sampled = self.sample(weights, batch, carried, shared)
         chances = sampled["theta"] @ torch.softmax(weights["beta_logits"], 1)
-        counts = torch.from_numpy(batch.counts.toarray())
+        counts = dense(batch)
         missed = -(counts * (chances + 1e-10).log()).sum()
         return missed + self.divergence(weights, sampled["mu"], sampled["log_variance"])
 
@@ -82,7 +83,7 @@ def both(tensors: list[Tensor], batch: Batch) -> tuple[list[Tensor], list[Tensor
             memory = torch.empty(DOCUMENTS, WORDS, dtype=theta.dtype)
             loss = Reconstruction.apply(theta, topics, bias, batch, memory)
         else:
-            counts = torch.from_numpy(batch.counts.toarray())
+            counts = dense(batch)
             loss = -(counts * torch.log_softmax(theta @ topics + bias, 1)).sum()
         results.append([loss.detach(), *torch.autograd.grad(3 * loss, leaves)])
     return results[0], results[1]

@@ -45,7 +45,7 @@ def assert_masked_exactly(added: Any, clients: int) -> None:
 
 
 def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
-    added = noise_of("north", 5).added(np.linspace(0, 1000, 1001), 2.5, "words", 1)
+    added = noise_of("north", 5).added(np.linspace(0, 1000, 1001), 2.5, "words 1")
     assert (added * 2**30 == np.rint(added * 2**30)).all()
 
 
@@ -60,11 +60,11 @@ def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) ->
 def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:
     noise = noise_of("north", 5)
     values = np.arange(10.0)
-    first = noise.added(values, 1.0, "sums", 3)
-    assert np.array_equal(noise.added(values, 1.0, "sums", 3), first)
-    assert not np.array_equal(noise.added(values, 1.0, "sums", 4), first)
+    first = noise.added(values, 1.0, "sums 3")
+    assert np.array_equal(noise.added(values, 1.0, "sums 3"), first)
+    assert not np.array_equal(noise.added(values, 1.0, "sums 4"), first)
     with pytest.raises(PolicyError, match="a second request for the same numbers"):
-        noise.added(values + 1, 1.0, "sums", 3)
+        noise.added(values + 1, 1.0, "sums 3")
 
 
 def test_other_clients_have_other_noise() -> None:

@@ -160,10 +160,8 @@ class _SecureClients(LocalClients):
         super().__init__(doors, hidden=True)
         self._once, self._rounds = once, rounds
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
-        sums, template = self._rounds if payload.get("round") else self._once, template or {}
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
+        sums = self._rounds if payload.get("round") else self._once
         before = sums[function]
         total = super().sum(function, template, **payload)
         sums[function] = before

@@ -37,14 +37,10 @@ class LocalClients:
         self._bad: Counter[str] = Counter()
         self._excluded: dict[str, str] = {}
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         return self._exchanged(lambda call: dict(self._replies(call, template)), function, payload)
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         return self._exchanged(lambda call: self._sum(call, template), function, payload)
 
     def tell(self, function: str, **payload: Any) -> None:
@@ -91,7 +87,7 @@ class LocalClients:
         self._position = replace(self._position, exchange=self._position.exchange + 1)
         return work(Call(function, payload, self._position))
 
-    def _sum(self, call: Call, template: Template | None) -> dict[str, Any]:
+    def _sum(self, call: Call, template: Template) -> dict[str, Any]:
         if self._at_once is not None and (found := self._at_once(self._drawn, call)) is not None:
             return found
         # Replies are added as they come, so that memory does not grow with clients.
@@ -101,9 +97,7 @@ class LocalClients:
             total.add(reply, name)
         return total.total()
 
-    def _replies(
-        self, call: Call, template: Template | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _replies(self, call: Call, template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the valid replies; if some are invalid, the round is repeated without them."""
         faults = {}
         for name in self._drawn:

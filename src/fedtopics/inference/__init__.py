@@ -75,16 +75,12 @@ INFERENCES: Registry[type[Inference]] = Registry(
         "mixture": "fedtopics.inference.mixture:Mixture",
         "centres": "fedtopics.inference.clusters:Centres",
         "discriminants": "fedtopics.inference.clusters:Discriminants",
+        "consensus": "fedtopics.inference.clusters:Consensus",
         "adapted": "fedtopics.inference.trained_clusters:Adapted",
         "fine-tuned": "fedtopics.inference.trained_clusters:FineTuned",
         "contrastive": "fedtopics.inference.trained_clusters:Contrastive",
     },
 )  # all except networks, which are in `NETWORKS`
-
-
-def register(inference: type[Inference]) -> type[Inference]:
-    """Register an inference under its name; a class decorator."""
-    return INFERENCES.register(inference.name, inference)
 
 
 def find(name: str) -> type[Inference]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from scipy import sparse
+from scipy.special import softmax
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import (
@@ -18,7 +19,6 @@ from fedtopics.inference.points import (
     blocks,
     closeness,
     of_unit_length,
-    softmax,
     unit_rows,
 )
 from fedtopics.text.embeddings import EmbeddingSettings, Vectors
@@ -74,7 +74,7 @@ class ClusterInference(Inference):
     ) -> Iterator[tuple[slice, Numbers]]:
         """Yield the rows of a block of points and their probabilities, block by block."""
         for rows, block in blocks(points):
-            yield rows, softmax(self.scores(weights, block))
+            yield rows, softmax(self.scores(weights, block), axis=1)
 
     def layout(self) -> Layout:
         shapes = self.shapes() | {"beta": (self.settings.n_components, self.n_words)}
@@ -244,7 +244,7 @@ class Consensus(ClusterInference):
         """Return the memberships of all clusterings side by side."""
         arrays: Any = (weights[name] for name in ("projection", "directions", "bias"))
         each = map(partial(Discriminant, temperature=self.settings.temperature), *arrays)
-        return np.concatenate([softmax(of.scores(points)) for of in each], axis=1)
+        return np.concatenate([softmax(of.scores(points), axis=1) for of in each], axis=1)
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

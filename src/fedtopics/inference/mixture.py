@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from scipy import sparse
+from scipy.special import softmax
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import Numbers, Points, blocks, softmax, unit_rows
+from fedtopics.inference.points import Numbers, Points, blocks, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings
 
 UNSEEN = 0.01  # occurrences added to each word, so that none is impossible
@@ -80,7 +81,7 @@ class Evidence:
             scores += counts[rows] @ self.words.T + self.bias
             largest = scores.max(1)
             total = np.exp(scores - largest[:, None]).sum(1)
-            yield rows, softmax(scores), float((largest + np.log(total)).sum())
+            yield rows, softmax(scores, axis=1), float((largest + np.log(total)).sum())
 
 
 def topics_of(words: Numbers, smoothing: float) -> Numbers:

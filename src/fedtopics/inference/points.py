@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.special import softmax
 
 Points = Any  # one row per document: an array of embeddings, or a sparse bag of words (CSR)
 Numbers = NDArray[np.float64]
@@ -35,11 +36,6 @@ def of_unit_length(points: sparse.csr_array) -> sparse.csr_array:
     length = np.sqrt(np.asarray(points.multiply(points).sum(1)).ravel())
     points.data /= np.repeat(np.where(length > 0, length, 1), np.diff(points.indptr))
     return points
-
-
-def softmax(scores: Numbers) -> Numbers:
-    exponential = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(exponential / exponential.sum(1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class Discriminant:
     def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
         """Yield the points' probabilities of each cluster; rows sum to 1."""
         for rows, block in blocks(points):
-            yield rows, softmax(self.scores(block))
+            yield rows, softmax(self.scores(block), axis=1)
 
     def scores(self, points: Any) -> Numbers:
         """Return each point's score for each direction."""

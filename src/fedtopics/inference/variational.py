@@ -76,9 +76,8 @@ def infer(
     start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:  # fmt: skip
     """Find topics of documents, CSR (n, n_words); weights (n_words, n_topics) are never 0."""
-    (n, n_words), k = counts.shape, weights.shape[1]
-    if len(weights) != n_words:
-        raise ValueError(f"{n_words} words have {len(weights)} weights")
+    n, k = counts.shape[0], weights.shape[1]
+    _check_rows(counts.shape[1], weights)
     lengths = counts.sum(1, dtype=np.float64)[:, None]
     gamma = np.empty((n, k))
     gamma[:] = alpha + lengths * (1 / k if start is None else start)
@@ -90,6 +89,12 @@ def infer(
     in_chunks(n, partial(_settle, *arrays, alpha, steps))
     scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
     return Posterior(gamma, topics, scale, scaled)
+
+
+def _check_rows(n: int, array: Floats) -> None:
+    """Raise ValueError unless there are n rows: compiled loops do not check what they read."""
+    if len(array) != n:
+        raise ValueError(f"an array for {n} words or documents has {len(array)} rows")
 
 
 def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
@@ -157,6 +162,7 @@ SWEEPS = 20  # most passes over a document's topics
 
 def solve(points: sparse.csr_array, topics: Floats) -> Floats:
     """Fit topics (n_words, n_topics) to documents; return shares (n, n_topics) from 0 to 1."""
+    _check_rows(points.shape[1], topics)
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
     arrays = points.indptr, points.indices, points.data, topics, gram, shares
@@ -166,6 +172,8 @@ def solve(points: sparse.csr_array, topics: Floats) -> Floats:
 
 def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
     """Add X' R in place: for each word, the weighted sum of its documents' rows (n, width)."""
+    for n, array in zip(points.shape, (rows, total), strict=True):
+        _check_rows(n, array)
     _add_products(points.indptr, points.indices, points.data, rows, total)
 
 

@@ -118,13 +118,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def counts(self) -> sparse.csr_array:
-        """The bag of words, shape (n, n_words), also if the encoder's input is different."""
-        return sparse.csr_array(
-            (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
-        )
-
     def spread(self, gradient: Tensor) -> Tensor:
         """Turn the gradient of bag @ rows into that of rows of the batch's words, (U, width)."""
         column = np.empty(self.bag.shape[1], self.bag.indices.dtype)

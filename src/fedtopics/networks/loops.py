@@ -87,18 +87,3 @@ def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> No
         mean[place] = beta1 * mean[place] + new1 * change
         square[place] = beta2 * square[place] + new2 * change * change
         weight[place] -= rate * mean[place] / (np.sqrt(square[place]) * root + epsilon)
-
-
-@partial(compiled, fastmath=False)
-def adam_by_rows(
-    weight: Any, mean: Any, square: Any, index: Any, values: Any, numbers: Any
-) -> None:
-    """Take a step of Adam for a matrix whose gradient is zero outside rows of a sorted index."""
-    zeros = np.zeros_like(weight[0])
-    place = 0
-    for row in range(len(weight)):
-        if place < len(index) and index[place] == row:
-            adam(weight[row], mean[row], square[row], values[place], numbers)
-            place += 1
-        else:
-            adam(weight[row], mean[row], square[row], zeros, numbers)

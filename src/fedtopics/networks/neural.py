@@ -22,10 +22,6 @@ EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
 SMALLEST_SHARE = 1e-5  # smallest share of a word in a first topic, so that it has a logarithm
 
 
-def no_encoder(network: Any, weights: Tensors, model: str) -> None:
-    """Return None: texts are embedded by the model in the settings."""
-
-
 class NeuralTopicModel(ABC):
     """A topic model with a logistic-normal posterior; a subclass defines the decoder.
 
@@ -64,7 +60,8 @@ class NeuralTopicModel(ABC):
             weights = self.initial_weights(0)
         return {name: (tuple(weight.shape), self.precision) for name, weight in weights.items()}
 
-    trained_encoder = no_encoder
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        return None  # texts are embedded by the model in the settings
 
     @property
     def row_weights(self) -> frozenset[str]:
@@ -93,29 +90,14 @@ class NeuralTopicModel(ABC):
     def initial_weights(self, seed: int) -> Tensors:
         """Draw uniform first weights, with the bounds of torch's linear layers and of Glorot."""
         generator = torch.Generator().manual_seed(seed)
-        weights = self.draw_weights(generator)
-        k = self.settings.n_components
-        if self.settings.layer_norm:  # otherwise batch normalisation would remove it
-            bound = self.settings.hidden[1] ** -0.5
-            weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
-        if self.settings.posterior_gain is not None:
-            gain = torch.ones(2 * k, dtype=self.dtype)
-            gain[:k] = self.settings.posterior_gain
-            weights |= {"posterior_gain": gain, "posterior_shift": torch.zeros_like(gain)}
-        if self.settings.word_bias:
-            weights["word_bias"] = torch.zeros(self.n_words, dtype=self.dtype)
-        if self.settings.learn_prior:
-            weights["prior_mean"] = torch.zeros(k, dtype=self.dtype)
-            weights["prior_log_variance"] = torch.full_like(
-                weights["prior_mean"], math.log(self.prior_variance)
-            )
-        return weights
-
-    def draw_weights(self, generator: torch.Generator) -> Tensors:
-        k, (h1, h2) = self.settings.n_components, self.settings.hidden
-        dimension = self.settings.embedding.dimension
+        settings, uniform = self.settings, partial(self.uniform, generator)
+        k, (h1, h2), dimension = (
+            settings.n_components,
+            settings.hidden,
+            settings.embedding.dimension,
+        )
         seen = self.n_words if self.sees_words else dimension
-        weights, uniform = {}, partial(self.uniform, generator)
+        weights = {}
         if self.sees_words:
             weights["encoder_words"] = uniform(self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
@@ -127,8 +109,21 @@ class NeuralTopicModel(ABC):
             "posterior": uniform(h2**-0.5, h2, 2 * k),
             **self.draw_decoder(generator),
         }
-        if self.sees_embedding and self.settings.embedding_weight > 0:
+        if self.sees_embedding and settings.embedding_weight > 0:
             weights["embedding_centres"] = uniform(0.1, k, dimension)
+        if settings.layer_norm:  # otherwise batch normalisation would remove it
+            weights["posterior_bias"] = uniform(h2**-0.5, 2 * k)
+        if settings.posterior_gain is not None:
+            gain = torch.ones(2 * k, dtype=self.dtype)
+            gain[:k] = settings.posterior_gain
+            weights |= {"posterior_gain": gain, "posterior_shift": torch.zeros_like(gain)}
+        if settings.word_bias:
+            weights["word_bias"] = torch.zeros(self.n_words, dtype=self.dtype)
+        if settings.learn_prior:
+            weights["prior_mean"] = torch.zeros(k, dtype=self.dtype)
+            weights["prior_log_variance"] = torch.full_like(
+                weights["prior_mean"], math.log(self.prior_variance)
+            )
         return weights
 
     def draw_decoder(self, generator: torch.Generator) -> Tensors:

@@ -69,10 +69,10 @@ class EncoderNetwork:
             )
         self._prompt = encoder.prompts.get(encoder.default_prompt_name) or ""
         self._length = min(max_length, encoder.max_seq_length or max_length)
-        self._network = _Named(encoder)
-        weights = dict(self._network.named_parameters())
+        self._network = encoder
+        weights = dict(encoder.named_parameters())
         # Releases of sentence-transformers differ in this part of a name.
-        self._names = {name.replace(".auto_model.", ".model."): name for name in weights}
+        self._names = {f"encoder.{n}".replace(".auto_model.", ".model."): n for n in weights}
         # The model's defaults: float32, on a GPU if there is one.
         self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
         self.shapes = tensor_shapes(self.first)
@@ -90,7 +90,8 @@ class EncoderNetwork:
         features = {name: column.to(self.device) for name, column in tokens.items()}
         with _LOCK, _seeded(self.device, seed), _fast(self.device):
             self._network.train(seed is not None)
-            embedded: Tensor = functional_call(self._network, parameters, (features,))
+            found = functional_call(self._network, parameters, (features,))
+        embedded: Tensor = found["sentence_embedding"]
         return embedded.float()
 
     @torch.no_grad()
@@ -103,15 +104,6 @@ class EncoderNetwork:
 
 # The clients of a simulation share one, except for its weights.
 encoder_network = lru_cache(maxsize=1)(EncoderNetwork)
-
-
-class _Named(torch.nn.Module):
-    def __init__(self, encoder: Any) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, features: Tokens) -> Any:
-        return self.encoder(features)["sentence_embedding"]
 
 
 class TunedEncoder:

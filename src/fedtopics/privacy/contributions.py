@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import softmax
 
 from fedtopics.errors import DataError
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, softmax, unit_rows
+from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, unit_rows
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 
@@ -213,7 +214,7 @@ def memberships(points: Vectors, of: Discriminant) -> Numbers:
         with np.errstate(all="ignore"):
             projected = unit_rows(np.einsum("ij,kj->ik", block, across))
             close = np.einsum("ij,kj->ik", projected, of.directions)
-            found[rows] = _short(softmax(close / of.temperature + of.bias))
+            found[rows] = _short(softmax(close / of.temperature + of.bias, axis=1))
     return found
 
 

@@ -118,16 +118,13 @@ def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
 
 def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
     """Cluster directions of words; replace one of two similar centres by another."""
-    centres = np.zeros((0, directions.shape[1]))
+    different = np.zeros((0, directions.shape[1]))
     for _ in range(TRIES):
-        more = _far_apart(directions, weights, centres, n - len(centres))
-        centres = _clustered(directions, weights, np.vstack([centres, more]))
+        more = _far_apart(directions, weights, different, n - len(different))
+        centres = _clustered(directions, weights, np.vstack([different, more]))
         different = _different(centres, directions, weights)
         if len(different) == n:
             break
-        last, centres = centres, different
-    else:
-        return last
     return centres
 
 
@@ -179,11 +176,6 @@ def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: f
         clear = values > ABOVE_NOISE * np.sqrt(2 * len(mean)) * sigma
         number = min(max(int(clear.sum()), FEWEST_DIRECTIONS), MOST_DIRECTIONS)
     return np.asarray(vectors[:, -number:])
-
-
-def centred_words(vectors: Numbers, frequency: Numbers) -> Numbers:
-    """Return word vectors minus their mean, scaled to length 1."""
-    return unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
 
 
 def first_centres(words: Numbers, frequency: Numbers, n: int, seed: int) -> Numbers:

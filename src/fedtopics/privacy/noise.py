@@ -52,14 +52,14 @@ class Noise:
         self._derive = derive
         self.fewest = clients - clients // 3  # clients whose parts suffice
         self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # kept by masks
-        self._answers: dict[tuple[Any, ...], bytes] = {}
+        self._answers: dict[str, bytes] = {}
 
-    def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Numbers:
+    def added(self, values: Any, sigma: float, purpose: str) -> Numbers:
         """Return values, a vector that one document changes by at most 1, with its part of noise.
 
-        `sigma` is the standard deviation of all clients' noise together. The same purpose and
-        numbers give the same noise. If the values have changed, PolicyError is raised, because
-        their difference would have no noise.
+        `sigma` is the standard deviation of all clients' noise together. The same purpose
+        gives the same noise. If the values have changed, PolicyError is raised, because their
+        difference would have no noise.
         """
         exact = np.asarray(values, np.float64)
         if not sigma:
@@ -67,15 +67,15 @@ class Noise:
         part = sigma / math.sqrt(self.fewest)
         step = max(2.0 ** (math.floor(math.log2(part)) - STEPS), self._finest)
         part *= 1 + math.sqrt(exact.size) * step
-        noise = normal(self._derive("noise", purpose, *numbers), exact.size).reshape(exact.shape)
+        noise = normal(self._derive("noise", purpose), exact.size).reshape(exact.shape)
         exact = np.clip(exact, -LARGEST_SUM, LARGEST_SUM)
         found = np.rint(exact / step) + np.rint(noise * (part / step))
-        self._check((purpose, *numbers), found)
+        self._check(purpose, found)
         return found * step
 
-    def _check(self, request: tuple[Any, ...], found: Numbers) -> None:
+    def _check(self, purpose: str, found: Numbers) -> None:
         digest = hashlib.sha256(found.tobytes()).digest()
-        if self._answers.setdefault(request, digest) != digest:
+        if self._answers.setdefault(purpose, digest) != digest:
             raise PolicyError(
                 "Nothing was sent: a second request for the same numbers would get a different "
                 "answer; restore the documents with which this run began. If they have not "

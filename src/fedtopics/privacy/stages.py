@@ -96,7 +96,7 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
     reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
-    centred = estimates.centred_words(vectors, frequency)
+    centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
     projected = centred @ state["directions"]
     n_topics, seed = releases.n_topics, releases.seed
     centres = estimates.first_centres(projected, frequency, n_topics, seed)

@@ -94,9 +94,7 @@ class SecureClients:
         finally:
             self._drawn = []
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """Call a function of every client; all members see each reply."""
         if not self._drawn:
             work = partial(self.call, function, template, **payload)
@@ -106,22 +104,19 @@ class SecureClients:
         replies = dict(zip(self._member.names, opened, strict=True))
         return {name: self._read(name, replies[name], template) for name in self._drawn}
 
-    def _read(self, name: str, content: bytes, template: Template | None) -> dict[str, Any]:
+    def _read(self, name: str, content: bytes, template: Template) -> dict[str, Any]:
         with suppress(FederationError):
             reply: dict[str, Any] = loads(content)
             if not find_fault(reply, template, [name]):
                 return reply
         self._exchange.stop(f"{name} sent a reply that is not valid")
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """Call a function of every client; return the total; nobody sees a single reply."""
         if not self._drawn:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         own = self._next(function, payload, True)
-        template = template or {}
         if any(isinstance(field, WordCounts) for field in template.values()):
             return self._sum_words(template, own)
         return self._sum(function, template, own)

@@ -69,7 +69,7 @@ class Request:
     """The request to all clients in one step."""
 
     function: str
-    template: Template | None
+    template: Template
     is_call: bool  # whether all see each reply, or only the sum
 
 
@@ -115,14 +115,10 @@ class PlainClients:
         """Execute a function of this client; nothing is sent."""
         self._side.repeat(Call(function, payload, Position(self.turn)))
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         return self._exchanged(Request(function, template, True), payload)
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         return self._exchanged(Request(function, template, False), payload)
 
     def round(

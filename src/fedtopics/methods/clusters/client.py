@@ -31,6 +31,7 @@ from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.training import Arrays
 
 Clustering = tuple[int, int, Part]
 """Number of the start, number of clusters, part of the documents."""
@@ -321,11 +322,13 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         return len(model["weights"][self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        weights = model["weights"]
-        points = self.part(ClusterSums).points(weights["origin"])
-        inference = self.inference_of(len(weights[self.inference.prototypes]))
-        for rows, theta in inference.memberships(weights, points):
+        weights, inference = model["weights"], self.inference_of(self.n_topics(**model))
+        for rows, theta in inference.memberships(weights, self.last_points(weights)):
             yield self.usable[rows], theta
+
+    def last_points(self, weights: Arrays) -> Points:
+        """Return the usable documents' points, from which a model with these weights infers."""
+        return self.part(ClusterSums).points(weights["origin"])
 
     def points_of(
         self, origin: Numbers, views: Sequence[NDArray[np.float32]]

@@ -55,13 +55,9 @@ def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
     """Omit each word with a probability of `share`, but never all words of a text."""
     for text in texts:
         words = text.split()
-        rng = _generator(text, view)
+        digest = hashlib.sha256(text.encode()).digest()
+        rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
         kept = rng.random(len(words)) >= share
         if words and not kept.any():
             kept[rng.integers(len(words))] = True
         yield " ".join(word for word, stays in zip(words, kept, strict=True) if stays)
-
-
-def _generator(text: str, view: int) -> np.random.Generator:
-    digest = hashlib.sha256(text.encode()).digest()
-    return np.random.default_rng([view, int.from_bytes(digest[:8])])

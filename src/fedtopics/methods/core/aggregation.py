@@ -148,13 +148,11 @@ def _shape(value: Any) -> tuple[Any, ...]:
 
 
 def _add_rows(*both: Rows) -> Rows:
-    present = np.zeros(both[0].n_rows, bool)
-    for rows in both:
-        present[rows.index] = True
-    index, place = np.flatnonzero(present), np.cumsum(present) - 1
+    index = np.union1d(both[0].index, both[1].index)
+    first, second = (np.searchsorted(index, rows.index) for rows in both)
     total = np.zeros((len(index), *both[0].values.shape[1:]))
-    total[place[both[0].index]] = both[0].values
-    total[place[both[1].index]] += both[1].values  # each row occurs once
+    total[first] = both[0].values
+    total[second] += both[1].values  # each row occurs once
     return Rows(index, total, both[0].n_rows)
 
 
@@ -197,13 +195,12 @@ class ServerOptimizer:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         share, rate = 1 / documents, self._rate * part
+        dense = {n: g.dense() if isinstance(g, Rows) else g for n, g in gradients.items()}
         if not self._adam:
             for name, weight in self.weights.items():
-                gradient = gradients[name]
-                dense = gradient.dense() if isinstance(gradient, Rows) else gradient
-                weight.numpy()[...] -= rate * share * dense
+                weight.numpy()[...] -= rate * share * dense[name]
             return
-        from fedtopics.networks.loops import adam, adam_by_rows
+        from fedtopics.networks.loops import adam
 
         beta1, beta2 = self._beta1, BETA2
         first, second = (1 - beta**self._steps for beta in (beta1, beta2))
@@ -211,15 +208,10 @@ class ServerOptimizer:
         for name, weight in self.weights.items():
             if name not in self._moments:
                 self._moments[name] = [np.zeros_like(weight.numpy()) for _ in range(2)]
-            arrays = [weight.numpy(), *self._moments[name]]
-            gradient, kind = gradients[name], arrays[0].dtype
-            typed = np.array(numbers, kind)
-            if isinstance(gradient, Rows):
-                values = np.ascontiguousarray(gradient.values, kind)
-                adam_by_rows(*arrays, gradient.index, values, typed)
-            else:
-                dense = np.ascontiguousarray(gradient, kind)
-                adam(*(array.reshape(-1) for array in (*arrays, dense)), typed)
+            kind = weight.numpy().dtype
+            gradient = np.ascontiguousarray(dense[name], kind)
+            arrays = weight.numpy(), *self._moments[name], gradient
+            adam(*(array.reshape(-1) for array in arrays), np.array(numbers, kind))
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {

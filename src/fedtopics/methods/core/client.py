@@ -222,7 +222,8 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         documents = self.bag.shape[0]
         unknown = documents - len(self.usable)
         found = {"documents": documents, "training": self._training, "without_known_word": unknown}
-        return found | ({"least": self.guard.stated} if self.site.masked else {})
+        least = self.guard.least if self.guard.of_all else 1
+        return found | ({"least": least} if self.site.masked else {})
 
     def check(self, vocabulary: str) -> None:
         if vocabulary != self._fingerprint:

@@ -39,10 +39,6 @@ class Guard:
         self.of_all = of_all
         self._last: tuple[str, Any] = ("", None)
 
-    @property
-    def stated(self) -> int:
-        return self.least if self.of_all else 1
-
     def shares(self, groups: Groups) -> bool:
         """Whether group sizes are over all clients, with a minimum that this client accepts."""
         return self.of_all and groups.get("least", 0) >= self.least

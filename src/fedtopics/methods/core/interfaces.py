@@ -94,18 +94,14 @@ class Clients(Protocol):
     def hidden(self) -> bool:
         """Whether secure aggregation hides the replies in sums."""
 
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
+    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name.
 
         All participants see each reply; use `sum` for results that can be added. A reply that does
         not match the template is refused.
         """
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """Call a function of every client; return the sum of the replies, field by field."""
 
     def tell(self, function: str, **payload: Any) -> None:
@@ -176,9 +172,7 @@ def leaves(
     """
 
     def publish(function: Function) -> Function:
-        function.leaves = what  # type: ignore[attr-defined]
-        function.seen_by_all = seen_by_all  # type: ignore[attr-defined]
-        function.noise = noise  # type: ignore[attr-defined]
+        vars(function).update(leaves=what, seen_by_all=seen_by_all, noise=noise)
         return function
 
     return publish

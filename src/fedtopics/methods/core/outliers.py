@@ -44,7 +44,7 @@ class Robust:
         self.usual: dict[Key, Usual] = {}
 
     def sum(
-        self, function: str, template: Template | None, exchange: int, round_: int
+        self, function: str, template: Template, exchange: int, round_: int
     ) -> RunningSum | _Bounded | _Median:
         if self._rule == "clip":
             return _Bounded(self, (function, exchange), round_, template)
@@ -93,12 +93,11 @@ class Usual:
 class _Bounded:
     """The sum of limited replies; those above the last round's limit wait for all the others."""
 
-    def __init__(self, robust: Robust, key: Key, round_: int, template: Template | None) -> None:
+    def __init__(self, robust: Robust, key: Key, round_: int, template: Template) -> None:
         self._robust = robust
         self._key = key
         self._round = round_
-        fields = (template or {}).items()
-        self._possible = {name: f.length for name, f in fields if isinstance(f, Field)}
+        self._possible = {n: f.length for n, f in template.items() if isinstance(f, Field)}
         self._before = robust.usual.get(key)
         self._seen: dict[str, tuple[int, dict[str, float]]] = {}
         self._held: dict[str, Payload] = {}
@@ -156,8 +155,8 @@ def _scaled(value: Any, factor: float) -> Any:
 class _Median:
     """The median over clients of the mean per document, times the number of documents."""
 
-    def __init__(self, template: Template | None) -> None:
-        self._template = template or {}
+    def __init__(self, template: Template) -> None:
+        self._template = template
         self._sum = RunningSum()
         self._replies: list[Payload] = []
 

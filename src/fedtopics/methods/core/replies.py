@@ -101,14 +101,13 @@ def of_topics(n: int) -> dict[str, Field]:
     return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
 
 
-COUNT = counts()
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
 """Expected form of each field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
 map for a map, a list with one length for words, or only a shape for float64."""
 
 
-def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",)) -> str:
+def find_fault(reply: Any, template: Template, of: Sequence[str] = ("",)) -> str:
     """Return what is wrong with a reply, or a sum of the replies `of` clients; "" if nothing."""
     documents = reply.get("documents") if isinstance(reply, Mapping) else None
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
@@ -118,10 +117,10 @@ class ReplyValidator:
     def __init__(self) -> None:
         self._documents: dict[str, int] = {}
 
-    def fault(self, client: str, reply: Any, template: Template | None) -> str:
+    def fault(self, client: str, reply: Any, template: Template) -> str:
         if fault := find_fault(reply, template, [client]):
             return fault
-        announced = (template or {}).get("documents")
+        announced = template.get("documents")
         if isinstance(announced, Announced) and announced.same:
             documents = reply["documents"]
             if self._documents.setdefault(client, documents) != documents:
@@ -164,12 +163,8 @@ class _Check:
             largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
             most = sum(template.sizes.get(client, largest) for client in self._of)
             template = Field((), most, 0, dtype="int64")
-        if template is not None:
-            field = template if isinstance(template, Field) else Field(tuple(template))
-            return self._fault_of_field(value, field, where)
-        if isinstance(value, Mapping):
-            return self._fault_of_map(value, dict.fromkeys(value), name, where)
-        return "" if _are_finite(value) else f"{where} contains NaN or infinite numbers"
+        field = template if isinstance(template, Field) else Field(tuple(template))
+        return self._fault_of_field(value, field, where)
 
     def _fault_of_map(self, value: Any, template: Template, name: str, where: str) -> str:
         if not isinstance(value, Mapping) or value.keys() != template.keys():
@@ -185,9 +180,9 @@ class _Check:
         kind, wanted = _kind(value), f"rows of {field.dtype}" if field.rows else field.dtype
         if kind != wanted:
             return f"{where} contains {kind} instead of {wanted}"
-        if not _are_finite(value):
-            return f"{where} contains NaN or infinite numbers"
         numbers = value.values if isinstance(value, Rows) else np.asarray(value)
+        if field.dtype != "int64" and not np.isfinite(numbers).all():
+            return f"{where} contains NaN or infinite numbers"
         bound = np.inf if np.isinf(field.each) else field.each * self._documents
         most, least = np.asarray(field.most), np.asarray(field.least)
         if isinstance(value, Rows) and most.ndim:
@@ -271,11 +266,6 @@ class _Check:
             return ""
         axes = tuple(f"up to {a.most} {a.name}" if isinstance(a, UpTo) else a for a in wanted)
         return f"{where} has the shape {shape} instead of {axes}"
-
-
-def _are_finite(value: Any) -> bool:
-    numbers = value.values if isinstance(value, (Rows, Named)) else value
-    return not isinstance(numbers, (float, np.ndarray)) or bool(np.isfinite(numbers).all())
 
 
 def _size(value: Any) -> tuple[int, ...] | None:

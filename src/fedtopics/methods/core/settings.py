@@ -208,8 +208,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return self.model_dump(include={"tolerance"})
 
     def read_by(self, text: TextRules) -> Self:
-        """Return the settings with their words in the form that these have in documents."""
-        return self
+        """Return the settings with seed_topics in the form that words have in documents."""
+        seeds = getattr(self, "seed_topics", ())
+        if not seeds:
+            return self
+        return self.model_copy(update={"seed_topics": seeds_in(text, seeds, self.n_components)})
 
     def draw(self, seed: int) -> Draw:
         return Draw(self.clients_per_round, seed)

@@ -57,15 +57,14 @@ class Rounds(Protocol[State]):
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
-    ends: Callable[[RoundResult[State], int, events.RoundReport], tuple[State, bool]] | None = None,
+    ends: Callable[[RoundResult[State], int, events.RoundReport], bool] | None = None,
 ) -> State:  # fmt: skip
-    """Run the rounds with these numbers; `ends` returns the next state and whether to end."""
+    """Run the rounds with these numbers until `ends` returns True, or else a stop rule applies."""
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
-        state, over = step.state, bool(step.why_stop(number, stops))
-        if ends is not None:
-            state, over = ends(step, number, report)
+        state = step.state
+        over = step.why_stop(number, stops) if ends is None else ends(step, number, report)
         if over:
             break
     return state
@@ -231,7 +230,7 @@ class Program(ABC, Generic[Settings, State]):
     def _ends(
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
         round_: int, report: events.RoundReport,
-    ) -> tuple[State, bool]:  # fmt: skip
+    ) -> bool:  # fmt: skip
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
@@ -256,7 +255,7 @@ class Program(ABC, Generic[Settings, State]):
             self._save(run, status, step.state)
         if reason:
             run.event(events.Stopped(round_, reason))
-        return step.state, status.stopped
+        return status.stopped
 
     def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
         saved = self.save(state)

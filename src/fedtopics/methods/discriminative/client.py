@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import softmax
 
 from fedtopics.inference.clusters import Consensus, Discriminants, centred
-from fedtopics.inference.points import Numbers, blocks, softmax
+from fedtopics.inference.points import Numbers, blocks
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.final import document_frequency
@@ -83,7 +84,7 @@ class ConsensusSums(Exchanges):
             for _, block in blocks(points):
                 members = shares = inference.members(clusters, block)
                 if "votes" in clusters:
-                    shares = softmax(members @ clusters["votes"].T + clusters["sizes"])
+                    shares = softmax(members @ clusters["votes"].T + clusters["sizes"], axis=1)
                 shares = shares[:, : len(weights)]
                 sums += shares.T @ members
                 weights += shares.sum(0)

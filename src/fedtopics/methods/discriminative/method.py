@@ -136,5 +136,5 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=6, shows="clusters", inferences=(Discriminants, Consensus),
+    DiscriminativeClient, version=6, shows="clusters",
 )  # fmt: skip

@@ -151,10 +151,8 @@ class Directed:
         return {name: array[0] for name, array in self.arrays.items()}
 
 
-CONSENSUS_ROUNDS, TOLERANCE = (
-    30,
-    1e-3,
-)  # most rounds; rounds end when a smaller share of documents moves
+CONSENSUS_ROUNDS = 30  # at most
+TOLERANCE = 1e-3  # rounds end when a smaller share of documents moves
 UNSEEN = 0.01  # documents added to each pair of clusters, so that no pair is impossible
 Members = tuple[Numbers, Numbers]
 """Sums of memberships, (n_clusters, n_memberships), and weights, by cluster of the consensus."""

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,11 +245,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
         vocabulary, documents = agreement.vocabulary, agreement.documents
         seen = documents, documents - agreement.training
         run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, *seen))
-        make = partial(
-            Topics, inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
-            weights={"pseudo_counts": pseudo_counts}, shared={}, text=self.plan.text,
-            info=info_of(state, topics, settings.eta, self.plan.seed),
-        )  # fmt: skip
+        inference = VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics)))
+        info: Any = info_of(state, topics, settings.eta)
+        make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info)
         settings = settings.model_copy(update={"n_components": len(topics)})
         trained = {"topics": topic_weights(pseudo_counts)}
         return describe(agreement, settings, trained, make, self.plan.start)

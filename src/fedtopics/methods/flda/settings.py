@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.settings import TopicSettings, check_seeds
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
-from fedtopics.text.rules import TextRules
 
 # Algorithms 1 to 3. Every copy of the paper lacks lines of Algorithm 1: here are two readings.
 _PAPER = {
     "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
     "stop": "coherence",
 }  # fmt: skip
-FLDA_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "paper-transitive": {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False},
-    "paper-pairwise": {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True},
-}
+_TRANSITIVE = {"linkage": "single", "keep_unmatched": False, "refill": False}
+_PAIRWISE = {"linkage": "pairs", "keep_unmatched": True, "refill": True}
 
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
-    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "paper-transitive": _PAPER | _TRANSITIVE, "paper-pairwise": _PAPER | _PAIRWISE,
+    }  # fmt: skip
 
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
@@ -92,11 +90,6 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence other than "nothing"')
         return self
-
-    def read_by(self, text: TextRules) -> Self:
-        """Return the settings with seed_topics in the form that words have in documents."""
-        seeds = seeds_in(text, self.seed_topics, self.n_components)
-        return self.model_copy(update={"seed_topics": seeds})
 
     @property
     def adds_up(self) -> bool:

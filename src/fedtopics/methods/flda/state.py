@@ -88,17 +88,16 @@ def state_of_model(model: Topics) -> FLDAState:
     )  # fmt: skip
 
 
-def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float, seed: int) -> FLDAInfo:
+def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDAInfo:
     numbers = {topic.id: number for number, topic in enumerate(topics)}
     optimal = {
         name: [numbers[id_] for id_ in ids if id_ in numbers]
         for name, ids in sorted(state.optimal.items())
     }
     return {
-        "method": "flda", "rounds": state.round, "seed": seed, "seen": state.seen,
-        "threshold": state.threshold, "optimal": optimal, "ids": [topic.id for topic in topics],
-        "clients": [topic.clients for topic in topics], "eta": eta,
-        "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
+        "seen": state.seen, "threshold": state.threshold, "optimal": optimal,
+        "ids": [topic.id for topic in topics], "clients": [topic.clients for topic in topics],
+        "eta": eta, "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
         "history": state.history,
     }  # fmt: skip
 
@@ -107,13 +106,11 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
     """Convert the replies; an invalid one counts as one without documents."""
     local = {}
     for name, reply in replies.items():
-        topics = unpack_topics(reply)
-        seeds, occurrences = reply["seeds"], reply["occurrences"]
-        if topics is None or seeds.dtype.kind != "i" or not (occurrences >= 0).all():
-            topics, seeds, occurrences = [], np.zeros(0, np.int64), np.zeros(0)
-        documents = int(reply["documents"]) if len(topics) or not reply["words"] else 0
-        documents = max(documents, 0)
-        local[name] = LocalTopics(topics, seeds.tolist(), occurrences.tolist(), documents)
+        topics, seeds, sizes = unpack_topics(reply), reply["seeds"], reply["occurrences"]
+        if topics is None:
+            local[name] = LocalTopics([], [], [], 0)
+        else:
+            local[name] = LocalTopics(topics, seeds.tolist(), sizes.tolist(), reply["documents"])
     return local
 
 

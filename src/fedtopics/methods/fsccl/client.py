@@ -19,7 +19,7 @@ from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.networks.base import Tensors
-from fedtopics.networks.trained_encoder import Adapter, represent, score
+from fedtopics.networks.trained_encoder import represent, score
 
 
 class FSCCLSettings(ClusterSettings):
@@ -43,11 +43,6 @@ class FSCCLSettings(ClusterSettings):
 
 
 FEATURES = 128  # dimensions in which views are compared
-
-
-def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
-    """Return the adapter; the weights of its head are both layers of the contrastive head."""
-    return Adapter(dimension, hidden, dimension + FEATURES)
 
 
 def train(

@@ -22,9 +22,10 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, RoundResult
-from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, contrastive_adapter
+from fedtopics.methods.fsccl.client import FEATURES, FSCCLClient, FSCCLSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
+from fedtopics.networks.trained_encoder import Adapter
 
 
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
@@ -37,7 +38,8 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         dimension, k = settings.embedding.dimension, settings.n_components
         origin, moments = find_moments(agreement, dimension)
         clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
-        adapter = contrastive_adapter(dimension, settings.network.hidden)
+        # The weights of the adapter's head are both layers of the contrastive head.
+        adapter = Adapter(dimension, settings.network.hidden, dimension + FEATURES)
         first = {n: w.numpy() for n, w in adapter.initial_weights(seed, torch.float64).items()}
         return {"origin": origin, "centres": clusters.centres[0], **first}
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,11 +13,10 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
-from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.inference.points import Numbers, Points, sums_by_label
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import Documents
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
@@ -169,22 +167,16 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()
         }
-        encoder = () if self._encoder is None else self._encoder.first
-        narrow = {name: weights[name].astype(np.float32) for name in encoder}  # as there are many
+        encoder = self._encoder_shapes  # many weights
+        narrow = {name: weights[name].astype(np.float32) for name in encoder}
         return {"weights": weights | narrow, "documents": n}
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+    def last_points(self, weights: Arrays) -> Points:
+        """Return embeddings; if the encoder was trained, by its last weights."""
         if self._encoder is None:
-            yield from super().thetas(**model)
-            return
-        weights = model["weights"]
-        inference = self.inference_of(self.n_topics(**model))
-        for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
-            yield self.usable[rows], theta
-
-    def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
+            return super().last_points(weights)
         settings = self.settings
-        trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
+        trained = {name: torch.from_numpy(weights[name]) for name in self._encoder.shapes}
         model = self.site.embedding_model or settings.embedding.model
         encoder = trained_encoder.TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()

@@ -42,7 +42,8 @@ def transport(
     the epsilon. The result is the same, but with confident scores it takes fewer iterations (after
     50 iterations from v = 1, 5 to 18 % of documents were in a wrong cluster).
     """
-    mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
+    mass = column_mass.detach().to(scores.device, torch.float64)
+    mass = mass / mass.sum() * len(scores)
     used = mass > 0
     cost = -torch.log_softmax(scores.detach().double()[:, used], 1)
     potential = torch.zeros_like(mass[used])
@@ -73,17 +74,6 @@ def _balance(
             log_reached = torch.logsumexp(torch.log_softmax(kernel + log_v, 1), 0)
         log_v = log_v + mass.log() - log_reached
     return epsilon * log_v
-
-
-def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
-    n, n_clusters = scores.shape
-    usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
-    if mass.shape != (n_clusters,) or not usable:
-        raise ValueError(
-            f"Sizes of {n_clusters} clusters have to be finite numbers, one for each, not negative "
-            f"and not all 0, but they are {mass.tolist()}."
-        )
-    return mass / mass.sum() * n
 
 
 def sharpen(plan: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ _PUBLISHED = {"fine_tune": True, "network": {"local_steps": 100, "deletion": 0.2
 
 class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "default": {},
         "paper": {**_FROZEN, **_PUBLISHED},
         "frozen": _FROZEN,
         # The paper's ablation, Table 2: without alignment ("rstc"), and also without the mixture.
@@ -96,7 +95,3 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
     def first_clusters(self) -> clusters.DiscriminativeSettings:
         names = {"n_components", "candidates", "embedding", "start", "separation"}
         return clusters.DiscriminativeSettings(preset="single", **self.model_dump(include=names))
-
-    @property
-    def total_steps(self) -> int:
-        return self.max_rounds * self.network.local_steps

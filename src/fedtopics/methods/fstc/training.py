@@ -112,7 +112,7 @@ class Trainer:
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = pseudo_labels.Mixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
-        total = settings.total_steps
+        total = settings.max_rounds * settings.network.local_steps
         warm_up = round(settings.warm_up * total)
         self._transports = {*pseudo_labels.schedule(total, settings.transports, warm_up)}
         share = 1.0 if settings.mixture_from is None else settings.mixture_from
@@ -194,9 +194,9 @@ class Trainer:
             yield slice(start, start + len(rows)), points
 
     @torch.no_grad()
-    def take(self, weights: Mapping[str, NDArray[Any]]) -> None:
+    def take(self, weights: Mapping[str, Any]) -> None:
         for name, weight in self.weights.items():
-            weight.copy_(torch.from_numpy(weights[name]))
+            weight.copy_(torch.as_tensor(weights[name]))
 
     def save(self, path: Path) -> None:
         moments = {
@@ -218,9 +218,7 @@ class Trainer:
     def restore(self, path: Path, round_: int) -> None:
         require_file(path)
         tensors = load_file(path)
-        weights = without_prefix("weights", tensors)
-        for name, weight in self.weights.items():
-            weight.copy_(weights[name])
+        self.take(without_prefix("weights", tensors))
         for name, value in without_prefix("optimizer", tensors).items():
             weight_name, key = name.rsplit(".", 1)
             weight = self.weights[weight_name]

@@ -37,15 +37,12 @@ _MIXTURES = {
     "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
     "normalise_topics": False, "posterior_gain": 1.5, "max_rounds": 2500,
 }  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "avitm": _AVITM,
-    "paper": {**_AVITM, **_PAPER, "tolerance": 0.001},
-    "mixtures": _MIXTURES,
-}
 
 
 class GFedNTMSettings(MinibatchSettings, NetworkSettings):
+    PRESETS: ClassVar = {
+        "avitm": _AVITM, "paper": {**_AVITM, **_PAPER, "tolerance": 0.001}, "mixtures": _MIXTURES,
+    }  # fmt: skip
     TABLES: ClassVar = {"paper": _PLAIN}
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
@@ -98,13 +95,11 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        if not isinstance(settings, dict):
+    def _fill_from_norm(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict) or settings.get("norm") != "server":
             return settings
         # As statistics lag behind, a long momentum overshoots until all documents share a topic.
-        lags = settings.get("norm") == "server"
-        implied = {"layer_norm": True, "beta1": 0.9} if lags else {}
-        return filled(settings, PRESETS.get(str(settings.get("preset")), {}) | implied)
+        return filled(settings, {"layer_norm": True, "beta1": 0.9})
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:

@@ -16,7 +16,6 @@ from fedtopics.methods.core.interfaces import leaves
 
 class KMeansSettings(ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "default": {},
         # The baselines of the FSTC paper, Table 2.
         "fbow": {"algorithm": "k-fed", "representation": "bow"},
         "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},

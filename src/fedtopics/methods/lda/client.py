@@ -58,7 +58,7 @@ class LDAClient(TopicClient[LDASettings]):
     def adopt(self, words: list[str], total: int, length: float) -> None:
         super().adopt(words, total, length)
         lengths = self.bag.sum(1)
-        own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
+        own = float(np.median(lengths[lengths > 0]))
         # A mean that others announce cannot shorten documents that have this client's usual length.
         self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
 

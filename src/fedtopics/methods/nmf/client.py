@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,9 +16,8 @@ from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.final import ALL, SCORED, bag_of_part, sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
 from fedtopics.methods.core.interfaces import Exchanges, leaves
-from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
-from fedtopics.text.rules import TextRules
 
 
 class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
@@ -47,10 +46,6 @@ class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
             raise ValueError("seed_topics need a fixed number of topics; set n_components")
         check_seeds(self.seed_topics, self.n_components)
         return self
-
-    def read_by(self, text: TextRules) -> Self:
-        seeds = seeds_in(text, self.seed_topics, self.n_components)
-        return self.model_copy(update={"seed_topics": seeds})
 
 
 CALLS_OF_START = {

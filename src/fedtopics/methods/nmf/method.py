@@ -83,7 +83,4 @@ class NMF(Program[NMFSettings, NMFState]):
         return describe(agreement, settings, {"weights": weights}, make)
 
 
-METHOD = Method(
-    "nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True,
-    inferences=(Factors,),
-)  # fmt: skip
+METHOD = Method("nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True)
