@@ -185,7 +185,7 @@ def _tried(model: TopicModel) -> list[str]:
         return []
     tried = ", ".join(f"{n} ({score:.3f})" for n, score in numbers.items())
     why = (
-        "two halves of the documents agree best on clusters, compared with documents without any"
+        "random parts of the documents agree best on clusters, compared with documents without any"
         if model.shows_clusters
         else "topics of one half of the documents predict words best that are left out of the other"
     )

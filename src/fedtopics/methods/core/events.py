@@ -113,7 +113,7 @@ class Validation(Event, kind="validation"):  # the loss of held-out documents
 
 class Candidate(Event, kind="candidate"):  # a number of topics or clusters was tried
     n_components: int
-    score: float  # how far clusters of halves agree beyond chance, or topics predict left-out words
+    score: float  # how far clusters of parts agree beyond chance, or topics predict left-out words
 
 
 class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components
