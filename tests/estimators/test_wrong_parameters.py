@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from fedtopics import NMF, TopicEstimator
+from fedtopics import NMF, GuidedLDA, TopicEstimator
 from fedtopics.errors import DataError, InputError, ModelError
 from fedtopics.estimators.inputs import NAMES_HERE
 from fedtopics.methods.nmf.client import NMFSettings
@@ -44,6 +44,7 @@ def model() -> NMF:
     (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
     (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
     (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
+    (lambda _: GuidedLDA(3).fit(TEXTS), "'method.seed_topics' is 3"),
     (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
 ])  # fmt: skip
 def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: NMF) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -306,6 +306,7 @@ class GuidedLDA(FLDA):
 
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
-        topics = len(named.get("seed_topics", ())) + 1
+        seeds = named.get("seed_topics", ())
+        topics = len(seeds) + 1 if isinstance(seeds, Sized) else 2
         usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
         return usual | {"n_words": 100, "min_new_documents": 1} | named
