@@ -40,7 +40,7 @@ from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
 MOST_PAIRS = 4  # pairs of parts
-PER_PAIR = 4000  # documents, at least, if there are several pairs
+PER_PAIR = 2000  # documents, at least, if there are several pairs
 MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
 START = StartSettings(tries=8, rounds=20)
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
