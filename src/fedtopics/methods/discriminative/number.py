@@ -44,6 +44,7 @@ PER_PAIR = 2000  # documents, at least, if there are several pairs
 MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
 START = StartSettings(tries=8, rounds=20)
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
+MOST_DRAWN = 16_000  # points
 SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
 
 
@@ -51,7 +52,7 @@ class DrawnPoints:
     """Points without clusters, in place of an `Agreement`: all participants draw the same."""
 
     def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
-        self.documents = min(moments.count, MOST_PAIRS * PER_PAIR)
+        self.documents = min(moments.count, MOST_DRAWN)
         drawn = moments.draw(self.documents, np.random.default_rng([seed, SEED]))
         self._points, self._temperature = unit_rows(drawn), temperature
 
