@@ -11,6 +11,7 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.settings import WHOLE, Part
 from fedtopics.methods.discriminative import method as discriminative
+from fedtopics.methods.discriminative import number
 from fedtopics.methods.discriminative.separation import (
     LEAST_COUNT,
     RAREST,
@@ -157,7 +158,23 @@ def test_words_of_all_documents_change_nothing() -> None:
     assert clustering_accuracy(labels_of(corpus), found) > 0.95
 
 
-def test_the_number_of_clusters_is_chosen() -> None:
+@pytest.mark.parametrize(("sizes", "parts"), [
+    ([334], 2), ([3999], 2), ([4000], 4), ([4000, 4000], 8),
+    ([79] * 120, 4), ([39] * 300, 2), ([4000, 4000, *[20] * 50], 2),  # small clients count
+])  # fmt: skip
+def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> None:
+    class Sums:
+        def sum(self, function: str, template: Any, origin: Any, part: Part) -> dict[str, Any]:
+            own = [n // part[1] if n // part[1] >= 10 else 0 for n in sizes]
+            return {"documents": sum(own), "points": np.ones(3), "products": np.eye(3)}
+
+    found = number._moments_of_parts(Sums(), np.zeros(3), sum(sizes))
+    assert list(found) == [(i, parts) for i in range(parts)]
+
+
+@pytest.mark.parametrize("per_part", [1000, 90])
+def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(number, "PER_PART", per_part)
     corpus, events = blobs(400), Notes()
     given: Any = {"candidates": (3, 5, 8), "start": {"tries": 4}, "word_weight": 0}
     plan = planned("discriminative", n_components=20, **given)
@@ -189,6 +206,9 @@ def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: i
             client.function("class_sums")(vocabulary, **given, **discriminants),
         ]
 
+    for part in ((2, 2), (-1, 2), (0, 3)):
+        with pytest.raises(ValueError, match="there is no part"):
+            client.function("moments")(vocabulary, origin, part)
     for part in ((0, parts), (parts - 1, parts)):
         assert [reply["documents"] for reply in replies(part)] == [in_part] * 3
         for reply in replies(part):

@@ -326,6 +326,8 @@ def reply(**other: Any) -> dict[str, Any]:
     {"words": ["apple"]},
     {"words": ["apple", "\x1b[2J"]},
     {"words": ["apple", "x" * 101]},
+    {"occurrences": np.array([-1.0])},
+    {"documents": -1},
 ])  # fmt: skip
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
     assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}

@@ -25,7 +25,7 @@ from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
-FULLY = 2  # number of known words with which words get half of their weight
+HALF_AT = 2  # number of known words with which words get half of their weight
 DIRECTIONS = 100  # number of directions of words that extend embeddings
 EXTENDED = 0.2  # share of these directions in a point of a document with many words
 SAME = 1e-6  # embeddings of one text from different computers differ by less than this
@@ -210,8 +210,8 @@ class Consensus(ClusterInference):
     ) -> NDArray[np.float32]:
         """Return points relative to `word_origin`, moved towards their words and extended by them.
 
-        With n known words, the mean of their points by rarity gets the share
-        `word_weight` * n / (n + 2), and the extension has the length n / (n + 2).
+        With n words that have points, their mean by rarity gets the share
+        `word_weight` * n / (n + 2); with n known words, the extension has the length n / (n + 2).
         """
         points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
         extended = np.zeros((len(points), points.shape[1] + self.n_directions), np.float32)
@@ -219,11 +219,13 @@ class Consensus(ClusterInference):
             bag = counts[rows]
             by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
             known = (by_rarity > 0).sum(1)[:, None]
-            share = self.settings.word_weight * known / (known + FULLY)
+            share = self.settings.word_weight * known / (known + HALF_AT)
             by_words = unit_rows(by_rarity @ weights["word_means"])
             moved = unit_rows((1 - share) * block + share * by_words)
             words = np.diff(bag.indptr)[:, None]
-            directed = unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + FULLY)
+            directed = (
+                unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + HALF_AT)
+            )
             extended[rows] = np.concatenate([moved, directed], axis=1)
         return extended
 

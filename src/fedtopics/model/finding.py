@@ -76,7 +76,9 @@ class Finder(Topics):
             how = theta[rows], readout or "mean"
             theta[rows] = refined(counts[rows], self.beta, self._prior, *how)
         elif readout is not None:
-            raise StudyError("An encoder has no posterior to read out; give refine=True as well.")
+            raise StudyError(
+                "readout needs refine=True for this model; give both, or leave out readout."
+            )
         return theta
 
     @property

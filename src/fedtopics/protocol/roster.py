@@ -170,7 +170,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
         ) from None
     if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
         raise IdentityError(
-            f'The certificate {where} has another kind of key; use "fedtopics key create NAME".'
+            f'The certificate {where} has no P-256 key; use "fedtopics key create NAME".'
         )
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise IdentityError(

@@ -25,7 +25,7 @@ from fedtopics.inference.points import (
     sums_by_class,
     sums_by_label,
 )  # fmt: skip
-from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
+from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
@@ -186,6 +186,8 @@ class PointSums(Exchanges):
     def rows(self, part: Part) -> Documents | slice:
         """Return the rows of a part of the documents; all parts are empty if one is too small."""
         number, parts = part
+        if parts not in PARTS or not 0 <= number < parts:
+            raise ValueError(f"there is no part {number} of {parts}")
         if parts == 1:
             return slice(None)
         shuffled = self.client.secret.rng("parts").permutation(len(self.located))

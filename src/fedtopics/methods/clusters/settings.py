@@ -11,8 +11,9 @@ from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
 N_VIEWS = 2  # number of views of a text
+PARTS = (1, 2, 4, 8)  # each divides the next, so that sums of parts differ by whole parts
 Part = tuple[int, int]
-"""The number of a part of the documents, drawn at random, and the number of parts."""
+"""The number of a part of the documents, drawn at random, and how many parts there are."""
 WHOLE: Part = (0, 1)
 
 

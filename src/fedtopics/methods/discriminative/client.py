@@ -110,7 +110,7 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
         if settings.word_weight:
             calls = with_call(calls, "means", "once after words are known")
             calls["point_sums"] = "once, before the first round"
-            calls["word_products"] = f"{PASSES} times, before the first round"
+            calls["word_products"] = f"at most {PASSES} times, before the first round"
         if settings.inference is Consensus:
             calls["member_sums"] = f"at most {CONSENSUS_ROUNDS} times, at the end"
         return calls

@@ -33,7 +33,7 @@ from fedtopics.methods.nmf.factorisation import leading_directions
 from fedtopics.methods.registry import Method
 
 PER_DIRECTION = 100  # documents, at least
-LEAST_DIRECTIONS = 10  # fewer would place most documents at a few points
+LEAST_DIRECTIONS = 10  # with a single one, for instance, all documents are at one of two points
 
 
 @dataclass(frozen=True)

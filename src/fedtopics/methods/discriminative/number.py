@@ -7,13 +7,14 @@ depends on how the documents happen to be divided, so the mean over several pair
 References
 ----------
 Hubert and Arabie, Comparing Partitions, 1985 (the agreement). Tibshirani and Walther, Cluster
-Validation by Prediction Strength, 2005 (halves). Tibshirani, Walther and Hastie, Estimating the
+Validation by Prediction Strength, 2005 (parts). Tibshirani, Walther and Hastie, Estimating the
 Number of Clusters in a Data Set via the Gap Statistic, 2001 (points without clusters).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -40,7 +41,8 @@ from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
 MOST_PAIRS = 4  # pairs of parts
-PER_PAIR = 2000  # documents, at least, if there are several pairs
+PER_PART = 1000  # documents, at least, if there are more than two parts
+MOSTLY = 0.95  # of the documents have to be in parts, if there are more than two
 MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
 START = StartSettings(tries=8, rounds=20)
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
@@ -104,16 +106,15 @@ def with_number(
     """Return the settings with the number of clusters chosen, if there are candidates."""
     if not settings.candidates:
         return settings
-    pairs = int(np.clip(moments.count // PER_PAIR, 1, MOST_PAIRS))
-    parts = [(number, 2 * pairs) for number in range(2 * pairs)]
-    sources: tuple[Any, Any] = agreement, DrawnPoints(moments, settings.temperature, seed)
-    of_parts = [{part: moments_about(each, origin, part) for part in parts} for each in sources]
-    most = min(one.count for one in of_parts[0].values()) // PER_CLUSTER
+    own = _moments_of_parts(agreement, origin, moments.count)
+    drawn: Any = DrawnPoints(moments, settings.temperature, seed)
+    without: dict[Part, Moments] = {part: moments_about(drawn, origin, part) for part in own}
+    most = min(one.count for one in own.values()) // PER_CLUSTER
     scores: dict[int, float] = {}
     for number in (each for each in settings.candidates if each <= most):
         found, usual = (
-            _agreement(each, settings, number, origin, of_each, seed)
-            for each, of_each in zip(sources, of_parts, strict=True)
+            _mean_agreement(source, settings, number, origin, parts, seed)
+            for source, parts in ((agreement, own), (drawn, without))
         )
         scores[number] = found - usual
         notify(Candidate(number, scores[number]))
@@ -123,7 +124,23 @@ def with_number(
     return settings.model_copy(update={"n_components": best})
 
 
-def _agreement(
+def _moments_of_parts(agreement: Any, origin: Numbers, documents: int) -> dict[Part, Moments]:
+    """Return the moments of as many parts as possible that contain nearly all documents.
+
+    Clients with few documents are in no part if there are many parts.
+    """
+    for parts in (n for n in (8, 4) if n <= documents // PER_PART):
+        with suppress(StudyError):  # all clients have too few documents
+            found = {(i, parts): moments_about(agreement, origin, (i, parts)) for i in range(parts)}
+            if sum(one.count for one in found.values()) >= MOSTLY * documents:
+                return found
+    try:
+        return {(i, 2): moments_about(agreement, origin, (i, 2)) for i in range(2)}
+    except StudyError:
+        raise StudyError(TOO_FEW) from None
+
+
+def _mean_agreement(
     source: Any, settings: DiscriminativeSettings, number: int, origin: Numbers,
     parts: dict[Part, Moments], seed: int,
 ) -> float:  # fmt: skip

@@ -107,7 +107,7 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
     local = {}
     for name, reply in replies.items():
         topics, seeds, sizes = unpack_topics(reply), reply["seeds"], reply["occurrences"]
-        if topics is None:
+        if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
             local[name] = LocalTopics([], [], [], 0)
         else:
             local[name] = LocalTopics(topics, seeds.tolist(), sizes.tolist(), reply["documents"])

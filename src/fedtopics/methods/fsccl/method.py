@@ -61,4 +61,4 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return {name: state[name] for name in Contrastive(0, self.shape(self.settings)).shapes()}
 
 
-METHOD = Method("fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, version=2, shows="clusters")
+METHOD = Method("fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, version=3, shows="clusters")

@@ -151,4 +151,4 @@ def _centres(reply: Mapping[str, Any]) -> Arrays:
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}
 
 
-METHOD = Method("fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=3, shows="clusters")
+METHOD = Method("fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=4, shows="clusters")
