@@ -31,8 +31,10 @@ def run(data: Path, python: str, task: dict[str, Any]) -> dict[str, Any]:
         name, *documents = PEERS[task["method"]], *prepare(data, common.WORK, task["data"])
         given: Any = name, *map(str, documents), MOST, task["seed"]
         result = common.apart(peers.trained, *given, python=python)
-        chosen = result["notes"]["topics_merged"]
-        return scored(chosen, labels) | {key: result[key] for key in ("seconds", "versions")}
+        if "failed" in result or not result["notes"]["topics_merged"]:
+            return {"labels": labels, "failed": result.get("failed", "no topic")}
+        found = scored(result["notes"]["topics_merged"], labels)
+        return found | {key: result[key] for key in ("seconds", "versions")}
     corpus = Corpus.of(file["text"].to_pylist())
     method = {"name": METHODS[task["method"]], "n_components": "auto", "coherence": "nothing"}
     study = Study.make(seed=task["seed"], method=method)
@@ -48,7 +50,7 @@ def scored(chosen: int, labels: int) -> dict[str, Any]:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION, "")
-    names = METHODS | PEERS
+    names, rows = METHODS | PEERS, [row for row in rows if "failed" not in row]
     found, lines = dict(common.each_group(rows, "data", "method")), []
     for data in dict.fromkeys(row["data"] for row in rows):
         cells: list[object] = [data, next(row["labels"] for row in rows if row["data"] == data)]

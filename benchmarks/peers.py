@@ -224,15 +224,16 @@ def top2vec(data: Prepared, n_topics: int, seed: int) -> Found:
     """Train Top2Vec, whose words and documents are close; reduce its topics to so many."""
     from top2vec import Top2Vec
 
-    texts = [data.texts[i] for i in data.known]
+    # Two documents with the same words have embeddings of their own, so documents are numbered.
+    texts = {f"document {row}": data.texts[row].split() for row in data.known}
     known = Words(data.words)
-    known.update(dict(zip(texts, data.embeddings[data.known], strict=True)) | known)
+    known.update(dict(zip(texts, data.embeddings[data.known], strict=True)))
     umap = {"n_neighbors": 15, "n_components": 5, "metric": "cosine", "random_state": seed}
     start = time.perf_counter()
     model = Top2Vec(
-        texts,
+        list(texts),
         min_count=min(50, len(texts) // 100),  # 50 by default, smaller with few documents
-        tokenizer=str.split,
+        tokenizer=texts.__getitem__,
         embedding_model=known.encode,
         umap_args=umap,  # Top2Vec's, with a seed
         verbose=False,

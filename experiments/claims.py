@@ -95,7 +95,7 @@ ENVIRONMENT.filters |= {f"f{n}": f"{{:,.{n}f}}".format for n in range(4)}
 ENVIRONMENT.filters |= {
     "number": number,
     "share": "{:.0%}".format,
-    "names": lambda found: ", ".join(name for name, so in found.items() if so) or "none",
+    "whole": lambda x: "/".join(f"{one:.0f}" for one in x),
     "many": lambda x: f"{sum(x)} of {len(x)}",
 }
 ENVIRONMENT.filters |= {"each": lambda x: "/".join(f"{one:.1f}" for one in x)}
@@ -119,10 +119,12 @@ class Figure3:
         """Return by how much the federated model is better than clients alone."""
         return float(gains_of(self._scores, Case(**case), model)[score])
 
-    def gains(self, model: str, key: str = "shared", alpha: float = 0.1) -> Values:
-        """Return the gains in TSS by K' ("shared") or eta, in the settings that were run."""
+    def gains(
+        self, model: str, key: str = "shared", alpha: float = 0.1, score: str = "tss"
+    ) -> Values:
+        """Return the gains in a score by K' ("shared") or eta, in the settings that were run."""
         found = (gains_of(self._scores, case, model) for case in _cases(key, alpha))
-        return [float(gain["tss"]) for gain in found if gain]
+        return [float(gain[score]) for gain in found if gain]
 
     def better(self, model: str) -> list[bool]:
         """Return whether the federated model is better, setting by setting."""
@@ -266,20 +268,25 @@ class FSTC:
         """Return by how many points of ACC one method is above another."""
         return [a - b for a, b in zip(self.of(one, **more), self.of(other, **more), strict=True)]
 
-    def near(self, data: str) -> dict[str, bool]:
-        """Return which methods' ACC is at most two points from the published one."""
-        found = {name: one.acc for name, one in PUBLISHED[data].items()}
-        ours = {
-            name: mean(self._rows, "acc", part="table2", data=data, name=name) for name in found
-        }
-        return {TITLES[name]: abs(ours[name] - acc) <= NEAR for name, acc in found.items()}
+    def reached(self, data: str) -> list[bool]:
+        """Return whether the paper's method has its published ACC and NMI, or is NEAR them."""
+        found = PUBLISHED[data]["paper"]
+        both = zip(("acc", "nmi"), (found.acc, found.nmi), strict=True)
+        return [self._table_2(data, "paper", score) >= value - NEAR for score, value in both]
+
+    def beyond(self, data: str, sign: int) -> str:
+        """Name the methods that are above (1) or below (-1) their published ACC by NEAR points."""
+        found = [TITLES[name] for name, one in PUBLISHED[data].items()
+                 if sign * (self._table_2(data, name, "acc") - one.acc) > NEAR]  # fmt: skip
+        return ", ".join(found) or "none"
+
+    def _table_2(self, data: str, name: str, score: str) -> float:
+        return mean(self._rows, score, part="table2", data=data, name=name)
 
     def variant(self, data: str) -> str:
         """Return ACC and NMI of the paper's method, ours and published."""
-        ours = (mean(self._rows, score, part="table2", data=data, name="paper")
-                for score in ("acc", "nmi"))  # fmt: skip
         found = PUBLISHED[data]["paper"]
-        own = " / ".join(f"{score:.1f}" for score in ours)
+        own = " / ".join(f"{self._table_2(data, 'paper', score):.1f}" for score in ("acc", "nmi"))
         return f"{own}, published {found.acc:.1f} / {found.nmi:.1f}"
 
     def sizes(self) -> list[bool]:
@@ -380,6 +387,10 @@ class Quality:
         """Return NPMI by data set."""
         wanted = {"name": name, "clients": clients}
         return [mean(self._rows, "npmi", data=data, **wanted) for data in CORPORA]
+
+    def seeds(self, name: str) -> int:
+        """Return how many seeds a model has."""
+        return len({row["seed"] for row in select(self._rows, name=name)})
 
     def above(self, one: str, other: str, clients: str = "pooled") -> list[bool]:
         """Return whether one model is more coherent than another, by data set."""
