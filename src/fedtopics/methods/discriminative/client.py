@@ -13,7 +13,7 @@ from scipy.special import softmax
 from fedtopics.inference.clusters import Consensus, Discriminants, centred
 from fedtopics.inference.points import Numbers, blocks
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
-from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.clusters.settings import PARTS, DiscriminativeSettings
 from fedtopics.methods.core.final import document_frequency
 from fedtopics.methods.core.groups import SEEN, Groups
 from fedtopics.methods.core.interfaces import Exchanges, leaves
@@ -150,7 +150,7 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
     calls, n = calls_of_start(settings.start), MOST_PAIRS * len(settings.candidates)
     if n:
-        calls = with_call(calls, "moments", f"at most {2 * MOST_PAIRS} times for parts")
+        calls = with_call(calls, "moments", f"at most {sum(PARTS[1:])} times for parts")
         often = f"at most {2 * n * START.rounds} times to choose the number"
         calls = with_call(calls, "cluster_sums", often)
         calls["class_sums"] = f"at most {2 * n * MOST_ROUNDS} times, before the first round"
