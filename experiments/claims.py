@@ -276,7 +276,7 @@ class FSTC:
 
     def beyond(self, data: str, sign: int) -> str:
         """Name the methods that are above (1) or below (-1) their published ACC by NEAR points."""
-        found = [TITLES[name] for name, one in PUBLISHED[data].items()
+        found = [TITLES[name].removesuffix(" (frozen)") for name, one in PUBLISHED[data].items()
                  if sign * (self._table_2(data, name, "acc") - one.acc) > NEAR]  # fmt: skip
         return ", ".join(found) or "none"
 
@@ -286,8 +286,8 @@ class FSTC:
     def variant(self, data: str) -> str:
         """Return ACC and NMI of the paper's method, ours and published."""
         found = PUBLISHED[data]["paper"]
-        own = " / ".join(f"{self._table_2(data, 'paper', score):.1f}" for score in ("acc", "nmi"))
-        return f"{own}, published {found.acc:.1f} / {found.nmi:.1f}"
+        own = "/".join(f"{self._table_2(data, 'paper', score):.1f}" for score in ("acc", "nmi"))
+        return f"{own}, published {found.acc:.1f}/{found.nmi:.1f}"
 
     def sizes(self) -> list[bool]:
         """Return whether clusters, texts and words per text are the published ones."""
@@ -359,7 +359,7 @@ class Figure4:
     def documents(self) -> str:
         """Return how many documents the data sets have."""
         found = {one.data_set: sum(one.documents.values()) for one in self._scores}
-        return ", ".join(f"{size:,} ({name})" for name, size in found.items())
+        return "/".join(f"{size:,}" for size in found.values())
 
     def own(self) -> list[bool]:
         """Return whether each client's own model is at distance 0."""
