@@ -54,7 +54,7 @@ def test_refined_theta_and_its_readouts() -> None:
     np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
     np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)
     assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()
-    with pytest.raises(StudyError, match="give refine=True"):
+    with pytest.raises(StudyError, match="readout needs refine=True"):
         neural.transform(documents, readout="root")
     with pytest.raises(StudyError, match="readout='median' is unknown; choose from mean, root"):
         neural.transform(documents, refine=True, readout="median")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.program import client_of
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.final import ALL
+from fedtopics.methods.clusters.settings import WHOLE
 from fedtopics.methods.core.groups import Guard, as_many, enough_have
 from fedtopics.methods.core.plan import Site
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
@@ -115,7 +115,7 @@ def asked(half: tuple[Any, str], centres: NDArray[np.float64], **groups: Any) ->
     client, vocabulary = half
     starts = list(range(len(centres)))
     found: dict[str, Any] = client.function("cluster_sums")(
-        vocabulary, 1, np.zeros(60), centres, starts, ALL, groups
+        vocabulary, 1, np.zeros(60), centres, starts, WHOLE, groups
     )
     return found
 

@@ -25,7 +25,7 @@ from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
-HALF_AT = 2  # number of known words with which words get half of their weight
+SATURATION = 2  # number of known words with which words get half of their weight
 DIRECTIONS = 100  # number of directions of words that extend embeddings
 EXTENDED = 0.2  # share of these directions in a point of a document with many words
 SAME = 1e-6  # embeddings of one text from different computers differ by less than this
@@ -219,12 +219,12 @@ class Consensus(ClusterInference):
             bag = counts[rows]
             by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
             known = (by_rarity > 0).sum(1)[:, None]
-            share = self.settings.word_weight * known / (known + HALF_AT)
+            share = self.settings.word_weight * known / (known + SATURATION)
             by_words = unit_rows(by_rarity @ weights["word_means"])
             moved = unit_rows((1 - share) * block + share * by_words)
             words = np.diff(bag.indptr)[:, None]
             directed = (
-                unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + HALF_AT)
+                unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + SATURATION)
             )
             extended[rows] = np.concatenate([moved, directed], axis=1)
         return extended
