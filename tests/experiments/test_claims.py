@@ -83,8 +83,7 @@ def test_verdicts_on_networks_with_embeddings() -> None:
         return claims("quality", Quality(rows))["quality.embeddings"].verdict
 
     quality = pages._rows(KEPT / "quality.jsonl")
-    both = {"combinedtm": 0.2, "ctm-combined": 0.2}
-    assert verdict_with(**both) == "holds"
+    assert verdict_with(**{"combinedtm": 0.2, "ctm-combined": 0.2}) == "holds"
     assert verdict_with(combinedtm=0.2) == "holds in part"
     assert verdict_with() == "does not hold"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.gfedntm import figure3 as experiment
+from experiments.gfedntm import figure3_results
 from experiments.gfedntm import figure3_runs as runs
 from experiments.gfedntm.figure3 import RECIPES, Settings
 from experiments.gfedntm.figure3_runs import CLIENTS, Case, Task, reference
@@ -47,6 +48,7 @@ def test_from_nothing_to_a_figure_and_again(
     assert (tiny / "out/figure3.png").read_bytes().startswith(b"\x89PNG")
     rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
     assert len(rows) == 20 + 2 * 3
+    assert figure3_results.sentences(Settings(), rows) == [], "verdicts need all models"
 
     assert experiments(*arguments[:-2], "--out", "out")[0] == 0, "what was trained before as well"
     assert page == (tiny / "out/figure3.md").read_text()

@@ -111,8 +111,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
     asked = {function for _, function, _, _ in messages.calls}
     announced = find_method(plan.method.name).client.schedule(plan.method).keys()
-    # Called if a model keeps its words, and with a thousand documents or more.
-    assert asked ^ announced <= {"size", "word_products"}
+    assert asked ^ announced <= {"size", "word_products"}, "of kept words, of 1,000 documents"
     for function in ("cluster_sums", "own_centres", "first_centres", "train_locally"):
         for reply in messages.of(function, "client-1"):
             if "counts" in reply:
