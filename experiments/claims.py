@@ -35,11 +35,7 @@ CORPORA = ("20ng", "news_outlets", "m10")
 NEAR = 2.0  # points of ACC
 ALONE = "skewed-alone-all"
 COMMON = "known topics, eta 0.1, 300 words, 50% of them common"
-CONVERGED, KEPT, LEVEL = (
-    0.95,
-    0.9,
-    0.01,
-)  # least likeness of rounds, what is kept, what is no change
+CONVERGED, KEPT, LEVEL = 0.95, 0.9, 0.01  # least likeness of rounds, what is kept, no change
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 Values = Sequence[float]
 

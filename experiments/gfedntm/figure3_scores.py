@@ -54,9 +54,10 @@ def gains_of(scores: Scores, case: Case, model: str) -> dict[str, float]:
     """Return by how much the federated model is better than clients alone, by score."""
     found: dict[str, float] = {}
     for score, *_ in SCORES:
-        both = (scores.by_seed(case, model, which, score) for which in ("federated", "alone"))
-        common, alone = both
-        differences = [common[seed] - alone[seed] for seed in common.keys() & alone.keys()]
+        common, single = (
+            scores.by_seed(case, model, where, score) for where in ("federated", "alone")
+        )
+        differences = [common[seed] - single[seed] for seed in common.keys() & single.keys()]
         if not differences and score == "dss_refined":
             continue
         if not differences:

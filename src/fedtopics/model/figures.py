@@ -150,7 +150,7 @@ def name_of(topic: Topic) -> str:
 
 
 def _held(topic: Topic, documents: Mapping[str, int]) -> dict[str, Any]:
-    """Return clients' parts of a topic's documents, where shown, and who has nine in ten."""
+    """Return clients' parts of a topic's documents, where shown, and a client with nine in ten."""
     counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
     total = max(topic["share"] * sum(documents.values()), 1e-12)
     parts = {name: min(count / total, 1.0) for name, count in counts.items()}
