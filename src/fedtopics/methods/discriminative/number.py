@@ -44,7 +44,7 @@ MOST_PAIRS = 4  # pairs of parts
 PER_PART = 1000  # documents, at least, if there are more than two parts
 MOSTLY = 0.95  # of the documents have to be in parts, if there are more than two
 MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
-START = StartSettings(tries=8, rounds=20)
+START = StartSettings(tries=2, rounds=20)  # more starts choose no better numbers
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
 MOST_DRAWN = 16_000  # points
 SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
