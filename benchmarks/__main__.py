@@ -21,9 +21,12 @@ FIRST = ("same-bits", "faults", "secure-rounds")  # the longest
 COMMON = {"__init__", "__main__", "common", "worker"}
 IMPORTED = ["torch._dynamo", "sentence_transformers", "matplotlib.pyplot"]  # by many
 EXPERIMENTS = {
-    "gfedntm-figure3": ["--model", "lda"], "gfedntm-amwmd": ["--network", "prodlda"],
-    "flda": [], "flda-thresholds": [], "fstc": ["--only", "table2"],
-}  # fmt: skip
+    "gfedntm-figure3": ["--model", "lda"],
+    "gfedntm-amwmd": ["--network", "prodlda"],
+    "flda": [],
+    "flda-thresholds": [],
+    "fstc": ["--only", "table2"],
+}
 
 
 def benchmarks() -> dict[str, tuple[str, str]]:
@@ -52,22 +55,27 @@ def commands() -> dict[str, list[str]]:
 
 def sources() -> str:
     """Return a digest of what quick runs depend on."""
-    paths = [path for folder in ("src", "benchmarks", "experiments", "tests/helpers")
-             for path in sorted((ROOT / folder).rglob("*"))
-             if path.suffix in {".py", ".j2", ".css", ".js", ".toml"}]  # fmt: skip
+    paths = [
+        path
+        for folder in ("src", "benchmarks", "experiments", "tests/helpers")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".j2", ".css", ".js", ".toml"}
+    ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 
 def run_all() -> int:
     """Do every quick run that has not gone well with these sources; return how many failed."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    done, state = BUILD / "gone-well.txt", sources()
+    done = BUILD / "gone-well.txt"
+    state = sources()
     known = done.read_text("utf-8").splitlines() if done.exists() else []
     todo = {n: words for n, words in commands().items() if f"{state} {n}" not in known}
     begun = time.monotonic()
 
     def run(name: str) -> bool:
-        started, log = time.monotonic(), BUILD / f"{name.replace(' ', '-')}.log"
+        started = time.monotonic()
+        log = BUILD / f"{name.replace(' ', '-')}.log"
         log.unlink(missing_ok=True)
         process = forked(ROOT, log, todo[name], IMPORTED)
         process.join(LONGEST)
@@ -91,7 +99,8 @@ def run_all() -> int:
 
 
 def main() -> None:
-    known, (name, *rest) = benchmarks(), sys.argv[1:] or ["list"]
+    known = benchmarks()
+    (name, *rest) = sys.argv[1:] or ["list"]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # others, on cores in use, wait for each other
     os.environ["HF_HUB_OFFLINE"] = "1"
     if name in ("list", "-h", "--help"):

@@ -27,32 +27,42 @@ from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
 
-HONEST, LIAR = ("east", "north", "south", "west"), "liar"
-DOCUMENTS, THEMES, DIMENSION = 100, 5, 16  # of a client, of all, of embeddings
+HONEST = ("east", "north", "south", "west")
+LIAR = "liar"
+DOCUMENTS = 100  # of a client
+THEMES = 5  # of all clients
+DIMENSION = 16  # of embeddings
 MOST_SECONDS = 60
-JUNK, MOST_WORDS = 5000, 150  # of the latter, 120 are in documents
+JUNK = 5000
+MOST_WORDS = 150  # of which 120 are in documents
 CLOSE = 0.05  # of purity
 EMBEDDED = {"embedding": {"dimension": DIMENSION}}
 CLUSTERS = {"max_rounds": 10, "start": {"tries": 2}} | EMBEDDED
 NETWORK = {
-    "n_components": 2 * THEMES, "max_rounds": 40, "batch_size": 200, "learning_rate": 0.02,
+    "n_components": 2 * THEMES,
+    "max_rounds": 40,
+    "batch_size": 200,
+    "learning_rate": 0.02,
     "hidden": [32, 32],
-} | EMBEDDED  # fmt: skip
+} | EMBEDDED
 AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initialisation": "anchors"}
 TRAINED = {"max_rounds": 4} | EMBEDDED
 STEPS = {"local_steps": 20, "batch_size": 50}
 METHODS: dict[str, dict[str, Any]] = {
-    "auto": {"max_rounds": 10} | EMBEDDED, "discriminative": CLUSTERS | {"preset": "single"},
+    "auto": {"max_rounds": 10} | EMBEDDED,
+    "discriminative": CLUSTERS | {"preset": "single"},
     "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
     "fsccl": TRAINED | {"network": {**STEPS, "deletion": 0}},
     "fstc": TRAINED | {"network": {**STEPS, "learning_rate": 0.01}},
     **{f"gfedntm {n}": NETWORK | {"network": n} for n in ("prodlda", "neurallda", "combinedtm")},
     "gfedntm zeroshottm": NETWORK | {"network": "zeroshottm", "initialisation": "mixture"},
     "gfedntm averaged": NETWORK | AVERAGED,
-    "kmeans": CLUSTERS, "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
+    "kmeans": CLUSTERS,
+    "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
     "lda": {"max_rounds": 10, "batch_size": 200},
-    "mixture": {"max_rounds": 10} | EMBEDDED, "nmf": {"max_rounds": 10},
-}  # fmt: skip
+    "mixture": {"max_rounds": 10} | EMBEDDED,
+    "nmf": {"max_rounds": 10},
+}
 INTRODUCTION = f"""\
 Studies of five clients with {DOCUMENTS} made-up documents each, of which one sends bad replies: \
 about the vocabulary, in each exchange before the first round, in all rounds, or at the end. Of \
@@ -161,8 +171,13 @@ def theta(reply: Reply) -> Reply:
     return reply | ({"theta": first(-1000.0, reply["theta"])} if "theta" in reply else {})
 
 
-AWAY, HONESTLY = "the liar is away", "nobody lies"
-WORDS, NUMBERS, BEFORE, ROUNDS, END = "words", "numbers", "before round 1", "rounds", "end"
+AWAY = "the liar is away"
+HONESTLY = "nobody lies"
+WORDS = "words"
+NUMBERS = "numbers"
+BEFORE = "before round 1"
+ROUNDS = "rounds"
+END = "end"
 GRADIENTS = "gradients"  # of a round, where the lie is in nothing else
 USUAL = {"vocabulary": {WORDS}, "counted": {NUMBERS}, "backward": {ROUNDS, GRADIENTS}}
 ANYWHERE: dict[str, Callable[[Reply], Reply]] = {
@@ -196,7 +211,8 @@ LIES = {
 
 class LyingDoor:
     def __init__(self, door: Door, lie: Lie) -> None:
-        self._door, self._lie = door, lie
+        self._door = door
+        self._lie = lie
         self._trained = False
         self.told = 0
 
@@ -205,7 +221,8 @@ class LyingDoor:
 
     def call(self, call: Call) -> Reply:
         reply = self._door.call(call)
-        function, payload = call.function, call.payload
+        function = call.function
+        payload = call.payload
         self._trained |= bool(payload.get("round"))
         usual = ROUNDS if payload.get("round") else END if self._trained else BEFORE
         if not USUAL.get(function, {usual}) & {*self._lie.when}:
@@ -225,8 +242,9 @@ def corpora() -> dict[str, Corpus]:
         themes = rng.integers(THEMES, size=DOCUMENTS)
         texts = [
             [f"theme{theme}word{number}" for number in rng.integers(20, size=15)]
-            + [f"common{number}" for number in rng.integers(20, size=5)] for theme in themes
-        ]  # fmt: skip
+            + [f"common{number}" for number in rng.integers(20, size=5)]
+            for theme in themes
+        ]
         vectors = centres[themes] + rng.normal(0, 0.5, (DOCUMENTS, DIMENSION))
         labelled = replace(Corpus.of(texts), labels=pa.chunked_array([themes.astype(str)]))
         found[name] = labelled.with_embeddings(vectors.astype(np.float32))
@@ -234,7 +252,8 @@ def corpora() -> dict[str, Corpus]:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    clients, lie = dict(corpora()), LIES[task.lie]
+    clients = dict(corpora())
+    lie = LIES[task.lie]
     if task.lie == AWAY:
         del clients[LIAR]
     name = task.method.split()[0]
@@ -245,7 +264,8 @@ def measure(task: Task) -> dict[str, Any]:
     liar = LyingDoor(doors.get(LIAR, doors[HONEST[0]]), lie)
     doors |= {LIAR: liar} if LIAR in doors else {}
     events: list[dict[str, Any]] = []
-    begun, row = time.perf_counter(), {"ended": "", "purity": 0.0}
+    begun = time.perf_counter()
+    row = {"ended": "", "purity": 0.0}
     signal.alarm(MOST_SECONDS)
     try:
         model = robustly(study, doors, task.rule, events.append)

@@ -96,7 +96,8 @@ def measured(
     from fedtopics.files import RowFile
     from fedtopics.text.words import RULES
 
-    kept, every = RowFile(given.folder / f"{given.name}.jsonl"), list(tasks)
+    kept = RowFile(given.folder / f"{given.name}.jsonl")
+    every = list(tasks)
 
     def title(task: Any) -> str:
         return ", ".join(map(str, key_of(task).values()))
@@ -190,16 +191,25 @@ class Worker:
     """
 
     def __init__(
-        self, function: Callable[..., Any], *given: Any, python: str = sys.executable,
-        threads: int = 1, prefix: Sequence[str] = (), **environment: str,
-    ) -> None:  # fmt: skip
+        self,
+        function: Callable[..., Any],
+        *given: Any,
+        python: str = sys.executable,
+        threads: int = 1,
+        prefix: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
         module = function.__module__.removeprefix("benchmarks.")
         command = [*prefix, python, "-m", "benchmarks.worker", module, function.__name__]
         own = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"} | environment
         self.process = subprocess.Popen(
-            [*command, json.dumps(given)], cwd=ROOT, env=os.environ | own, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [*command, json.dumps(given)],
+            cwd=ROOT,
+            env=os.environ | own,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
     def ask(self, job: Any = None) -> Any:
         stdin = cast("IO[str]", self.process.stdin)
@@ -235,15 +245,22 @@ def made_up_clients(n_clients: int = 5, n_documents: int = 60) -> dict[str, Any]
     from fedtopics.datasets import synthetic_lda
 
     drawn = synthetic_lda(
-        n_clients, n_words=300, n_topics=n_clients + 2, shared_topics=2,
-        n_documents=n_documents, n_validation=1, lengths=(20, 40), eta=0.05,
-    )  # fmt: skip
+        n_clients,
+        n_words=300,
+        n_topics=n_clients + 2,
+        shared_topics=2,
+        n_documents=n_documents,
+        n_validation=1,
+        lengths=(20, 40),
+        eta=0.05,
+    )
     return {name: documents.corpus() for name, documents in drawn.training.items()}
 
 
 def bag_of_words(n_documents: int, n_words: int, seed: int = 0) -> sparse.csr_array:
     """Draw float32 counts of 100 words a row; every word of a Zipf-like vocabulary occurs."""
-    rng, length = np.random.default_rng(seed), 100
+    rng = np.random.default_rng(seed)
+    length = 100
     cumulative = np.cumsum(1 / (np.arange(1, n_words + 1) + 10.0))
     words = np.searchsorted(cumulative, rng.random((n_documents, length)) * cumulative[-1])
     every = np.arange(n_words)

@@ -34,9 +34,10 @@ from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 SETS = "agnews", "stackoverflow", "biomedical", "m10", "s2_tiny"
 CLIENTS = 4
 RECIPES: dict[str, dict[str, Any]] = {
-    "one clustering": {"preset": "single"}, "consensus without words": {"word_weight": 0},
+    "one clustering": {"preset": "single"},
+    "consensus without words": {"word_weight": 0},
     "consensus": {},
-}  # fmt: skip
+}
 SPREAD = (4, None), (4, 0.5), (20, None), (20, 0.5)  # clients; alpha of Dirichlet, None is even
 EXACT = "m10"  # whose words are all known, however texts are spread
 INTRODUCTION = """\
@@ -64,7 +65,8 @@ def labels_of(corpus: Corpus) -> list[str]:
 def found(
     data: Path, task: dict[str, Any], policy: Policy, **more: Any
 ) -> tuple[TopicModel, NDArray[np.int64]]:
-    corpus, alpha = documents(data, task["data"]), task["alpha"]
+    corpus = documents(data, task["data"])
+    alpha = task["alpha"]
     how = {"by": "even"} if alpha is None else {"by": "dirichlet", "alpha": alpha}
     n = task["clients"]
     clients = split_clients(corpus, n_clients=n, **how, seed=1) if n > 1 else {"all": corpus}
@@ -84,18 +86,21 @@ def pooled(data: Path, name: str) -> NDArray[np.int64]:
 
 
 def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
-    corpus, begun = documents(data, task["data"]), time.perf_counter()
+    corpus = documents(data, task["data"])
+    begun = time.perf_counter()
     try:
         model, labels = found(data, task, Policy())
     except FedTopicsError as error:
         return {"refused": str(error)}
-    seconds, truth = time.perf_counter() - begun, labels_of(corpus)
+    seconds = time.perf_counter() - begun
+    truth = labels_of(corpus)
     row = {
         "acc": 100 * clustering_accuracy(truth, labels),
         "nmi": 100 * normalised_mutual_information(truth, labels),
-        "seconds": seconds, "rounds": model.info["rounds"],
+        "seconds": seconds,
+        "rounds": model.info["rounds"],
         "versions": versions("fedtopics", "numpy", "scipy"),
-    }  # fmt: skip
+    }
     if task["recipe"] == "consensus" and task["data"] == EXACT and task["seed"] == 0:
         _, open_ = found(data, task, OPEN_POLICY, vocabulary={"min_document_frequency": 1})
         row["other"] = int((open_ != pooled(data, EXACT)).sum())
@@ -112,8 +117,10 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     usual = [row for row in rows if row["clients"] == CLIENTS and row["alpha"] is None]
     of = dict(each_group((row for row in usual if row["sums"] == "secure"), "recipe", "data"))
     sets = [name for name in SETS if any(name == data for _, data in of)]
-    lines = [[name, *(cell(of[name, data]) if (name, data) in of else "" for data in sets)]
-             for name in RECIPES]  # fmt: skip
+    lines = [
+        [name, *(cell(of[name, data]) if (name, data) in of else "" for data in sets)]
+        for name in RECIPES
+    ]
     yield from table(f"recipe | {' | '.join(sets)}", lines)
     yield from ("", BELOW, "")
     places: list[tuple[Any, ...]] = []
@@ -129,18 +136,22 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = arguments(__doc__, files, seeds=3, only=SETS)
-    data, sets = given.data, given.only
+    data = given.data
+    sets = given.only
     if given.quick:
-        data, sets = write_made_up(given.folder, ("m10",), 240), ("m10",)
+        data = write_made_up(given.folder, ("m10",), 240)
+        sets = ("m10",)
     where: dict[str, Any] = {"clients": [CLIENTS], "alpha": [None], "sums": ["secure"]}
     seeds = range(1 if given.quick else given.seeds)
     tasks = list(grid(data=sets, recipe=RECIPES, seed=seeds, **where))
     spread = [] if given.quick else SPREAD
     tasks += [
         {"data": name, "recipe": "consensus", "seed": 0, "clients": n, "alpha": alpha, "sums": sums}
-        for name in sets if name in (EXACT, SETS[0])
-        for n, alpha in spread for sums in ("plain", "secure")
+        for name in sets
+        if name in (EXACT, SETS[0])
+        for n, alpha in spread
+        for sums in ("plain", "secure")
         if (n, alpha, sums) != (CLIENTS, None, "secure")
-    ]  # fmt: skip
+    ]
     measured(given, tasks, lambda task: run(data, task))
     write(given, tables(kept_rows(given)))

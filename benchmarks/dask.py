@@ -15,11 +15,15 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.integrations.dask import connected
 
 SIZES = (10_000, 100_000, 1_000_000)
-IN_FILE, TOPICS, WORDS, LENGTH = 25_000, 20, 400, 30
+IN_FILE = 25_000
+TOPICS = 20
+WORDS = 400
+LENGTH = 30
 METHODS: dict[str, dict[str, Any]] = {
-    "NMF": {"name": "nmf"}, "LDA": {"name": "lda", "learning": "batch", "max_rounds": 10},
+    "NMF": {"name": "nmf"},
+    "LDA": {"name": "lda", "learning": "batch", "max_rounds": 10},
     "ProdLDA": {"name": "gfedntm", "network": "prodlda", "max_rounds": 100, "batch_size": 4096},
-}  # fmt: skip
+}
 ENGINES = {"one process": 0, "two workers": 2}
 INTRODUCTION = """\
 One client's documents of {} words, in files of {:,}. Seconds include reading, not the start of \
@@ -35,7 +39,8 @@ def write_documents(folder: Path, n_documents: int) -> Path:
         [f"w{topic:02d}{word:03d}" for topic in range(TOPICS) for word in range(WORDS)]
     )
     for number, start in enumerate(range(0, n_documents, IN_FILE)):
-        rng, n = np.random.default_rng([0, number]), min(IN_FILE, n_documents - start)
+        rng = np.random.default_rng([0, number])
+        n = min(IN_FILE, n_documents - start)
         if (file := place / f"{number:03d}.parquet").exists():
             continue
         own = rng.integers(TOPICS, size=(n, 1)) * WORDS + rng.geometric(0.02, (n, LENGTH)) % WORDS
@@ -48,7 +53,8 @@ def write_documents(folder: Path, n_documents: int) -> Path:
 def run(task: dict[str, Any]) -> dict[str, float]:
     files = write_documents(common.ROOT / "build/dask", task["documents"])
     method = METHODS[task["method"]] | {"n_components": TOPICS, "coherence": "nothing"}
-    study, policies = Study.make(method=method), {"a": OPEN_POLICY}
+    study = Study.make(method=method)
+    policies = {"a": OPEN_POLICY}
     if not (workers := ENGINES[task["engine"]]):
         begun = time.perf_counter()
         train(study, {"a": files}, policies=policies)
@@ -62,7 +68,8 @@ def run(task: dict[str, Any]) -> dict[str, float]:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION.format(LENGTH, IN_FILE), "")
-    found, lines = dict(common.each_group(rows, "method", "documents", "engine")), []
+    found = dict(common.each_group(rows, "method", "documents", "engine"))
+    lines = []
     for method, documents in dict.fromkeys((row["method"], row["documents"]) for row in rows):
         of = [found.get((method, documents, engine), []) for engine in ENGINES]
         cells = [f"{row['seconds']:.1f} / {row['megabytes']:,.0f}" for each in of for row in each]

@@ -52,7 +52,8 @@ class Stage:
     """The processes of a run, in a folder."""
 
     def __init__(self, folder: Path, kind: str, rounds: int) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder = folder
+        self.port = free_port()
         self.processes: dict[str, Process] = {}
         bag = bag_of_words(300, 200)
         prepare(folder, {name: bag[i::3] for i, name in enumerate(NAMES)})
@@ -66,18 +67,32 @@ class Stage:
         """Start the server or a member; the same command again goes on."""
         words = ["serve", "study.toml", "--listen", f"127.0.0.1:{self.port}"]
         if name != "server":
-            words = ["join", "study.toml", "--data", f"{name}.parquet", "--columns", "tokens=words",
-                     "--policy", "policy.toml", "--insecure-seed"]  # fmt: skip
+            words = [
+                "join",
+                "study.toml",
+                "--data",
+                f"{name}.parquet",
+                "--columns",
+                "tokens=words",
+                "--policy",
+                "policy.toml",
+                "--insecure-seed",
+            ]
         words += ["--key", f"keys/{name}", "--out", f"out/{name}"]
-        words, path = ["-m", "fedtopics", *words], self.folder / f"{name}.log"
+        words = ["-m", "fedtopics", *words]
+        path = self.folder / f"{name}.log"
         if "--quick" in sys.argv:
             self.processes[name] = forked(self.folder, path, words)
             return
         with path.open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, *words], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
+                [sys.executable, *words],
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
 
     def running(self) -> list[str]:
         return [name for name, process in self.processes.items() if process.poll() is None]
@@ -131,12 +146,14 @@ def weights_of(folder: Path) -> str:
 
 def disturb(stage: Stage, r: random.Random, faults: int, resets: float) -> list[str]:
     """Do so many faults, as long as everybody runs; return what was done."""
-    done, strange = [], r.randrange(faults) if faults else -1
+    done = []
+    strange = r.randrange(faults) if faults else -1
     for number in range(faults):
         time.sleep(r.uniform(0.5, 6.0))
         if len(stage.running()) <= len(NAMES):  # somebody has the model, or failed
             break
-        name, seconds = r.choice(("server", *NAMES)), r.uniform(0.0, 5.0)
+        name = r.choice(("server", *NAMES))
+        seconds = r.uniform(0.0, 5.0)
         if number == strange:
             stage.reset(resets)
             done.append(f"{resets:.0f} s of resets")
@@ -176,7 +193,8 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
 
 
 def main() -> None:
-    given, version = arguments(__doc__), sources()
+    given = arguments(__doc__)
+    version = sources()
     kinds = ("secure",) if given.quick else ("secure", "plain")
     faults, rounds, resets = (2, 60, 1.0) if given.quick else (20, 3000, 25.0)
     tasks = [
@@ -185,9 +203,10 @@ def main() -> None:
         for seed, number in ([(1, faults)] if given.quick else [(0, 0), (1, faults), (2, faults)])
     ]
     rows = measured(
-        given, [{**task, "sources": version} for task in tasks],
+        given,
+        [{**task, "sources": version} for task in tasks],
         lambda task: play(**{name: each for name, each in task.items() if name != "sources"}),
-    )  # fmt: skip
+    )
     usual = {row["kind"]: row["weights"] for row in rows if not row["faults"]}
     lines = []
     for row in rows:
@@ -197,15 +216,19 @@ def main() -> None:
             row["wrong"] = "; ".join(filter(None, [row["wrong"], "another model"]))
         lines.append([*what, same, row["wrong"] or "-"])
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
-    write(given, [
-        "A server and three members, each a process, LDA over mutual TLS on one machine. A fault "
-        "is kill -9 or SIGSTOP of one of the four, drawn from the seed, with up to 5 s until it "
-        f"goes on; one of them is a port that accepts and resets for {resets:g} s. A row is wrong "
-        f"if a process does not end {LIMIT:g} s after the last fault, ends with an error or a "
-        "traceback, if members have two models, or, with secure aggregation, another one than "
-        "without faults. "
-        f"{used}. Command: `make stress NAME=faults`.", "",
-        *table("aggregation | seed | faults | same bits as without | what was wrong", lines),
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            "A server and three members, each a process, LDA over mutual TLS on one machine. A "
+            "fault is kill -9 or SIGSTOP of one of the four, drawn from the seed, with up to 5 s "
+            f"until it goes on; one of them is a port that accepts and resets for {resets:g} s. A "
+            f"row is wrong if a process does not end {LIMIT:g} s after the last fault, ends with "
+            "an error or a traceback, if members have two models, or, with secure aggregation, "
+            "another one than without faults. "
+            f"{used}. Command: `make stress NAME=faults`.",
+            "",
+            *table("aggregation | seed | faults | same bits as without | what was wrong", lines),
+        ],
+    )
     if any(row["wrong"] for row in rows):
         raise SystemExit(1)

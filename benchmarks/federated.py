@@ -35,7 +35,8 @@ def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
 
 def start(folder: Path, *words: str) -> Any:
     """Start a command of fedtopics in a folder, with one thread."""
-    command, own = [sys.executable, "-m", "fedtopics", *words], {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "fedtopics", *words]
+    own = {"OMP_NUM_THREADS": "1"}
     if "--quick" in sys.argv:  # what it prints is this process's
         return common.forked(folder, Path(f"/proc/{os.getpid()}/fd/2"), command[1:])
     return subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=subprocess.DEVNULL)
@@ -43,7 +44,8 @@ def start(folder: Path, *words: str) -> Any:
 
 def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES) -> Path:
     """Run a study, a process each; return the run's folder, whose traffic.json has the bytes."""
-    out, port = tempfile.mkdtemp(dir=folder), free_port()
+    out = tempfile.mkdtemp(dir=folder)
+    port = free_port()
     relay = Worker(relayed, port, ONE_WAY) if delayed else None
     reached = relay.answer() if relay else port
     text = f'{study}\n[server]\naddress = "localhost:{reached}"\ncertificate = "server.pem"\n'
@@ -53,12 +55,25 @@ def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = 
     processes = [start(folder, "serve", "study.toml", "--key", "keys/server", *given)]
     processes += [
         start(
-            folder, "join", "study.toml", "--key", f"keys/{name}", "--data", f"{name}.parquet",
-            "--columns", "tokens=words", "--policy", "policy.toml", "--out", f"{out}/{name}",
-            "--insecure-seed", "--timeout", "60",
+            folder,
+            "join",
+            "study.toml",
+            "--key",
+            f"keys/{name}",
+            "--data",
+            f"{name}.parquet",
+            "--columns",
+            "tokens=words",
+            "--policy",
+            "policy.toml",
+            "--out",
+            f"{out}/{name}",
+            "--insecure-seed",
+            "--timeout",
+            "60",
         )
         for name in names
-    ]  # fmt: skip
+    ]
     codes = [process.wait() for process in processes]
     if relay:
         (Path(out) / "traffic.json").write_text(json.dumps(relay.ask()))

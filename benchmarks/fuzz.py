@@ -33,10 +33,20 @@ from fedtopics.transport.grpc import GrpcLink, GrpcServer
 from tests.helpers.damage import mutate
 from tests.protocol.three import NAMES, VECTORS, Run, honest
 
-BLOCKS = {"values": (50, 10_000), "relay": (20, 5_000), "member": (20, 5_000),
-          "plain": (20, 5_000), "port": (10, 500)}  # fmt: skip  # how many, of how many messages
-QUICK = {"values": (1, 2_000), "relay": (1, 500), "member": (1, 500), "plain": (1, 500),
-         "port": (1, 60)}  # fmt: skip
+BLOCKS = {
+    "values": (50, 10_000),
+    "relay": (20, 5_000),
+    "member": (20, 5_000),
+    "plain": (20, 5_000),
+    "port": (10, 500),
+}  # how many, of how many messages
+QUICK = {
+    "values": (1, 2_000),
+    "relay": (1, 500),
+    "member": (1, 500),
+    "plain": (1, 500),
+    "port": (1, 60),
+}
 LARGEST = 1 << 24  # bytes of a message
 SLOWEST = 1.0  # seconds
 Try = Callable[[bytes], object]
@@ -46,11 +56,15 @@ def a_reply() -> bytes:
     """Return a reply with all kinds of fields."""
     sparse = np.zeros((600, 8), np.float32)
     sparse[::37] = 0.5
-    return dumps({
-        "documents": 52, "loss": 813.5, "gradients": {"topics": np.ones((4, 40)), "bias": sparse},
-        "rows": Rows(np.array([1, 7]), np.ones((2, 3)), 9),
-        "words": Named([f"word{i}" for i in range(40)], np.ones((40, 3), np.int64)),
-    })  # fmt: skip
+    return dumps(
+        {
+            "documents": 52,
+            "loss": 813.5,
+            "gradients": {"topics": np.ones((4, 40)), "bias": sparse},
+            "rows": Rows(np.array([1, 7]), np.ones((2, 3)), 9),
+            "words": Named([f"word{i}" for i in range(40)], np.ones((40, 3), np.int64)),
+        }
+    )
 
 
 def a_step(kind: Any) -> tuple[Run, list[bytes]]:
@@ -137,7 +151,8 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         keys = {name: Key.create(Path(folder) / name, name) for name in (*NAMES, "server")}
         roster = Roster({n: keys[n].certificate for n in NAMES}, keys["server"].certificate)
         service = RelayService(Relay(NAMES, b"", forget), LARGEST)
-        own, ann = keys["server"], keys["ann"]
+        own = keys["server"]
+        ann = keys["ann"]
         address = "127.0.0.1:0"
         server = GrpcServer(service, address, own.pem, own.certificate, roster.members)
         link = GrpcLink(server.address, ann.pem, ann.certificate, own.certificate)
@@ -158,8 +173,13 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         server.stop()
 
 
-PARTS = {"values": values, "relay": to_relay, "member": to_member, "plain": to_plain_server,
-         "port": to_port}  # fmt: skip
+PARTS = {
+    "values": values,
+    "relay": to_relay,
+    "member": to_member,
+    "plain": to_plain_server,
+    "port": to_port,
+}
 
 
 def refused(call: Callable[[], object]) -> bool:
@@ -173,7 +193,10 @@ def refused(call: Callable[[], object]) -> bool:
 
 def block(task: dict[str, Any]) -> dict[str, Any]:
     """Damage so many messages; return how many were refused, and what was found."""
-    r, findings, number, slowest = random.Random(task["seed"]), [], 0, 0.0  # noqa: S311
+    r = random.Random(task["seed"])  # noqa: S311
+    findings = []
+    number = 0
+    slowest = 0.0
     begun = time.monotonic()
     with PARTS[task["part"]]() as (real, take):
         for place in range(task["messages"]):
@@ -193,26 +216,35 @@ def block(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    given, version = arguments(__doc__), sources()
+    given = arguments(__doc__)
+    version = sources()
     # An ask that has no answer yet is answered at once.
     vars(plain_server)["HOLD"] = vars(relay)["HOLD"] = 0.0
-    rows = measured(given, [
-        {"part": part, "seed": seed, "messages": messages, "sources": version}
-        for part, (number, messages) in (QUICK if given.quick else BLOCKS).items()
-        for seed in range(number)
-    ], block)  # fmt: skip
+    rows = measured(
+        given,
+        [
+            {"part": part, "seed": seed, "messages": messages, "sources": version}
+            for part, (number, messages) in (QUICK if given.quick else BLOCKS).items()
+            for seed in range(number)
+        ],
+        block,
+    )
     lines = []
     for (part,), own in each_group(rows, "part"):
         slowest = 1e3 * max(row["slowest"] for row in own)
         messages, seconds = (sum(row[name] for row in own) for name in ("messages", "seconds"))
         lines.append([part, f"{messages:,}", len(own), f"{slowest:.1f}", f"{seconds:.0f}"])
     findings = [f"{row['part']}, seed {row['seed']}: {f}" for row in rows for f in row["findings"]]
-    write(given, [
-        "Real messages with random damage, seeds from 0 on. A finding is an exception that is no "
-        f"FedTopicsError, or a message that takes over {SLOWEST:g} s. Command: "
-        f"`make stress NAME=fuzz`. Findings: {len(findings) or 'none'}.", "",
-        *table("to | messages | blocks | slowest, ms | s", lines),
-        *(["", *(f"- {finding}" for finding in findings)] if findings else []),
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            "Real messages with random damage, seeds from 0 on. A finding is an exception that is "
+            f"no FedTopicsError, or a message that takes over {SLOWEST:g} s. Command: "
+            f"`make stress NAME=fuzz`. Findings: {len(findings) or 'none'}.",
+            "",
+            *table("to | messages | blocks | slowest, ms | s", lines),
+            *(["", *(f"- {finding}" for finding in findings)] if findings else []),
+        ],
+    )
     if findings:
         raise SystemExit(1)

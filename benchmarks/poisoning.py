@@ -38,14 +38,23 @@ from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.tables import Columns
 
 GROUPS = (
-    "rec.sport.hockey", "sci.space", "talk.politics.mideast", "comp.windows.x", "sci.med",
-    "soc.religion.christian", "rec.motorcycles", "sci.crypt", "talk.politics.guns", "misc.forsale",
-)  # fmt: skip
+    "rec.sport.hockey",
+    "sci.space",
+    "talk.politics.mideast",
+    "comp.windows.x",
+    "sci.med",
+    "soc.religion.christian",
+    "rec.motorcycles",
+    "sci.crypt",
+    "talk.politics.guns",
+    "misc.forsale",
+)
 DOCUMENTS = 1200  # of all clients
 SEEDS = 3  # where nobody lies; else one
 CLOSE = 0.03  # of purity and of NPMI
 N_TOPICS = SHOWN = 10
-LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
+LARGEST = 1e30  # where there is no bound
+MOST = 1e12  # of numbers that are squared
 REFUSED = "bad reply", "excluded"  # events
 AGAIN = 20  # rounds for which an optimal attack keeps its factor
 TRIES = 20  # factors that it tries
@@ -53,13 +62,19 @@ METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda", "batch_size": 400, "max_rounds": 40},
     "nmf": {"name": "nmf", "max_rounds": 20},
     "prodlda": {
-        "name": "gfedntm", "batch_size": 400, "max_rounds": 100, "learning_rate": 0.01,
+        "name": "gfedntm",
+        "batch_size": 400,
+        "max_rounds": 100,
+        "learning_rate": 0.01,
         "beta1": 0.9,
     },
     "discriminative": {
-        "name": "discriminative", "preset": "single", "start": {"tries": 4}, "max_rounds": 30,
+        "name": "discriminative",
+        "preset": "single",
+        "start": {"tries": 4},
+        "max_rounds": 30,
     },
-}  # fmt: skip
+}
 LIARS = {"1 of 5": (5, 1), "2 of 10": (10, 2)}
 SPLITS = ("subjects", "even")
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -103,7 +118,9 @@ def little(honest: Vectors, factor: float) -> Vectors:
 
 def optimal(attack: Callable[[Vectors, float], Vectors], honest: Vectors, moved: Measure) -> float:
     """Return the factor of an attack that moves the total furthest, by ByzFL's search."""
-    best, step, grows = 0.0, 10.0, True
+    best = 0.0
+    step = 10.0
+    grows = True
     farthest = moved(attack(honest, best))
     for _ in range(TRIES - 1):
         distance = moved(attack(honest, best + step))
@@ -124,7 +141,8 @@ ATTACKS: dict[str, Attack] = {
 }
 OPTIMAL = {"optimal inner product": turned, "optimal little": little}
 WORDS = "words exchanged"  # what documents say, not replies
-NOBODY, AWAY = "nobody lies", "liars are away"
+NOBODY = "nobody lies"
+AWAY = "liars are away"
 CASES = (NOBODY, AWAY, *ATTACKS, *OPTIMAL, WORDS)
 
 
@@ -140,11 +158,13 @@ def arrays(value: Any) -> Iterator[NDArray[Any]]:
 
 def possible_moments(vector: Vectors) -> Vectors:
     """Make moments possible: squares are at least, and products span, what the means say."""
-    vector, k = np.clip(vector, -MOST, MOST), N_TOPICS
+    vector = np.clip(vector, -MOST, MOST)
+    k = N_TOPICS
     if len(vector) == 4 * k:  # of the posterior's parameters
         mean, squares = np.split(vector, 2)
         return np.concatenate([mean, np.maximum(squares, mean**2)])
-    mean, products = vector[:k], vector[k:].reshape(k, k)  # of theta
+    mean = vector[:k]  # theta's mean
+    products = vector[k:].reshape(k, k)  # mean of products of theta
     about = np.outer(mean, mean)
     values, vectors = np.linalg.eigh((products + products.T) / 2 - about)
     spread = (vectors * np.maximum(values, 0)) @ vectors.T
@@ -196,7 +216,8 @@ class Lies:
         self.refused += event["event"] in REFUSED and event["client"].startswith("liar")
 
     def begin(self, function: str, template: Template) -> None:
-        self._exchange, self.honest = (function, template), {}
+        self._exchange = (function, template)
+        self.honest = {}
 
     def reply(self, own: dict[str, Any]) -> dict[str, Any]:
         """Return a liar's reply, which would be its own if it did not lie."""
@@ -221,7 +242,8 @@ class Lies:
         key = f"{self._exchange[0]} {honest.shape[1]}"
         age, factor = self._factors.get(key, (AGAIN, 0.0))
         if age >= AGAIN:
-            age, factor = 0, optimal(OPTIMAL[name], honest, self._measure(honest, own))
+            age = 0
+            factor = optimal(OPTIMAL[name], honest, self._measure(honest, own))
         self._factors[key] = age + 1, factor
         return factor
 
@@ -255,7 +277,10 @@ class Between:
     """A door whose replies liars hear, or make."""
 
     def __init__(self, name: str, door: Door, lies: Lies, lying: bool) -> None:
-        self._name, self._door, self._lies, self._lying = name, door, lies, lying
+        self._name = name
+        self._door = door
+        self._lies = lies
+        self._lying = lying
         self.repeat = door.repeat
 
     def call(self, call: Call) -> dict[str, Any]:
@@ -270,7 +295,8 @@ class Bench:
     """Documents, and what was trained on them without lies."""
 
     def __init__(self, documents: Corpus, quick: bool) -> None:
-        self.documents, self.quick = documents, quick
+        self.documents = documents
+        self.quick = quick
         self._references: dict[Task, TopicModel] = {}
 
     def clients(self, task: Task) -> dict[str, Corpus]:
@@ -306,7 +332,8 @@ class Bench:
         return robustly(study, doors, task.rule, lies.hear, partial(Told, lies)), clients
 
     def measure(self, task: Task) -> dict[str, Any]:
-        reference, lies = self.reference(task), Lies(task)
+        reference = self.reference(task)
+        lies = Lies(task)
         try:
             model, clients = self.train(task, lies)
         except (FedTopicsError, ArithmeticError, ValueError) as error:
@@ -315,7 +342,8 @@ class Bench:
         honest = [corpus for name, corpus in clients.items() if name.startswith("honest")]
         labels = [label for corpus in honest for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
         texts = [text for corpus in honest for text in corpus.documents.to_pylist()]
-        main, before = main_topics(model, honest), main_topics(reference, honest)
+        main = main_topics(model, honest)
+        before = main_topics(reference, honest)
         npmi = np.nan_to_num(coherence_of(model.topics(SHOWN, 1), texts, "npmi", None), nan=-1.0)
         words = reference.vocabulary.words, model.vocabulary.words
         beta = np.nan_to_num(model.beta)
@@ -333,9 +361,12 @@ class Bench:
 
 
 def robustly(
-    study: Study, doors: Mapping[str, Any], rule: Rule, hear: Callable[[dict[str, Any]], None],
+    study: Study,
+    doors: Mapping[str, Any],
+    rule: Rule,
+    hear: Callable[[dict[str, Any]], None],
     engine: Callable[..., LocalClients] = LocalClients,
-) -> TopicModel:  # fmt: skip
+) -> TopicModel:
     """Train on clients in this process, some of which lie, with a rule of sums."""
     run = RunFolder(None, study.identity(None), on_event=hear)
     clients = engine(doors, robust=Robust(rule, run.event), notify=run.event)
@@ -370,7 +401,8 @@ def read(data: Path | None) -> Corpus:
     else:
         file = pq.read_table(common.parquet(data, "20ng"), filters=[("label", "in", GROUPS)])
         corpus = Corpus.of(file, Columns(text="text", tokens="tokens", label="label"))
-        groups, rng = np.array(file["label"].to_pylist()), np.random.default_rng(0)
+        groups = np.array(file["label"].to_pylist())
+        rng = np.random.default_rng(0)
         most = DOCUMENTS // min(n for n, _ in LIARS.values())
         rows = [rng.permutation(np.flatnonzero(groups == group))[:most] for group in GROUPS]
         corpus = corpus.take(np.sort(np.concatenate(rows)))
@@ -406,8 +438,9 @@ def against(
     usual = {row["seed"]: row for row in rows if (row["attack"], row["rule"]) == (attack, "none")}
     return [
         [row.get(score, WORST[score]) - usual[row["seed"]][score] for score in ("purity", "npmi")]
-        for row in found if row["seed"] in usual
-    ]  # fmt: skip
+        for row in found
+        if row["seed"] in usual
+    ]
 
 
 def of_all(lost: list[list[float]], choose: Callable[[list[float]], float]) -> str:
@@ -435,16 +468,24 @@ def cell(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     given = common.arguments(__doc__, "20ng.parquet", methods=METHODS, splits=SPLITS, liars=LIARS)
     bench = Bench(read(None if given.quick else given.data), given.quick)
-    splits, liars, seeds = given.splits, given.liars, range(SEEDS)
+    splits = given.splits
+    liars = given.liars
+    seeds = range(SEEDS)
     if given.quick:
-        splits, liars, seeds = ["even"], ["1 of 5"], range(1)
+        splits = ["even"]
+        liars = ["1 of 5"]
+        seeds = range(1)
     tasks = [*product(seeds, given.methods, splits, liars, CASES, RULES)]
     if given.quick:  # each attack, and each rule, with some method
         tasks = [t for n, t in enumerate(tasks) if t[4] in (NOBODY, AWAY) or n % 5 == 0]
-    common.measured(given, [
-        Task(method, split, number, attack, rule, seed)
-        for seed, method, split, number, attack, rule in tasks
-        if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
-    ], bench.measure)  # fmt: skip
+    common.measured(
+        given,
+        [
+            Task(method, split, number, attack, rule, seed)
+            for seed, method, split, number, attack, rule in tasks
+            if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
+        ],
+        bench.measure,
+    )
     rows = common.kept_rows(given)
     common.write(given, [INTRODUCTION, "", *summary(rows), *tables(rows)])

@@ -32,9 +32,14 @@ FAR = 0.3  # cosine: a word of a control's cluster is nearer
 DRAWN = "drawn, 50,000 documents, lda"
 DRAWING: dict[str, Any] = {"n_validation": 1}
 DRAWING_QUICK = DRAWING | {
-    "n_documents": 300, "n_words": 120, "n_topics": 7, "shared_topics": 2, "eta": 0.05,
-}  # fmt: skip
-BY_WORDS, BY_EMBEDDINGS = ("lda", "nmf"), ("kmeans", "discriminative")
+    "n_documents": 300,
+    "n_words": 120,
+    "n_topics": 7,
+    "shared_topics": 2,
+    "eta": 0.05,
+}
+BY_WORDS = ("lda", "nmf")
+BY_EMBEDDINGS = ("kmeans", "discriminative")
 FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "20ng": ("20ng", 20, {}),
     "news_outlets": ("news_outlets", 10, {"nearest_words": 16}),
@@ -42,10 +47,12 @@ FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
     f"{data}, {name}": (
-        path, {"n_components": n, "name": name} | (more if name in BY_EMBEDDINGS else {}),
+        path,
+        {"n_components": n, "name": name} | (more if name in BY_EMBEDDINGS else {}),
     )
-    for data, (path, n, more) in FILES.items() for name in (*BY_WORDS, *BY_EMBEDDINGS)
-}  # fmt: skip
+    for data, (path, n, more) in FILES.items()
+    for name in (*BY_WORDS, *BY_EMBEDDINGS)
+}
 SCORES = "npmi", "different", "nmi", "accuracy", "similarity", "control"
 INTRODUCTION = """\
 Topics with differential privacy for each document (delta 1e-6): mean over seeds, by epsilon. The \
@@ -96,7 +103,8 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
 
 def control(model: Any) -> list[list[str]]:
     """Cluster the words that a model knows by their vectors; return ten of each cluster."""
-    words, frequency = model.vocabulary.words, model.vocabulary.frequency
+    words = model.vocabulary.words
+    frequency = model.vocabulary.frequency
     vectors = document_embeddings(Corpus.of(list(words)), EmbeddingSettings()).astype(np.float64)
     points = unit_rows(unit_rows(vectors - np.average(vectors, axis=0, weights=frequency)))
     close = points @ first_centres(points, frequency, model.n_topics, model.info["seed"]).T
@@ -139,9 +147,15 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
 def main() -> None:
     every = [*SETS, DRAWN]
     given = common.arguments(__doc__, "the Parquet files", seeds=3, clients=(1, 3), sets=every)
-    sets, epsilons, seeds, clients = given.sets, EPSILONS, range(given.seeds), given.clients
+    sets = given.sets
+    epsilons = EPSILONS
+    seeds = range(given.seeds)
+    clients = given.clients
     if given.quick:
-        sets, epsilons, seeds, clients = [DRAWN], (None, 100.0), range(1), [1]
+        sets = [DRAWN]
+        epsilons = (None, 100.0)
+        seeds = range(1)
+        clients = [1]
 
     def work(task: dict[str, Any]) -> dict[str, Any]:
         try:

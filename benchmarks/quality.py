@@ -28,19 +28,32 @@ from fedtopics.text.words import RULES
 
 OURS = ("zeroshottm", "combinedtm", "prodlda", "lda", "nmf", "mixture")
 PEERS = (
-    "tomotopy", "topica-lda", "topica-nmf", "sklearn-nmf", "keynmf", "senstopic",
-    "bertopic-merged", "bertopic-merged-even", "fastopic", "topmost-prodlda", "ctm-combined",
+    "tomotopy",
+    "topica-lda",
+    "topica-nmf",
+    "sklearn-nmf",
+    "keynmf",
+    "senstopic",
+    "bertopic-merged",
+    "bertopic-merged-even",
+    "fastopic",
+    "topmost-prodlda",
+    "ctm-combined",
     "ctm-zeroshot",
-)  # fmt: skip
+)
 CLUSTERED = ("nmf", "mixture", "one clustering", "consensus")
 CLUSTERED_BY_PEERS = ("keynmf", "bertopic", "top2vec")
 CLIENTS = ("pooled", "node", "even")
 FEDERATED = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
 # Pooled, with as many topics as there are labels.
 LABELLED = (
-    ("agnews", 4), ("stackoverflow", 20), ("biomedical", 20), ("m10", 10), ("s2_tiny", 5),
+    ("agnews", 4),
+    ("stackoverflow", 20),
+    ("biomedical", 20),
+    ("m10", 10),
+    ("s2_tiny", 5),
     ("20ng", 20),
-)  # fmt: skip
+)
 NAMES = tuple(dict.fromkeys((*OURS, *CLUSTERED, *PEERS, *CLUSTERED_BY_PEERS)))
 METHODS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in ("lda", "nmf", "mixture")},
@@ -49,7 +62,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not of a window
 COLUMNS = ("npmi", "npmi_by_probability", "c_v", "top10", "top25", "nmi", "acc")
-SHOWN, MOST, EVEN = 10, 25, 5  # words; clients of the even split
+SHOWN = 10  # words
+MOST = 25  # words in a long list
+EVEN = 5  # clients of the even split
 INTRODUCTION = """\
 Quality on real text: mean and deviation over seeds. Our topics are read as the model chooses: by \
 NPMI on the clients' own documents, which are the documents scored here, among readings with nine \
@@ -94,7 +109,8 @@ def jobs(seeds: int) -> list[Job]:
 
 def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
     """Write the documents and the vocabulary that all contestants get."""
-    documents, words = work / f"{name}-{RULES}.parquet", work / f"{name}-{RULES}.json"
+    documents = work / f"{name}-{RULES}.parquet"
+    words = work / f"{name}-{RULES}.json"
     if not documents.exists():
         work.mkdir(exist_ok=True)
         table = pq.read_table(common.parquet(data, name))
@@ -157,13 +173,16 @@ def ours(
     model = train(study, parts, policies=dict.fromkeys(parts, OPEN_POLICY))
     seconds = time.perf_counter() - start
     return {
-        "versions": {"fedtopics": __version__}, "topics": model.topics(MOST),
-        "assigned": model.transform(corpus).argmax(1).tolist(), "seconds": seconds,
-        "rounds": model.info["rounds"], "peak_mb": common.memory_mb(),
+        "versions": {"fedtopics": __version__},
+        "topics": model.topics(MOST),
+        "assigned": model.transform(corpus).argmax(1).tolist(),
+        "seconds": seconds,
+        "rounds": model.info["rounds"],
+        "peak_mb": common.memory_mb(),
         "threads": int(os.environ["OMP_NUM_THREADS"]),
         "reading": [model.reading.relevance, model.reading.by_sums],
         "by_probability": model.topics(MOST, relevance=1.0),
-    }  # fmt: skip
+    }
 
 
 def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> dict[str, Any]:
@@ -215,7 +234,8 @@ def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, flo
             metrics.coherence_of(plain, split, "npmi", window).mean()
         )
         scores["top10_by_probability"] = metrics.unique_words(plain, SHOWN)
-    assigned, labels = np.array(result["assigned"]), table["label"].to_pylist()
+    assigned = np.array(result["assigned"])
+    labels = table["label"].to_pylist()
     if len(set(labels)) == len(result["topics"]):
         scores["acc"] = metrics.clustering_accuracy(labels, assigned)
     return scores | {
@@ -272,10 +292,14 @@ def main() -> None:
     sets = dict.fromkeys(data for data, _ in (*FEDERATED, *LABELLED))
     files = ", ".join(f"{data}.parquet" for data in sets)
     given = common.arguments(__doc__, files, peers=True, sets=sets, names=NAMES, seeds=3)
-    data, work, rounds = given.data, common.WORK, None
+    data = given.data
+    work = common.WORK
+    rounds = None
     todo = [job for job in jobs(given.seeds) if job.name in given.names and job.data in given.sets]
     if given.quick:
-        data, work, rounds = write_made_up(given.folder, ("m10",), 60), given.folder / "work", 2
+        data = write_made_up(given.folder, ("m10",), 60)
+        work = given.folder / "work"
+        rounds = 2
         todo = [Job("m10", 20, name, "node", 0) for name in ("lda", "zeroshottm")]
     todo = [job for job in todo if given.peers or job.clients != "peer"]
     rows = common.measured(given, todo, lambda job: run(job, data, work, given.peers, rounds))

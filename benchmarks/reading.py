@@ -126,10 +126,15 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
 
 def main() -> None:
     given = common.arguments(__doc__, "the Parquet files", sets=SETS, methods=METHODS, seeds=3)
-    data, sets, methods, work = given.data, given.sets, given.methods, common.WORK / "reading"
+    data = given.data
+    sets = given.sets
+    methods = given.methods
+    work = common.WORK / "reading"
     if given.quick:
-        data, work = write_made_up(given.folder, ("m10",), 240), given.folder
-        sets, methods = ["m10"], ["lda"]
+        data = write_made_up(given.folder, ("m10",), 240)
+        work = given.folder
+        sets = ["m10"]
+        methods = ["lda"]
 
     def measure(task: dict[str, Any]) -> dict[str, Any]:
         method = METHODS[task["method"]] | {"n_components": TOPICS}

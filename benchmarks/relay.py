@@ -27,8 +27,12 @@ from fedtopics.protocol.messages import Answer, Ask, Body, List, Part, Total, de
 from fedtopics.protocol.roster import Key
 from fedtopics.transport.grpc import GrpcLink, channel_credentials
 
-MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
-FEW, SHORT, MANY = 5, 250_000, 50  # members, words and steps of the comparison
+MEMBERS = 50
+LENGTH = 2_000_000
+STEPS = 3
+FEW = 5  # members
+SHORT = 250_000  # words
+MANY = 50  # steps of the comparison
 PATIENCE = 60.0  # seconds
 
 
@@ -96,7 +100,8 @@ def bare(folder: Path, members: int, size: int, steps: int) -> float:
     process = spawn.Process(target=echo, args=(theirs, key.pem, key.certificate, members))
     process.start()
     credentials, host = channel_credentials(key.pem, key.certificate, key.certificate)
-    address, content = f"localhost:{ours.recv()}", np.random.default_rng(0).bytes(size)
+    address = f"localhost:{ours.recv()}"
+    content = np.random.default_rng(0).bytes(size)
 
     def take_part(number: int) -> None:
         options = [("grpc.ssl_target_name_override", host), ("grpc.use_local_subchannel_pool", 1)]
@@ -113,7 +118,8 @@ def bare(folder: Path, members: int, size: int, steps: int) -> float:
 
 def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[str, float]:
     """Return megabytes of a relay when it has started, and the most after some steps."""
-    names, port = [f"m{number:02}" for number in range(members)], free_port()
+    names = [f"m{number:02}" for number in range(members)]
+    port = free_port()
     keys = {name: Key.create(folder / name, name) for name in ("server", *names)}
     text = 'name = "relay"\n[method]\nname = "lda"\nn_components = 5\n'
     text += f'[server]\naddress = "localhost:{port}"\ncertificate = "server.pem"\n'
@@ -136,7 +142,8 @@ def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[
                 break
             except LinkError:
                 time.sleep(0.5)
-        begun, at_start = time.monotonic(), memory_mb(process.pid, "VmRSS")
+        begun = time.monotonic()
+        at_start = memory_mb(process.pid, "VmRSS")
         with ThreadPoolExecutor(members) as pool:
             list(pool.map(lambda n: take_part(links[n], n, vector, steps), names))
         seconds = (time.monotonic() - begun) / steps
@@ -162,7 +169,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         step = memory(Path(name), FEW, SHORT, many)["seconds"]
         stream = bare(Path(name), FEW, 8 * SHORT, many)
-    of, beside = f"{members} members, {length:,} words", f"{FEW} members, {8 * SHORT / 1e6:g} MB"
+    of = f"{members} members, {length:,} words"
+    beside = f"{FEW} members, {8 * SHORT / 1e6:g} MB"
     lines += [
         ["resident MB of the relay, started", f"{found['start']:.0f}"],
         [f"most resident MB, {of}", f"{found['most']:.0f}"],
@@ -172,8 +180,13 @@ def main() -> None:
         ["step / round of bare streams", f"{step / stream:.2f}"],
     ]
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
-    write(given, [
-        f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, "
-        f"{WORDS:,} words; {STEPS} steps of a relay whose members are threads of one process, seed "
-        f"0. {used}. Command: `make bench NAME=relay`.", "", *table("what | value", lines),
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, "
+            f"{WORDS:,} words; {STEPS} steps of a relay whose members are threads of one process, "
+            f"seed 0. {used}. Command: `make bench NAME=relay`.",
+            "",
+            *table("what | value", lines),
+        ],
+    )

@@ -21,10 +21,17 @@ from tests.helpers.letters import letters_run
 FIGURES = ROOT / "docs" / "figures"
 SCREENS = (390, "light"), (390, "dark"), (768, "light"), (1280, "dark")
 VIEWS = {
-    "header": "header", "map": "#map", "change": "#change", "topics": "#topics",
-    "clients": "#clients", "tree": "#tree", "left": "#left",
-}  # fmt: skip
-TALLEST, GAP, SCALE = 900, 24, 0.6
+    "header": "header",
+    "map": "#map",
+    "change": "#change",
+    "topics": "#topics",
+    "clients": "#clients",
+    "tree": "#tree",
+    "left": "#left",
+}
+TALLEST = 900
+GAP = 24
+SCALE = 0.6
 PAPER = 720, 1040  # pixels of a printed page, less its margins
 QUALITY = 50
 
@@ -51,7 +58,8 @@ def picture_of(page: Page, view: str) -> Image.Image:
 def beside(pictures: list[Image.Image]) -> Image.Image:
     width = sum(each.width for each in pictures) + GAP * (len(pictures) + 1)
     height = max(each.height for each in pictures) + 2 * GAP
-    whole, x = Image.new("RGB", (width, height), "#8d95a3"), GAP
+    whole = Image.new("RGB", (width, height), "#8d95a3")
+    x = GAP
     for each in pictures:
         whole.paste(each, (x, GAP))
         x += each.width + GAP
@@ -64,7 +72,8 @@ def shot(page: Page) -> Image.Image:
 
 def save(picture: Image.Image, folder: Path, name: str) -> None:
     """Write a picture, smaller than it was, and say how large it is."""
-    path, size = folder / f"report-{name}.webp", [round(side * SCALE) for side in picture.size]
+    path = folder / f"report-{name}.webp"
+    size = [round(side * SCALE) for side in picture.size]
     small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
     small.save(path, quality=QUALITY, method=6)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)

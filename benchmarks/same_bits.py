@@ -32,17 +32,24 @@ from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of its own
 
 FIRST = (
-    "lda/stochastic", "flda/default", "mixture/default", "kmeans/default", "discriminative/default",
-)  # fmt: skip
+    "lda/stochastic",
+    "flda/default",
+    "mixture/default",
+    "kmeans/default",
+    "discriminative/default",
+)
 LAST = ("fstc/default", "fsccl/default")
-SYNC, AVERAGING = "gfedntm/prodlda sync", "gfedntm/fedavg"
+SYNC = "gfedntm/prodlda sync"
+AVERAGING = "gfedntm/fedavg"
 NORMS = (SYNC, "gfedntm/prodlda server", "gfedntm/prodlda local")
 EACH = (*NORMS, AVERAGING, "gfedntm/combinedtm sync", *FIRST, *LAST)  # a case for each method
 RESUMED = (SYNC, "gfedntm/fedadam", *FIRST, *LAST)
 STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGING, *FIRST[:3])
 QUICK = (*EACH, f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
 CLIENTS = {"east": 240, "north": 210, "west": 180}  # documents
-DIMENSION, THEMES, ROUNDS = 16, 6, 3
+DIMENSION = 16
+THEMES = 6
+ROUNDS = 3
 BASES = {  # TOML, as all below, with ; for a new line
     "gfedntm": "n_components = 6; max_rounds = 12",
     "lda": "n_components = 6; max_rounds = 12; batch_size = 128",
@@ -56,8 +63,10 @@ BASES = {  # TOML, as all below, with ; for a new line
     "fsccl": "n_components = 6; max_rounds = 4; network.local_steps = 8; network.batch_size = 60; "
     "network.deletion = 0",
 }
-AVERAGED, MIXED = "norm = 'server'; local_steps = 3; optimizer", "initialisation = 'mixture'"
-NO_DEFAULT, NONE_DRAWN = ("gfedntm", "lda"), ("auto", "fsccl")
+AVERAGED = "norm = 'server'; local_steps = 3; optimizer"
+MIXED = "initialisation = 'mixture'"
+NO_DEFAULT = ("gfedntm", "lda")
+NONE_DRAWN = ("auto", "fsccl")
 STUDIES = {
     **{
         f"gfedntm/{network} {norm}": f"network = '{network}'; norm = '{norm}'"
@@ -71,45 +80,51 @@ STUDIES = {
     "gfedntm/preset paper": "preset = 'paper'",
     "gfedntm/preset mixtures": "preset = 'mixtures'; network = 'neurallda'",
     "gfedntm/sgd": "optimizer = 'sgd'; learning_rate = 0.02",
-    "gfedntm/fedavg": f"{AVERAGED} = 'fedavg'", "gfedntm/fedadam": f"{AVERAGED} = 'fedadam'",
+    "gfedntm/fedavg": f"{AVERAGED} = 'fedavg'",
+    "gfedntm/fedadam": f"{AVERAGED} = 'fedadam'",
     "gfedntm/fedavg local": "norm = 'local'; local_steps = 3; optimizer = 'fedavg'",
     "gfedntm/fedavg combinedtm": f"{AVERAGED} = 'fedavg'; network = 'combinedtm'",
-    "gfedntm/anchors": "initialisation = 'anchors'", "gfedntm/nmf": "initialisation = 'nmf'",
+    "gfedntm/anchors": "initialisation = 'anchors'",
+    "gfedntm/nmf": "initialisation = 'nmf'",
     "gfedntm/validation": "validation_share = 0.25; validate_every = 2; patience = 1; "
     "optimizer = 'sgd'; learning_rate = 1.0; max_rounds = 20",
     "gfedntm/tolerance": "tolerance = 0.03; learning_rate_decay = 'linear'; max_rounds = 20",
     "gfedntm/decay": "learning_rate_decay = 'linear'",
     "gfedntm/two clients server": "clients_per_round = 2; norm = 'server'",
     "gfedntm/fixed": "batch_split = 'fixed'; batch_size = 40",
-    "gfedntm/float64": "precision = 'float64'", "gfedntm/relevance": "relevance = 0.4",
+    "gfedntm/float64": "precision = 'float64'",
+    "gfedntm/relevance": "relevance = 0.4",
     **{f"gfedntm/coherence {of}": f"coherence = '{of}'" for of in ("documents", "nothing")},
     "gfedntm/network's own": "hidden = [24, 40]; dropout_theta = 0.1; alpha = 0.3; "
     "learn_prior = true; word_bias = false; encoder_input = 'shares'; posterior_gain = 1.5",
     "gfedntm/from a mixture": f"network = 'zeroshottm'; {MIXED}",
     "gfedntm/combinedtm from a mixture": f"network = 'combinedtm'; {MIXED}",
     "nmf/binary": "term_weight = 'binary'; rarity = 1.0; tolerance = 0.001",
-    "lda/stochastic": "", "lda/batch": "learning = 'batch'",
+    "lda/stochastic": "",
+    "lda/batch": "learning = 'batch'",
     "lda/random": "initialisation = 'random'",
     "lda/tolerance": "tolerance = 0.005; learning = 'batch'; max_rounds = 30",
     "lda/fixed": "batch_split = 'fixed'; batch_size = 50",
     "lda/priors": "alpha = 0.2; eta = 0.05; inner_steps = 7; learning_offset = 3.0",
     "lda/coherence documents": "coherence = 'documents'",
     "flda/paper": "preset = 'paper-transitive'; threshold = 0.5",
-    "flda/paper one round":
-        "preset = 'paper-transitive'; threshold = 0.5; max_rounds = 1; iterations = 200",
+    "flda/paper one round": "preset = 'paper-transitive'; threshold = 0.5; "
+    "max_rounds = 1; iterations = 200",
     "flda/stop coherence": "stop = 'coherence'; strength = 0.0; memory = 0.0",
     "flda/seed topics": "seed_topics = [['w001', 'w002'], ['w031', 'w032']]",
     "flda/single": "linkage = 'single'; absent_words = 'ignored'; weighting = 'documents'",
     "flda/slices": "documents_per_round = 60; refill = false",
     "flda/of several": "keep_unmatched = false; threshold = 0.3; iterations = 200",
     "mixture/evidence": "kappa = 8.0; word_weight = 0.5; smoothing = 0.5; tolerance = 0.0",
-    "kmeans/k-fed": "algorithm = 'k-fed'", "discriminative/free": "separation.sizes = 'free'",
+    "kmeans/k-fed": "algorithm = 'k-fed'",
+    "discriminative/free": "separation.sizes = 'free'",
     "discriminative/candidates": "candidates = [3, 6, 9]",
-    "fstc/average every": "average_every = 1", "fstc/kmeans": "first_labels = 'kmeans'",
+    "fstc/average every": "average_every = 1",
+    "fstc/kmeans": "first_labels = 'kmeans'",
     "fstc/mixture": "mixture_from = 0.5",
     **{f"fstc/{masses}": f"masses = '{masses}'" for masses in ("global", "own")},
     "fsccl/dropout": "dropout = 0.3; contrastive_weight = 2.0",
-}  # fmt: skip
+}
 
 
 def write_documents(place: Path) -> None:
@@ -207,10 +222,16 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
     briefly: dict[str, Any] = {"max_rounds": 8}
     sees = briefly | {"embedding_dimension": DIMENSION}
     settings = {
-        "ProdLDA": briefly, "NeuralLDA": briefly, "CombinedTM": sees, "ZeroShotTM": sees,
-        "LDA": briefly, "FLDA": {"max_rounds": 2, "min_new_documents": 20},
-        "GuidedLDA": {"seed_topics": seeds}, "MixtureTM": sees, "ShortTextClustering": sees,
-    }  # fmt: skip
+        "ProdLDA": briefly,
+        "NeuralLDA": briefly,
+        "CombinedTM": sees,
+        "ZeroShotTM": sees,
+        "LDA": briefly,
+        "FLDA": {"max_rounds": 2, "min_new_documents": 20},
+        "GuidedLDA": {"seed_topics": seeds},
+        "MixtureTM": sees,
+        "ShortTextClustering": sees,
+    }
 
     def made(name: str) -> Any:
         return getattr(fedtopics, name)(**settings[name])

@@ -15,7 +15,8 @@ from fedtopics import Corpus, TopicEstimator
 from fedtopics.metrics import cosines
 from fedtopics.model.comparison import word_weights
 
-SETS, METHODS = ("20ng", "m10", "agnews", "stackoverflow"), ("nmf", "lda")
+SETS = ("20ng", "m10", "agnews", "stackoverflow")
+METHODS = ("nmf", "lda")
 MOST = 6000  # documents of a set
 THRESHOLDS = np.arange(0.2, 0.9, 0.05)
 
@@ -25,7 +26,8 @@ def measure(given: Any, task: dict[str, Any]) -> dict[str, list[float]]:
     texts, labels = read(None if given.quick else given.data, task["data"])
     rng = np.random.default_rng(task["seed"])
     names = rng.permutation(np.unique(labels))
-    third, first = max(len(names) // 3, 1), rng.random(len(labels)) < 0.5
+    third = max(len(names) // 3, 1)
+    first = rng.random(len(labels)) < 0.5
     sides = (first & np.isin(labels, names[: 2 * third]), ~first & np.isin(labels, names[third:]))
     (a, of_a), (b, of_b) = (topics(task, texts[side], labels[side]) for side in sides)
     alike = cosines(word_weights(a), word_weights(b))
@@ -35,7 +37,7 @@ def measure(given: Any, task: dict[str, Any]) -> dict[str, list[float]]:
     return {
         key: [round(float(cosine), 4) for cosine, same in pairs if same == wanted]
         for key, wanted in (("same", True), ("others", False))
-    }  # fmt: skip
+    }
 
 
 def read(data: Path | None, name: str) -> Any:

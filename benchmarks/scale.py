@@ -20,8 +20,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import apart, arguments, kept_rows, measured, memory_mb, table, write
 
-SIZES, QUICK = (22_000, 220_000, 2_200_000), (300,)
-N_CLIENTS, N_WORDS, LENGTH, N_TOPICS, RAREST = 5, 20_000, 100, 25, 5
+SIZES = (22_000, 220_000, 2_200_000)
+QUICK = (300,)
+N_CLIENTS = 5
+N_WORDS = 20_000
+LENGTH = 100
+N_TOPICS = 25
+RAREST = 5
 MOST = 3.0  # GB
 GB = 1.024 / 1000  # of a megabyte of 1024 times 1024 bytes, as the system counts
 OURS: dict[str, dict[str, Any]] = {
@@ -66,11 +71,13 @@ def ours(method: str, folder: Path) -> Found:
     study = Study.make(
         method=OURS[method] | {"n_components": N_TOPICS, "coherence": "nothing"},
         vocabulary={
-            "max_words": N_WORDS, "max_document_share": 1, "min_document_frequency": RAREST,
+            "max_words": N_WORDS,
+            "max_document_share": 1,
+            "min_document_frequency": RAREST,
         },
         text={"stop_words": "none"},
         clients={path.stem: {"data": path} for path in sorted(folder.glob("*.parquet"))},
-    )  # fmt: skip
+    )
     seen: dict[str, float] = {}
     looks = seconds = 0.0
     found: Found = {}
@@ -81,15 +88,17 @@ def ours(method: str, folder: Path) -> Found:
         if event["event"] == "vocabulary":
             found.update(words=event["words"], documents=event["documents"])
         elif event["event"] == "round":
-            looks, seconds = looks + event["documents"], seconds + event["seconds"]
+            looks = looks + event["documents"]
+            seconds = seconds + event["seconds"]
 
     start = time.perf_counter()
     train(study, on_event=note)
     documents = found["documents"]
     return found | {
-        "reading": documents / (seen["vocabulary"] - start), "training": looks / seconds,
+        "reading": documents / (seen["vocabulary"] - start),
+        "training": looks / seconds,
         "inference": documents / (seen["finished"] - seen["round"]),
-    }  # fmt: skip
+    }
 
 
 def texts_of(folder: Path) -> list[str]:
@@ -111,10 +120,12 @@ def scikit_learn(folder: Path) -> Found:
     model.transform(bag)
     documents, words = bag.shape
     return {
-        "documents": documents, "words": words, "reading": documents / (counted - start),
+        "documents": documents,
+        "words": words,
+        "reading": documents / (counted - start),
         "training": documents / (trained - counted),
         "inference": documents / (time.perf_counter() - trained),
-    }  # fmt: skip
+    }
 
 
 def tomotopy(folder: Path) -> Found:
@@ -130,15 +141,17 @@ def tomotopy(folder: Path) -> Found:
     counted = time.perf_counter()
     model.train(1, workers=int(os.environ["OMP_NUM_THREADS"]))
     return {
-        "documents": len(texts), "words": len(model.used_vocabs),
+        "documents": len(texts),
+        "words": len(model.used_vocabs),
         "reading": len(texts) / (counted - start),
         "training": len(texts) / (time.perf_counter() - counted),
-    }  # fmt: skip
+    }
 
 
 PEERS: dict[str, Callable[[Path], Found]] = {
-    "scikit-learn, mini-batch NMF": scikit_learn, "tomotopy, LDA": tomotopy,
-}  # fmt: skip
+    "scikit-learn, mini-batch NMF": scikit_learn,
+    "tomotopy, LDA": tomotopy,
+}
 
 
 def answer(name: str, folder: str) -> Found:
@@ -178,11 +191,15 @@ def main() -> None:
             measured(given, tasks, measure)
     rows = sorted(kept_rows(given), key=lambda row: (row["size"], row["name"]))
     rounds = ", ".join(f"{name} {method['max_rounds']}" for name, method in OURS.items())
-    write(given, [
-        f"Five clients, up to {N_WORDS:,} words, {N_TOPICS} topics; peers have all documents in "
-        f"one place. Documents per second; in training each look at one counts (rounds: {rounds}; "
-        "of networks 320 documents each, of lda 1,024, of nmf all; peers: one pass). Of the peak "
-        "memory (GB), files that the system keeps in memory while there is room are no part of "
-        "what a process needs. Command: `make bench NAME=scale`.", "",
-        *table(HEAD, map(cells_of, rows)),
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            f"Five clients, up to {N_WORDS:,} words, {N_TOPICS} topics; peers have all documents "
+            f"in one place. Documents per second; in training each look at one counts (rounds: "
+            f"{rounds}; of networks 320 documents each, of lda 1,024, of nmf all; peers: one "
+            "pass). Of the peak memory (GB), files that the system keeps in memory while there is "
+            "room are no part of what a process needs. Command: `make bench NAME=scale`.",
+            "",
+            *table(HEAD, map(cells_of, rows)),
+        ],
+    )

@@ -16,7 +16,10 @@ import numpy as np
 from benchmarks.common import Row, arguments, bag_of_words, grid, measured, table, versions, write
 from benchmarks.federated import NAMES, ONE_WAY, prepare, run, start
 
-WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
+WORDS = 5_000
+TOPICS = 50
+EACH = 2_000
+ROUNDS = 15
 METHODS = {
     "NMF": 'name = "nmf"',
     "LDA": 'name = "lda"\nbatch_size = 256',
@@ -98,11 +101,16 @@ def main() -> None:
         tasks = grid(method=methods, rounds=[rounds])
         rows = measured(given, tasks, lambda task: measure(folder, names, words, **task))
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
-    write(given, [
-        f"{len(names)} members of {each:,} documents and a server, each a process with one thread, "
-        f"gRPC over loopback; {words:,} words, {TOPICS} topics, seed 0. Milliseconds are medians "
-        f"of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
-        "those of one member in a round, what comes before the first and after the last shared "
-        f"out among the {rounds}. {used}. Command: `make bench NAME=secure-rounds`.", "",
-        *table(HEAD, map(cells_of, rows)),
-    ])  # fmt: skip
+    write(
+        given,
+        [
+            f"{len(names)} members of {each:,} documents and a server, each a process with one "
+            f"thread, gRPC over loopback; {words:,} words, {TOPICS} topics, seed 0. Milliseconds "
+            f"are medians of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and "
+            "back. Megabytes are those of one member in a round, what comes before the first and "
+            f"after the last shared out among the {rounds}. {used}. Command: `make bench "
+            "NAME=secure-rounds`.",
+            "",
+            *table(HEAD, map(cells_of, rows)),
+        ],
+    )

@@ -17,8 +17,10 @@ from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
 
-SETS, SCENARIOS = ("packages", "synthetic"), ("centralised", "sync", "server", "local")
-N_TOPICS, N_CLIENTS = 20, 5
+SETS = ("packages", "synthetic")
+SCENARIOS = ("centralised", "sync", "server", "local")
+N_TOPICS = 20
+N_CLIENTS = 5
 SCORES = ("purity", "nmi", "tss")
 Scores = dict[str, float]
 
@@ -49,11 +51,16 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
     """Train on the pooled documents, or federated with one of the normalisations."""
     federated = scenario != "centralised"
     method = {
-        "name": "gfedntm", "n_components": N_TOPICS, "norm": scenario if federated else "sync",
-        "batch_size": 320, "learning_rate": 0.005, "max_rounds": rounds,
+        "name": "gfedntm",
+        "n_components": N_TOPICS,
+        "norm": scenario if federated else "sync",
+        "batch_size": 320,
+        "learning_rate": 0.005,
+        "max_rounds": rounds,
         # These two are stated so that the table outlives the defaults.
-        "dropout_theta": 0.2, "encoder_input": "counts",
-    }  # fmt: skip
+        "dropout_theta": 0.2,
+        "encoder_input": "counts",
+    }
     clients = corpora if federated else {"all": Corpus.pool(corpora.values())}
     return train(Study.make(method=method, seed=seed), clients)
 
@@ -88,7 +95,9 @@ def main() -> None:
     def measure(task: dict[str, Any]) -> Scores:
         seed, data, scenario = task.values()
         if data == "packages":
-            corpora, beta, rounds = package_documentation(N_CLIENTS), None, 1000
+            corpora = package_documentation(N_CLIENTS)
+            beta = None
+            rounds = 1000
         else:
             corpora, beta = private_topics(seed, *((300, 40) if given.quick else ()))
             rounds = 2 if given.quick else 600

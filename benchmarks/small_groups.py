@@ -22,7 +22,8 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 
 SETS = "stackoverflow", "biomedical", "agnews"
-EACH, CLIENTS = 28, 4  # texts of a subject, on average
+EACH = 28  # texts of a subject, on average
+CLIENTS = 4
 METHODS: dict[str, dict[str, Any]] = {
     "k-means": {"name": "kmeans"},
     "one clustering": {"name": "discriminative", "preset": "single"},
@@ -45,7 +46,8 @@ sum of these. Command: `make bench NAME=small-groups DATA=folder`."""
 @cache
 def documents(data: Path, is_whole: bool) -> Corpus:
     """Draw texts of each set's subjects: of the k-th one as many as its share by Zipf's law."""
-    rng, texts = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    texts = []
     for name in SETS if is_whole else ("m10",):
         file = pq.read_table(common.parquet(data, name), columns=["label", "text"])
         texts += [(name, str(row["label"]), row["text"]) for row in file.to_pylist()]
@@ -63,7 +65,8 @@ def documents(data: Path, is_whole: bool) -> Corpus:
 
 
 def run(data: Path, is_whole: bool, task: dict[str, Any]) -> dict[str, float]:
-    corpus, seed = documents(data, is_whole), task["seed"]
+    corpus = documents(data, is_whole)
+    seed = task["seed"]
     n, policy, aggregation = CASES[task["case"]]
     truth: Any = corpus.labels.to_pylist()  # type: ignore[union-attr]
     clients = split_clients(corpus, by="even", n_clients=n, seed=seed)
@@ -71,16 +74,24 @@ def run(data: Path, is_whole: bool, task: dict[str, Any]) -> dict[str, float]:
     study = Study.make(method=method, aggregation=aggregation, seed=seed)
     begun = time.perf_counter()
     model = train(study, clients, policies=dict.fromkeys(clients, policy))
-    seconds, labels = time.perf_counter() - begun, model.main_topics(corpus)
-    own = np.array([np.bincount(model.main_topics(each), minlength=model.n_topics)
-                    for each in clients.values()])  # fmt: skip
-    others, least = own.sum(0) - own, policy.min_documents
+    seconds = time.perf_counter() - begun
+    labels = model.main_topics(corpus)
+    own = np.array(
+        [
+            np.bincount(model.main_topics(each), minlength=model.n_topics)
+            for each in clients.values()
+        ]
+    )
+    others = own.sum(0) - own
+    least = policy.min_documents
     few = ((others > 0) & (others < least) & (own.sum(0) >= least)).any(0).sum()
     return {
         "acc": 100 * clustering_accuracy(truth, labels),
         "nmi": 100 * normalised_mutual_information(truth, labels),
-        "used": len(set(labels.tolist())), "few": int(few), "seconds": seconds,
-    }  # fmt: skip
+        "used": len(set(labels.tolist())),
+        "few": int(few),
+        "seconds": seconds,
+    }
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -96,9 +107,12 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = common.arguments(__doc__, files, seeds=3)
-    data, methods, seeds = given.data, list(METHODS), range(given.seeds)
+    data = given.data
+    methods = list(METHODS)
+    seeds = range(given.seeds)
     if given.quick:
-        data, methods = write_made_up(given.folder, ("m10",), 240), methods[:1]
+        data = write_made_up(given.folder, ("m10",), 240)
+        methods = methods[:1]
         seeds = range(1)
     tasks = common.grid(method=methods, case=CASES, seed=seeds)
     common.measured(given, tasks, lambda task: run(data, not given.quick, task))

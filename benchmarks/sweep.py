@@ -14,9 +14,15 @@ METHOD = {"name": "gfedntm", "max_rounds": 1000, "batch_size": 320}  # the demo'
 
 def main() -> None:
     given = arguments(__doc__, topics=(5, 10, 20, 50), seeds=3)
-    method, topics, seeds, out = METHOD, given.topics, given.seeds, ROOT / "runs/demo-sweep"
+    method = METHOD
+    topics = given.topics
+    seeds = given.seeds
+    out = ROOT / "runs/demo-sweep"
     if given.quick:
-        method, topics, seeds, out = METHOD | {"max_rounds": 2}, [3, 5], 1, given.folder / "runs"
+        method = METHOD | {"max_rounds": 2}
+        topics = [3, 5]
+        seeds = 1
+        out = given.folder / "runs"
     corpora = made_up_clients(3) if given.quick else package_documentation(5)
     study = Study.make(name="demo", method=method)
     summary = sweep(study, topics, seeds, out, corpora=corpora, policies={}, on_event=tell)

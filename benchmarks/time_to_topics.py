@@ -27,12 +27,37 @@ from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.training import Program
 from fedtopics.model.topics import Topics
 
-N_CLIENTS, N_TOPICS, SHOWN = 5, 20, 10
+N_CLIENTS = 5
+N_TOPICS = 20
+SHOWN = 10
 ENOUGH = 0.95  # of the last NPMI
 KEPT = (
-    1, 2, 3, 5, 7, 10, 14, 20, 30, 40, 60, 80, 100, 130, 160, 200, 250, 300, 400, 500, 700, 1000,
-    1400, 2000, 3000,
-)  # fmt: skip
+    1,
+    2,
+    3,
+    5,
+    7,
+    10,
+    14,
+    20,
+    30,
+    40,
+    60,
+    80,
+    100,
+    130,
+    160,
+    200,
+    250,
+    300,
+    400,
+    500,
+    700,
+    1000,
+    1400,
+    2000,
+    3000,
+)
 METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda"},
     "nmf": {"name": "nmf"},
@@ -40,9 +65,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "prodlda, from nmf": {"network": "prodlda", "initialisation": "nmf"},
     "neurallda": {"network": "neurallda"},
     "neurallda, from nmf": {
-        "network": "neurallda", "preset": "mixtures", "initialisation": "nmf", "max_rounds": 300,
+        "network": "neurallda",
+        "preset": "mixtures",
+        "initialisation": "nmf",
+        "max_rounds": 300,
     },
-}  # fmt: skip
+}
 HEAD = """method | seeds | rounds | s until 95 %, as shown | round | s until 95 %, by probability \
 | round | s in all | NPMI, as shown | by probability"""
 
@@ -54,7 +82,8 @@ class Keeping(RunFolder):
         super().__init__(None, study.identity(None))
         self.last = study.method.max_rounds
         self.kept: list[tuple[float, Checkpoint]] = []
-        self.begun, self.keeping = time.process_time(), 0.0
+        self.begun = time.process_time()
+        self.keeping = 0.0
 
     @property
     def seconds(self) -> float:
@@ -65,7 +94,8 @@ class Keeping(RunFolder):
         return round_ in KEPT or round_ == self.last
 
     def checkpoint(self, state: Checkpoint) -> bool:
-        seconds, before = self.seconds, time.process_time()
+        seconds = self.seconds
+        before = time.process_time()
         arrays = {name: np.array(array) for name, array in state.arrays.items()}
         self.kept.append((seconds, Checkpoint(state.round, arrays, state.numbers)))
         self.keeping += time.process_time() - before
@@ -94,7 +124,8 @@ class Bench(NamedTuple):
 
     def models(self, study: Study, run: Keeping) -> Iterator[Topics]:
         program = cast("Program[Any, Any]", program_of(study))
-        clients, silent = self.engine(study), Keeping(study)
+        clients = self.engine(study)
+        silent = Keeping(study)
         agreement = program.agree(clients, silent)
         for _, kept in run.kept:
             state = program.load(agreement, kept.arrays)
@@ -151,10 +182,15 @@ def main() -> None:
 
     rows = common.measured(given, tasks, measure)
     threads = "/".join(sorted({str(row["threads"]) for row in rows}))
-    common.write(given, [
-        f"{name}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: {threads}. "
-        f"The first of the rounds looked at whose NPMI is {ENOUGH:.0%} of the last one's; NPMI of "
-        f"{SHOWN} words a topic, by document. Medians over seeds and, in brackets, from the "
-        "fastest to the slowest; seconds of the process. Command: "
-        "`make bench NAME=time-to-topics DATA=folder`.", "", *common.table(HEAD, lines(rows)),
-    ])  # fmt: skip
+    common.write(
+        given,
+        [
+            f"{name}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: "
+            f"{threads}. The first of the rounds looked at whose NPMI is {ENOUGH:.0%} of the last "
+            f"one's; NPMI of {SHOWN} words a topic, by document. Medians over seeds and, in "
+            "brackets, from the fastest to the slowest; seconds of the process. Command: "
+            "`make bench NAME=time-to-topics DATA=folder`.",
+            "",
+            *common.table(HEAD, lines(rows)),
+        ],
+    )

@@ -19,7 +19,8 @@ from typing import Any
 from benchmarks import common
 from benchmarks.common import Worker, bag_of_words, table, tokenised, write
 
-WORDS, BATCHES = (2_000, 5_000, 20_000), (64, 256)
+WORDS = (2_000, 5_000, 20_000)
+BATCHES = (64, 256)
 SIZES = tuple(product(WORDS, BATCHES))
 WAYS = ("one process", "at once", "each client", "ledgers")
 HIDDEN = 100
@@ -71,9 +72,13 @@ def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         train(
-            study, clients, policies=policies, on_event=note, at_once=way == "at once",
+            study,
+            clients,
+            policies=policies,
+            on_event=note,
+            at_once=way == "at once",
             out=f"{folder}/run" if way == "ledgers" else None,
-        )  # fmt: skip
+        )
     later = rounds[MINIBATCHES:]
     return float(sum(e["documents"] for e in later) / sum(e["seconds"] for e in later))
 
@@ -90,9 +95,13 @@ def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
     words = {i: f"w{i}" for i in range(n_words)}
     data = CTMDataset(X_contextual=contextual, X_bow=sparse.csr_matrix(bag), idx2token=words)
     model = getattr(ctm, kind)(
-        bow_size=n_words, contextual_size=contextual.shape[1], n_components=n_topics,
-        hidden_sizes=(HIDDEN, HIDDEN), batch_size=batch, num_data_loader_workers=0,
-    )  # fmt: skip
+        bow_size=n_words,
+        contextual_size=contextual.shape[1],
+        n_components=n_topics,
+        hidden_sizes=(HIDDEN, HIDDEN),
+        batch_size=batch,
+        num_data_loader_workers=0,
+    )
     model.model.train()
     loader = DataLoader(data, batch_size=batch, shuffle=True, drop_last=True, num_workers=0)
     model._train_epoch(loader)
@@ -107,10 +116,14 @@ def floor(first_layer: bool, n_topics: int, n_words: int, batch: int) -> float:
     import torch
 
     x = torch.from_numpy(bag_of_words(batch, n_words).toarray())
-    hidden, theta = torch.rand(batch, HIDDEN), torch.rand(batch, n_topics)
-    first, second = torch.rand(n_words, HIDDEN), torch.rand(HIDDEN, HIDDEN)
-    posterior, beta = torch.rand(HIDDEN, 2 * n_topics), torch.rand(n_topics, n_words)
-    both, logits = torch.rand(batch, 2 * n_topics), torch.rand(batch, n_words)
+    hidden = torch.rand(batch, HIDDEN)
+    theta = torch.rand(batch, n_topics)
+    first = torch.rand(n_words, HIDDEN)
+    second = torch.rand(HIDDEN, HIDDEN)
+    posterior = torch.rand(HIDDEN, 2 * n_topics)
+    beta = torch.rand(n_topics, n_words)
+    both = torch.rand(batch, 2 * n_topics)
+    logits = torch.rand(batch, n_words)
 
     def products() -> None:
         if first_layer:
@@ -211,15 +224,18 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
     from fedtopics.networks.topic_networks import ProdLDA
 
     torch.set_num_threads(1)  # as in a study
-    bag, rng = bag_of_words(batch_size * 20, n_words), np.random.default_rng(0)
+    bag = bag_of_words(batch_size * 20, n_words)
+    rng = np.random.default_rng(0)
     network = ProdLDA(n_words, NetworkSettings(n_components=20))
     adam = ServerOptimizer("adam", network.initial_weights(0), 0.002, 0.99)
     parts = {
         "minibatch": "drawing documents and noise, the bag of words",
         "first layer": "sparse product",
-        "forward": "encoder, theta, loss and the logits' gradient", "backward": "autograd",
-        "first layer's gradient": "sparse product", "Adam": "all weights",
-    }  # fmt: skip
+        "forward": "encoder, theta, loss and the logits' gradient",
+        "backward": "autograd",
+        "first layer's gradient": "sparse product",
+        "Adam": "all weights",
+    }
 
     def step() -> None:
         with record_function("minibatch"):
@@ -245,8 +261,10 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
             step()
     times = {row.key: row.cpu_time_total / steps / 1000 for row in record.key_averages()}
     whole = sum(times[part] for part in parts)
-    rows = [(f"{part}: {what}", f"{times[part]:.2f}", f"{times[part] / whole:.0%}")
-            for part, what in parts.items()]  # fmt: skip
+    rows = [
+        (f"{part}: {what}", f"{times[part]:.2f}", f"{times[part] / whole:.0%}")
+        for part, what in parts.items()
+    ]
     return table("part | ms | share", rows)
 
 
@@ -254,7 +272,8 @@ def main() -> None:
     given = common.arguments(
         __doc__, data="m10.parquet", optional=True, peers=True, topics=20, repeats=5, busy=False
     )
-    threads, topics = 1 if given.busy or given.quick else 2, given.topics
+    threads = 1 if given.busy or given.quick else 2
+    topics = given.topics
     us = Worker(speeds, given.busy, threads=threads)
     if given.quick:
         write(given, single(us, None, 1, topics, [(200, 16)]), "training")

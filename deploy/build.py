@@ -20,7 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
-MOST, BASE = 1500, 130  # megabytes
+MOST = 1500  # megabytes
+BASE = 130  # megabytes
 DEMO = ["demo", "--clients", "2", "--topics", "5", "--rounds", "3"]
 
 
@@ -51,7 +52,8 @@ def by_docker() -> int:
 
 def in_folder(folder: Path, given: Mapping[str, str]) -> int:
     """Do the steps of the first stage in a folder, run the demo; return its megabytes."""
-    place, arguments = folder / "src", dict[str, str]()
+    place = folder / "src"
+    arguments = dict[str, str]()
     place.mkdir()
     for kind, rest in first_stage(DOCKERFILE.read_text()):
         if kind == "ARG":
@@ -70,7 +72,8 @@ def in_folder(folder: Path, given: Mapping[str, str]) -> int:
             environment = os.environ | arguments
             print("+", shlex.join(shlex.split(command)), flush=True)
             subprocess.run(["sh", "-ec", command], cwd=place, env=environment, check=True)  # noqa: S603, S607
-    made, empty = folder / "opt/fedtopics", folder / "data"
+    made = folder / "opt/fedtopics"
+    empty = folder / "data"
     empty.mkdir()
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(empty), "OMP_NUM_THREADS": "1"}
     subprocess.run([str(made / "bin/fedtopics"), *DEMO], cwd=empty, env=bare, check=True)  # noqa: S603

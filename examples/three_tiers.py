@@ -76,7 +76,8 @@ def main() -> None:
     """Train in two tiers and in three, and compare."""
     drawn = synthetic_lda(5, 400, 8, shared_topics=3, n_documents=200, n_validation=1)
     devices = {name: documents.corpus() for name, documents in drawn.training.items()}
-    first, second = list(devices)[:2], list(devices)[2:]
+    first = list(devices)[:2]
+    second = list(devices)[2:]
     clients = {
         "north": {name: devices[name] for name in first},
         "south": {name: devices[name] for name in second},

@@ -35,7 +35,9 @@ CORPORA = ("20ng", "news_outlets", "m10")
 NEAR = 2.0  # points of ACC
 ALONE = "skewed-alone-all"
 COMMON = "known topics, eta 0.1, 300 words, 50% of them common"
-CONVERGED, KEPT, LEVEL = 0.95, 0.9, 0.01  # least likeness of rounds, what is kept, no change
+CONVERGED = 0.95  # least likeness of two rounds
+KEPT = 0.9  # least share that is kept
+LEVEL = 0.01  # largest difference that is no change
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 Values = Sequence[float]
 
@@ -164,8 +166,10 @@ class FLDA:
 
     def wins(self, one: str, other: str, key: str = "c_v") -> int:
         """Return in how many trainings one model is above another."""
-        both = ([x for data in SETS for x in scores(self._rows, key, data=data, model=model)]
-                for model in (one, other))  # fmt: skip
+        both = (
+            [x for data in SETS for x in scores(self._rows, key, data=data, model=model)]
+            for model in (one, other)
+        )
         return sum(first > second for first, second in zip(*both, strict=True))
 
     def _steps(self, *models: str) -> list[float]:
@@ -203,7 +207,8 @@ class FLDA:
 
     def keeps(self, way: str) -> list[bool]:
         """Return whether its M* has nine tenths of what only one client has, as clients alone."""
-        own, alone = self.of(f"skewed-{way}-3", "found_in_own"), self.of(ALONE, "found_own")
+        own = self.of(f"skewed-{way}-3", "found_in_own")
+        alone = self.of(ALONE, "found_own")
         return [here >= KEPT * there for here, there in zip(own, alone, strict=True)]
 
     def _shares(self, model: str) -> list[float]:
@@ -272,8 +277,11 @@ class FSTC:
 
     def beyond(self, data: str, sign: int) -> str:
         """Name the methods that are above (1) or below (-1) their published ACC by NEAR points."""
-        found = [TITLES[name].removesuffix(" (frozen)") for name, one in PUBLISHED[data].items()
-                 if sign * (self._table_2(data, name, "acc") - one.acc) > NEAR]  # fmt: skip
+        found = [
+            TITLES[name].removesuffix(" (frozen)")
+            for name, one in PUBLISHED[data].items()
+            if sign * (self._table_2(data, name, "acc") - one.acc) > NEAR
+        ]
         return ", ".join(found) or "none"
 
     def _table_2(self, data: str, name: str, score: str) -> float:
@@ -288,8 +296,11 @@ class FSTC:
     def sizes(self) -> list[bool]:
         """Return whether clusters, texts and words per text are the published ones."""
         sets = {row["data"]: row for row in select(self._rows, part="sets")}
-        return [round(sets[data][key]) == value for data, counts in TABLE_1.items()
-                for key, value in counts._asdict().items()]  # fmt: skip
+        return [
+            round(sets[data][key]) == value
+            for data, counts in TABLE_1.items()
+            for key, value in counts._asdict().items()
+        ]
 
     def pictured(self, *names: str) -> list[float]:
         """Return the shares of pictured texts whose nearest neighbours have the same labels."""
@@ -330,8 +341,13 @@ class FSTC:
 
     def significant(self, other: str) -> list[bool]:
         """Return whether FSTC is above another method in both scores, by Mann-Whitney's test."""
-        return [all(UTest.of(self._rows, data, score, "paper", other).significant
-                    for score in ("acc", "nmi")) for data in TEXTS]  # fmt: skip
+        return [
+            all(
+                UTest.of(self._rows, data, score, "paper", other).significant
+                for score in ("acc", "nmi")
+            )
+            for data in TEXTS
+        ]
 
 
 class Figure4:
@@ -341,7 +357,8 @@ class Figure4:
         self._found = {
             (name, one.data_set): findings(one) for name, every in recipes.items() for one in every
         }
-        self._recipes, self._scores = recipes, [one for every in recipes.values() for one in every]
+        self._recipes = recipes
+        self._scores = [one for every in recipes.values() for one in every]
 
     def finding(self, recipe: str, data: str, number: int) -> Finding:
         """Return a finding of `amwmd_claims.STATEMENTS` by its number."""
@@ -359,8 +376,10 @@ class Figure4:
 
     def own(self) -> list[bool]:
         """Return whether each client's own model is at distance 0."""
-        return [bool(np.allclose(np.einsum("sii->si", one.values[:, :, : len(one.documents)]), 0))
-                for one in self._scores]  # fmt: skip
+        return [
+            bool(np.allclose(np.einsum("sii->si", one.values[:, :, : len(one.documents)]), 0))
+            for one in self._scores
+        ]
 
     def other_seed(self, recipe: str) -> str:
         """Return the mean distance of the same model with another seed."""

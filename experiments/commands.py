@@ -85,9 +85,14 @@ def files(folder: Path | None, quick: bool, names: tuple[str, ...], documents: i
 )
 @as_json
 def gfedntm_amwmd(
-    data: Path | None, out: Path | None, seeds: int, quick: bool, network: str,
-    preset: Literal["default", "paper"], as_json: bool,
-) -> None:  # fmt: skip
+    data: Path | None,
+    out: Path | None,
+    seeds: int,
+    quick: bool,
+    network: str,
+    preset: Literal["default", "paper"],
+    as_json: bool,
+) -> None:
     """gFedNTM, figure 4: whether federated topics cover what each client finds alone.
 
     Trains a model for each client alone, federated and centralised ones with 10 and 25 topics,
@@ -122,9 +127,13 @@ def gfedntm_amwmd(
 @click.option("--model", "models", multiple=True, help="Train these only.  [default: all]")
 @as_json
 def gfedntm_figure3(
-    out: Path | None, seeds: int, few_seeds: int, quick: bool, models: tuple[str, ...],
+    out: Path | None,
+    seeds: int,
+    few_seeds: int,
+    quick: bool,
+    models: tuple[str, ...],
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """gFedNTM, figure 3: what federating brings, on synthetic documents of known topics.
 
     Trains models of five clients together, of all documents in one place, and of each client alone,

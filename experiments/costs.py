@@ -66,9 +66,14 @@ def table(groups: Groups) -> Table:
     rows = [row for _, rows in groups.values() for row in rows]
     lines = [_line(name, *group) for name, group in groups.items()]
     header = (
-        "what it took", "trainings", "of", "measured", "core-hours", "whole, core-hours",
+        "what it took",
+        "trainings",
+        "of",
+        "measured",
+        "core-hours",
+        "whole, core-hours",
         "largest, MB",
-    )  # fmt: skip
+    )
     whole = "-"
     if all(_hours(rows) for _, rows in groups.values()):
         whole = f"{sum(_whole(*group) for group in groups.values()):.2f}"

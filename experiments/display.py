@@ -23,9 +23,13 @@ class ModelProgress:
     def __init__(self, hidden: bool) -> None:
         self._lines = not hidden and not console.is_terminal
         self._bar = Progress(
-            MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console,
-            disable=hidden or not console.is_terminal, transient=True,
-        )  # fmt: skip
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            disable=hidden or not console.is_terminal,
+            transient=True,
+        )
         self._task = self._bar.add_task("", total=None)
         self._model = ""
 
@@ -45,7 +49,8 @@ class ModelProgress:
             if self._lines and self._model:
                 say(f"{event['done'] + 1} of {event['models']}: {self._model}")
         elif event["event"] == "embedding":
-            done, total = event["done"], event["documents"]
+            done = event["done"]
+            total = event["documents"]
             shown = {"completed": done, "total": total}
             if self._lines and done == total:
                 say(f"embedding {event['client']}: {total:,} documents")
@@ -61,7 +66,8 @@ def finish(results: Any, settings: Any, reproduce: Callable[..., Any], as_json: 
     with ModelProgress(hidden=as_json) as display:
         rows = reproduce(settings, display)
     written = results.write_results(settings, rows)
-    content, tables = results.plain(settings, rows), results.tables(settings, rows)
+    content = results.plain(settings, rows)
+    tables = results.tables(settings, rows)
     if as_json:
         print_json(content)
         return

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 
 from fedtopics.datasets import synthetic_lda
 
-CLIENTS, SHARED = 3, 2
+CLIENTS = 3
+SHARED = 2
 LETTERS = np.array(list("abcdefghijklmnopqrst"))
 
 
@@ -20,11 +21,20 @@ def write(folder: Path, names: tuple[str, ...], documents: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(names):
         drawn = synthetic_lda(
-            CLIENTS, n_words=300, n_topics=2 * CLIENTS + SHARED, shared_topics=SHARED, eta=0.05,
-            n_documents=documents // CLIENTS, n_validation=1, lengths=(15, 30), seed=seed,
-        )  # fmt: skip
+            CLIENTS,
+            n_words=300,
+            n_topics=2 * CLIENTS + SHARED,
+            shared_topics=SHARED,
+            eta=0.05,
+            n_documents=documents // CLIENTS,
+            n_validation=1,
+            lengths=(15, 30),
+            seed=seed,
+        )
         words = np.array([_word(number) for number in range(len(drawn.words))])
-        tokens, labels, nodes = [], [], []
+        tokens = []
+        labels = []
+        nodes = []
         for node, own in drawn.training.items():
             for counts, theta in zip(own.counts, own.theta, strict=True):
                 tokens.append(np.repeat(words[counts.indices], counts.data).tolist())

@@ -69,11 +69,14 @@ def _figure_4(name: str) -> Made:
     settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
     scores = [
         Scores(
-            one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]),
+            one["data_set"],
+            one["documents"],
+            tuple(one["models"]),
+            np.array(one["by_seed"]),
             one["trainings"],
         )
         for one in content["data_sets"]
-    ]  # fmt: skip
+    ]
     page = amwmd_results.page(settings, scores, content)
     return Made(page, content, [summary(scores), amwmd_results.took(scores)], scores)
 

@@ -76,8 +76,11 @@ def budgets_at(root: Path, revision: str) -> Budgets:
     """Return the budgets of a commit: none if it has no such file or is not here."""
     shown = subprocess.run(
         ["git", "show", f"{revision}:{FILE}"],  # noqa: S607
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return tomllib.loads(shown.stdout) if shown.returncode == 0 else {}
 
 

@@ -13,11 +13,18 @@ from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, typist
 # Files that take long, by their path. They come first: with some processes, each of which takes one
 # file after the other, none is left alone with one of them in the end.
 LONGEST = (
-    "docs/test_tutorials.py", "report/test_browser.py", "methods/test_client_draws.py",
-    "methods/test_exactness.py", "report/test_report.py", "federation/test_same_bits.py",
-    "federation/test_federation.py", "docs/test_pages.py", "methods/test_continue.py",
-    "methods/test_fstc.py", "text/test_embeddings.py",
-)  # fmt: skip
+    "docs/test_tutorials.py",
+    "report/test_browser.py",
+    "methods/test_client_draws.py",
+    "methods/test_exactness.py",
+    "report/test_report.py",
+    "federation/test_same_bits.py",
+    "federation/test_federation.py",
+    "docs/test_pages.py",
+    "methods/test_continue.py",
+    "methods/test_fstc.py",
+    "text/test_embeddings.py",
+)
 TESTS = Path(__file__).parent
 
 

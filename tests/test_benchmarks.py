@@ -32,11 +32,14 @@ def test_the_list_has_a_line_for_each() -> None:
     assert {"quality", "same-bits", "faults", "fuzz", "attacks", "sums"} <= KNOWN.keys()
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["qualty"], "There is no benchmark 'qualty'; did you mean quality? "),
-    (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
-    (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["qualty"], "There is no benchmark 'qualty'; did you mean quality? "),
+        (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
+        (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
+    ],
+)
 def test_what_it_does_not_know_is_one_sentence(words: list[str], sentence: str) -> None:
     done = typed(*words)
     assert done.returncode != 0
@@ -121,7 +124,8 @@ def test_files_are_asked_for(
 
 def test_what_has_a_row_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "QUICK", tmp_path)
-    given, asked = options(monkeypatch, "--quick"), []
+    given = options(monkeypatch, "--quick")
+    asked = []
 
     def measure(task: dict[str, Any]) -> dict[str, Any]:
         asked.append(task["n"])
@@ -129,8 +133,9 @@ def test_what_has_a_row_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Mo
 
     common.measured(given, [{"n": 2}, {"n": 3}], measure)
     assert common.measured(given, [{"n": 3}, {"n": 4}], measure) == [
-        {"n": 3, "rules": RULES, "square": 9}, {"n": 4, "rules": RULES, "square": 16},
-    ]  # fmt: skip
+        {"n": 3, "rules": RULES, "square": 9},
+        {"n": 4, "rules": RULES, "square": 16},
+    ]
     assert common.rules_of([{"n": 1}, *common.kept_rows(given)]) == f"1/{RULES}"
     assert asked == [2, 3, 4]
     assert [row["n"] for row in common.kept_rows(given)] == [2, 3, 4]
@@ -138,8 +143,11 @@ def test_what_has_a_row_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_tasks_and_a_table() -> None:
     assert [[*task.values()] for task in common.grid(a="xy", b=range(2))] == [
-        ["x", 0], ["x", 1], ["y", 0], ["y", 1],
-    ]  # fmt: skip
+        ["x", 0],
+        ["x", 1],
+        ["y", 0],
+        ["y", 1],
+    ]
     lines = common.table("name | ms", [("a", 1), ("b", 2.5)])
     assert lines == ["| name | ms |", "| --- | ---: |", "| a | 1 |", "| b | 2.5 |"]
     assert common.mean_and_range([0.1, 0.3], 1) == "0.2 (0.1 to 0.3)"

@@ -37,17 +37,28 @@ def pipe(tmp_path: Path) -> Path:
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "text": files.read_text, "bytes": files.read_bytes, "toml": files.read_toml,
-    "lines": files.cut_torn_line, "rows": files.RowFile, "open": files.open_file,
-    "use": files.is_used, "study": Study.read, "policy": Policy.read,
-    "rules": read_rules, "documents": Corpus.read, "terms": read_terms, "pairs": read_pairs,
+    "text": files.read_text,
+    "bytes": files.read_bytes,
+    "toml": files.read_toml,
+    "lines": files.cut_torn_line,
+    "rows": files.RowFile,
+    "open": files.open_file,
+    "use": files.is_used,
+    "study": Study.read,
+    "policy": Policy.read,
+    "rules": read_rules,
+    "documents": Corpus.read,
+    "terms": read_terms,
+    "pairs": read_pairs,
     "labels": lambda path: read_labels(path, 2),
     "private": lambda path: files.open_private(path, "a"),
     "write": lambda path: files.write_durably(path, b""),
-    "table": lambda path: column_of(path, "text"), "ledger": summarise_ledger,
-    "follow": lambda path: Follow(path, Columns(), print), "account": Account,
+    "table": lambda path: column_of(path, "text"),
+    "ledger": summarise_ledger,
+    "follow": lambda path: Follow(path, Columns(), print),
+    "account": Account,
     "seeds": lambda path: NMF(2, seed_topics=path).fit(["oak elm", "elm"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -84,11 +95,17 @@ def test_the_package_opens_files_by_one_module() -> None:
     assert found == set()
 
 
-@pytest.mark.parametrize(("before", "after"), [
-    (b"", b""), (b"one\ntwo\n", b"one\ntwo\n"), (b"one\ntw", b"one\n"), (b"tw", b""),
-    (b"one\n" + b"x" * (files.TAIL + 5), b"one\n"),
-    (b"x" * files.TAIL + b"\nhalf", b"x" * files.TAIL + b"\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b""),
+        (b"one\ntwo\n", b"one\ntwo\n"),
+        (b"one\ntw", b"one\n"),
+        (b"tw", b""),
+        (b"one\n" + b"x" * (files.TAIL + 5), b"one\n"),
+        (b"x" * files.TAIL + b"\nhalf", b"x" * files.TAIL + b"\n"),
+    ],
+)
 def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = tmp_path / "lines"
     path.write_bytes(before)
@@ -105,9 +122,14 @@ def test_a_file_is_written_over_an_older_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("write", [
-    lambda path: files.write_durably(path, b"two"), lambda path: write_pairs(path, MIRRORED),
-], ids=["bytes", "pairs"])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: files.write_durably(path, b"two"),
+        lambda path: write_pairs(path, MIRRORED),
+    ],
+    ids=["bytes", "pairs"],
+)
 def test_a_full_disk_leaves_the_older_file(
     write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +188,9 @@ def test_a_damaged_row(tmp_path: Path, line: bytes) -> None:
 
 
 def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:
-    path, events, done = tmp_path / "new" / "rows.jsonl", [], []
+    path = tmp_path / "new" / "rows.jsonl"
+    events = []
+    done = []
 
     def work(task: int) -> dict[str, int]:
         done.append(task)

@@ -23,7 +23,8 @@ def test_rows_name_tests_that_are_there(aggregation: str) -> None:
 )
 def test_colluding_members_see_the_rest(members: int, colluders: int, seen: str) -> None:
     (row,) = (
-        each for each in promises(SECURE, members, colluders)
+        each
+        for each in promises(SECURE, members, colluders)
         if each.adversary.endswith("without the relay")
-    )  # fmt: skip
+    )
     assert seen in row.sees

@@ -16,11 +16,16 @@ from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 
 ALL = (*HOSTILE_WORDS, *NO_WORDS, "".join(NO_WORDS), "\n".join(HOSTILE_WORDS))
 OUTPUTS: dict[str, Callable[[str], str]] = {
-    "visible": harmless.visible, "sentence": harmless.sentence, "html": harmless.for_html,
-    "scripts": harmless.for_scripts, "markdown": harmless.for_markdown, "csv": harmless.for_csv,
+    "visible": harmless.visible,
+    "sentence": harmless.sentence,
+    "html": harmless.for_html,
+    "scripts": harmless.for_scripts,
+    "markdown": harmless.for_markdown,
+    "csv": harmless.for_csv,
     "terminal": lambda text: harmless.for_terminal(text).replace("\n", ""),
-    "json": lambda text: harmless.as_json([text]), "file": harmless.file_name,
-}  # fmt: skip
+    "json": lambda text: harmless.as_json([text]),
+    "file": harmless.file_name,
+}
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -40,10 +45,17 @@ def test_what_prints_stays(text: str) -> None:
     assert harmless.visible(text) == text
 
 
-@pytest.mark.parametrize(("text", "shown"), [
-    ("\x1b[2Jx", r"\x1b[2Jx"), ("a\tb\r\n", r"a\tb\r\n"), ("\u202eabc", r"\u202eabc"),
-    ("\ud800", r"\ud800"), ("\U000e0041", r"\U000e0041"), ("\uffff", r"\uffff"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2Jx", r"\x1b[2Jx"),
+        ("a\tb\r\n", r"a\tb\r\n"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041", r"\U000e0041"),
+        ("\uffff", r"\uffff"),
+    ],
+)
 def test_what_does_not_print_is_an_escape(text: str, shown: str) -> None:
     assert harmless.visible(text) == shown
 
@@ -67,7 +79,8 @@ class Reader(HTMLParser):
 
 def test_html_is_text() -> None:
     for text in ALL:
-        reader, shown = Reader(), harmless.for_html(text)
+        reader = Reader()
+        shown = harmless.for_html(text)
         reader.feed(f"<p title=\"{shown}\">{shown}</p><p title='{shown}'>")
         reader.close()
         assert reader.said == harmless.visible(text)

@@ -53,7 +53,7 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: Study.make(federation={"quorom": 3}), "did you mean 'quorum'"),
     (lambda: Study.make(differential_privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
     (lambda: METRICS.find("npmy"), "no metric 'npmy'; did you mean 'npmi'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "message"), IN_PYTHON)
@@ -62,15 +62,16 @@ def test_in_python(call: Callable[[], Any], message: str) -> None:
         call()
 
 
-@pytest.mark.parametrize(("read", "content", "message"), [
-
-    (read_rules, 'stop_word = "none"', "did you mean 'stop_words'"),
-    (Study.read, "[methd]\nname = 'nmf'", "did you mean 'method'"),
-    (Study.read, "[vocabulary]\nmax_word = 3", "max_word'; did you mean 'max_words'"),
-    (Study.read, "[about]\npurpos = 'x'", "did you mean 'purpose'"),
-    (lambda path: GuidedLDA(path).fit(TEXTS), "seed_topic = [['oak']]", "'seed_topics'"),
-
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (read_rules, 'stop_word = "none"', "did you mean 'stop_words'"),
+        (Study.read, "[methd]\nname = 'nmf'", "did you mean 'method'"),
+        (Study.read, "[vocabulary]\nmax_word = 3", "max_word'; did you mean 'max_words'"),
+        (Study.read, "[about]\npurpos = 'x'", "did you mean 'purpose'"),
+        (lambda path: GuidedLDA(path).fit(TEXTS), "seed_topic = [['oak']]", "'seed_topics'"),
+    ],
+)
 def test_in_files(read: Callable[[Path], Any], content: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         read(written(tmp_path, content))

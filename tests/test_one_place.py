@@ -104,15 +104,17 @@ def test_without_registering_nothing_is_known() -> None:
 
 
 def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
-    study, events = Study.read(folder / "study.toml"), Notes()
+    study = Study.read(folder / "study.toml")
+    events = Notes()
     assert study.agreed["method"]["name"] == "unigrams"
     assert study.method.max_rounds == 20
     assert re.search(r"^# max_rounds = 20  # most rounds$", example_study("unigrams"), re.MULTILINE)
     model = train(study, out="out", on_event=events.append)
     assert sorted(subjects(page, model.topics(5))) == ["forest", "harbour"]
     assert [(n, sorted(s)) for n, s in model.shares.items()] == [
-        ("forest", [0, 1]), ("harbour", [0, 1]),
-    ]  # fmt: skip
+        ("forest", [0, 1]),
+        ("harbour", [0, 1]),
+    ]
     # Each topic has its documents' words, and 0.1 of each word.
     counts = model.weights["pseudo_counts"]
     assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
@@ -149,8 +151,13 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
 
     ledgers = json.loads(fedtopics("audit", "log", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
-        "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 2,
-    }  # fmt: skip
+        "vocabulary": 1,
+        "counted": 1,
+        "count_words": 3,
+        "shares": 1,
+        "word_sums": 1,
+        "pairs": 2,
+    }
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
     printed = " ".join(fedtopics("audit", "log", "out").output.split())
@@ -162,7 +169,8 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
 
 
 def test_a_policy_names_the_methods(page: dict[str, Any]) -> None:
-    study, refusing = Study.make(method=METHOD), Policy(methods=("lda", "gfedntm"))
+    study = Study.make(method=METHOD)
+    refusing = Policy(methods=("lda", "gfedntm"))
     with pytest.raises(PolicyError, match="of client 'forest' does not allow the method 'unigram"):
         train(study, page["corpora"], policies={"forest": refusing})
     allowing = Policy(methods=("unigrams",))

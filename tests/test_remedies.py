@@ -47,23 +47,28 @@ Call = Callable[[], Any]
 IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message says, what helps
     "a column for fit": (
         lambda: NMF(2).fit(TWO[["title", "letter"]]),
-        CALL, lambda: NMF(2).fit(TWO[["title", "letter"]], text="letter"),
+        CALL,
+        lambda: NMF(2).fit(TWO[["title", "letter"]], text="letter"),
     ),
     "a column for fit_clients": (
         lambda: NMF(2).fit_clients(TWO, client="client"),
-        CALL, lambda: NMF(2).fit_clients(TWO, client="client", text="letter"),
+        CALL,
+        lambda: NMF(2).fit_clients(TWO, client="client", text="letter"),
     ),
     "a column for clients' tables": (
         lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}),
-        CALL, lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}, text="letter"),
+        CALL,
+        lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}, text="letter"),
     ),
     "a column for transform": (
         lambda: NMF(2).fit(ALL).transform(TWO),
-        CALL, lambda: NMF(2).fit(ALL).transform(TWO, text="letter"),
+        CALL,
+        lambda: NMF(2).fit(ALL).transform(TWO, text="letter"),
     ),
     "a column for partial_fit": (
         lambda: LDA(2, max_rounds=2).partial_fit(TWO),
-        CALL, lambda: LDA(2, max_rounds=2).partial_fit(TWO, text="letter"),
+        CALL,
+        lambda: LDA(2, max_rounds=2).partial_fit(TWO, text="letter"),
     ),
     "a column for clusters": (
         lambda: ShortTextClustering(2).fit(TWO),
@@ -79,19 +84,23 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         ),
     ),
     "numbers alone": (
-        lambda: NMF(2).fit(NUMBERS), 'token_pattern = "words-and-digits"',
+        lambda: NMF(2).fit(NUMBERS),
+        'token_pattern = "words-and-digits"',
         lambda: NMF(2, **DIGITS).fit(NUMBERS),
     ),
     "stop words alone": (
-        lambda: NMF(2).fit(STOP), 'stop_words = "none"',
+        lambda: NMF(2).fit(STOP),
+        'stop_words = "none"',
         lambda: NMF(2, **DIGITS).fit(STOP),
     ),
     "numbers alone, of clients": (
-        lambda: NMF(2).fit_clients({"a": NUMBERS, "b": STOP}), 'stop_words = "none"',
+        lambda: NMF(2).fit_clients({"a": NUMBERS, "b": STOP}),
+        'stop_words = "none"',
         lambda: NMF(2, **DIGITS).fit_clients({"a": NUMBERS, "b": STOP}),
     ),
     "rare words of a study": (
-        lambda: NMF(2).fit(RARE), "lower min_document_frequency of the study.",
+        lambda: NMF(2).fit(RARE),
+        "lower min_document_frequency of the study.",
         lambda: NMF(2, min_document_frequency=2).fit(RARE),
     ),
     "rare words of a policy": (
@@ -100,22 +109,28 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(2, min_document_frequency=1).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
     ),
     "rare words of both": (
-        lambda: NMF(2).fit_clients(FEW), "of the study and of the client's policy.",
+        lambda: NMF(2).fit_clients(FEW),
+        "of the study and of the client's policy.",
         lambda: NMF(2, min_document_frequency=2).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
     ),
     "one word": (
-        lambda: NMF(2).fit(["oak"] * 20), "fewer than 2; give more documents",
+        lambda: NMF(2).fit(["oak"] * 20),
+        "fewer than 2; give more documents",
         lambda: NMF(2, max_document_share=1.0).fit([*ALL, *["oak"] * 20]),
     ),
     "more topics than words": (
-        lambda: NMF(20).fit(ALL), "lower n_components", lambda: NMF(4).fit(ALL),
+        lambda: NMF(20).fit(ALL),
+        "lower n_components",
+        lambda: NMF(4).fit(ALL),
     ),
     "few words of a policy": (
         lambda: NMF(2, min_clients_per_word=2).fit_clients({"a": TREES, "b": BOATS}),
-        "lower min_clients_per_word", lambda: NMF(2).fit_clients({"a": TREES, "b": BOATS}),
+        "lower min_clients_per_word",
+        lambda: NMF(2).fit_clients({"a": TREES, "b": BOATS}),
     ),
     "words in most documents": (
-        lambda: NMF(2).fit(TREES), "raise max_document_share",
+        lambda: NMF(2).fit(TREES),
+        "raise max_document_share",
         lambda: NMF(2, max_document_share=1.0).fit(TREES),
     ),
     "documents of a policy": (
@@ -146,56 +161,68 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
     "secure aggregation": (
-        lambda: study(aggregation="secure", method={"name": "flda"}), "leave this out",
+        lambda: study(aggregation="secure", method={"name": "flda"}),
+        "leave this out",
         lambda: study(method={"name": "flda"}),
     ),
     "secure aggregation and outliers": (
-        lambda: study(aggregation="secure", federation={"outliers": "median"}), "change that",
+        lambda: study(aggregation="secure", federation={"outliers": "median"}),
+        "change that",
         lambda: study(aggregation="secure", federation={"outliers": "none"}),
     ),
     "n-grams": (
-        lambda: study(text={"ngrams": [1, 2]}), 'set coherence to "documents" or "nothing"',
+        lambda: study(text={"ngrams": [1, 2]}),
+        'set coherence to "documents" or "nothing"',
         lambda: study(text={"ngrams": [1, 2]}, method=PLAIN | {"coherence": "documents"}),
     ),
     "no embeddings, and another dimension": (
-        lambda: ShortTextClustering(2).fit(EMBEDDED), "dimension",
+        lambda: ShortTextClustering(2).fit(EMBEDDED),
+        "dimension",
         lambda: ShortTextClustering(2, embedding_dimension=3).fit(EMBEDDED),
     ),
     "two ways to split texts": (
-        lambda: NMF(2, tokenizer=str.split, analyzer=str.split).fit(ALL), "give one of them",
+        lambda: NMF(2, tokenizer=str.split, analyzer=str.split).fit(ALL),
+        "give one of them",
         lambda: NMF(2, tokenizer=str.split).fit(ALL),
     ),
-
     "seeds": (
-        lambda: GuidedLDA([["oak"], []]).fit(ALL), "at least one word",
+        lambda: GuidedLDA([["oak"], []]).fit(ALL),
+        "at least one word",
         lambda: GuidedLDA([["oak"], ["yawl"]], iterations=20).fit(ALL),
     ),
     "the same seeds": (
-        lambda: GuidedLDA([["oak"], ["oak"]]).fit(ALL), "change one",
+        lambda: GuidedLDA([["oak"], ["oak"]]).fit(ALL),
+        "change one",
         lambda: GuidedLDA([["oak"], ["yawl"]], iterations=20).fit(ALL),
     ),
-
     "fewer topics": (
-        lambda: made().reduce_topics(9), "a whole number, 1 to 3", lambda: made().reduce_topics(1),
+        lambda: made().reduce_topics(9),
+        "a whole number, 1 to 3",
+        lambda: made().reduce_topics(1),
     ),
     "models of one client": (
-        lambda: merge_models([made(), made()]), "name each model's client",
+        lambda: merge_models([made(), made()]),
+        "name each model's client",
         lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (
-        lambda: merge_models([made(), made()], threshold=2), "above 0 and at most 1",
+        lambda: merge_models([made(), made()], threshold=2),
+        "above 0 and at most 1",
         lambda: merge_models(
             [made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})], threshold=1
         ),
     ),
     "another topic count to begin with": (
-        lambda: LDA(3, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20)
-        and LDA(2, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20),
+        lambda: (
+            LDA(3, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20)
+            and LDA(2, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20)
+        ),
         "set n_components to the number of topics",
         lambda: LDA(3, max_rounds=2, start=made()).fit(["oak elm", "flu tea"] * 20),
     ),
     "periods": (
-        lambda: made().topics_over_time(), "give documents and their times",
+        lambda: made().topics_over_time(),
+        "give documents and their times",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20),
     ),
     "a period": (
@@ -204,25 +231,33 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20, by="quarter"),
     ),
     "a time for each document": (
-        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]), "give one for each document",
+        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]),
+        "give one for each document",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20),
     ),
     "a readout": (
-        lambda: made().transform(["oak"], readout="median"), "choose from mean, root",
+        lambda: made().transform(["oak"], readout="median"),
+        "choose from mean, root",
         lambda: made().transform(["oak"], readout="root"),
     ),
     "words to show": (
-        lambda: made().topics(0), "a whole number, 1 or more", lambda: made().topics(1),
+        lambda: made().topics(0),
+        "a whole number, 1 or more",
+        lambda: made().topics(1),
     ),
     "one string": (
-        lambda: NMF(2).fit("oak and elm"), "give a list of strings", lambda: NMF(2).fit(ALL),
+        lambda: NMF(2).fit("oak and elm"),
+        "give a list of strings",
+        lambda: NMF(2).fit(ALL),
     ),
     "counts that are weights": (
-        lambda: Corpus.of_counts([[0.5]], ["oak"]), "give counts, such as",
+        lambda: Corpus.of_counts([[0.5]], ["oak"]),
+        "give counts, such as",
         lambda: Corpus.of_counts([[5]], ["oak"]),
     ),
     "a name of a metric": (
-        lambda: NMF(2, stop_when={"los": 1.0}).fit(ALL), "did you mean 'loss'",
+        lambda: NMF(2, stop_when={"los": 1.0}).fit(ALL),
+        "did you mean 'loss'",
         lambda: NMF(2, stop_when={"loss": 1.0}).fit(ALL),
     ),
     "F-LDA's rounds": (
@@ -230,7 +265,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         "did you mean 'stop_words'",
         lambda: FLDA(2, **GROWN, stop_words=None).fit_clients(CLIENTS),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", IN_PYTHON)
@@ -263,38 +298,80 @@ STUDY = '[method]\nname = "nmf"\nn_components = 2\nmax_rounds = 2\n[clients.a]\n
 B = '[clients.b]\ndata = "a.csv"\n'
 # What fails, what the message says, and then what helps.
 TYPED: dict[str, tuple[str, str, list[str]]] = {
-    "a column": ("transform model two.csv -o t.csv", CALL,
-        ["transform model two.csv -o t.csv --columns text=letter"]),
-    "an output": ("transform model a.csv -o t.xlsx", "has to end in .parquet or .csv or .jsonl",
-        ["transform model a.csv -o t.parquet"]),
-    "an input": ("transform model theta.csv -o theta.csv --columns text=text", "name another file",
-        ["transform model theta.csv -o new.csv --columns text=text"]),
-    "a run there": ("train study.toml --out run", "or name another folder with --out",
-        ["train study.toml --out run --resume", "train study.toml --out another"]),
-    "no run there": ("train study.toml --out none --resume", "leave out --resume",
-        ["train study.toml --out none"]),
-    "a model there": ("models merge model east -o model", "name another folder",
-        ["models merge model east -o new"]),
-    "names of clients": ("models merge model model -o new", "as in north=MODEL",
-        ["models merge east=east west=east -o new"]),
-    "thresholds": ("models merge model east -o new --threshold .5 --topics 2", "exclude each other",
-        ["models merge model east -o new --threshold .5",
-            "models merge model east -o new2 --topics 2"]),
-    "rules": ("transform model a.csv -o t.csv --text-rules bad.toml", "did you mean 'stop_words'",
-        ["transform model a.csv -o t.csv --text-rules good.toml"]),
-    "documents": ("topics model --examples-from a.csv", "needs --suggest",
-        ["topics model --suggest --examples-from a.csv"]),
-    "what to show": ("transform model a.csv", "add --out, --by or --by-time",
-        ["transform model two.csv --columns text=letter --by title",
-            "transform model a.csv -o t.csv"]),
-    "a study": ("train", "Missing argument 'STUDY'",
-        ["init study new.toml", "train study.toml --out yet"]),
-    "numbers": ("sweep study.toml --topics 1", "give numbers of at least 2, separated by commas",
-        ["sweep study.toml --topics 2,3 --seeds 1"]),
-
+    "a column": (
+        "transform model two.csv -o t.csv",
+        CALL,
+        ["transform model two.csv -o t.csv --columns text=letter"],
+    ),
+    "an output": (
+        "transform model a.csv -o t.xlsx",
+        "has to end in .parquet or .csv or .jsonl",
+        ["transform model a.csv -o t.parquet"],
+    ),
+    "an input": (
+        "transform model theta.csv -o theta.csv --columns text=text",
+        "name another file",
+        ["transform model theta.csv -o new.csv --columns text=text"],
+    ),
+    "a run there": (
+        "train study.toml --out run",
+        "or name another folder with --out",
+        ["train study.toml --out run --resume", "train study.toml --out another"],
+    ),
+    "no run there": (
+        "train study.toml --out none --resume",
+        "leave out --resume",
+        ["train study.toml --out none"],
+    ),
+    "a model there": (
+        "models merge model east -o model",
+        "name another folder",
+        ["models merge model east -o new"],
+    ),
+    "names of clients": (
+        "models merge model model -o new",
+        "as in north=MODEL",
+        ["models merge east=east west=east -o new"],
+    ),
+    "thresholds": (
+        "models merge model east -o new --threshold .5 --topics 2",
+        "exclude each other",
+        [
+            "models merge model east -o new --threshold .5",
+            "models merge model east -o new2 --topics 2",
+        ],
+    ),
+    "rules": (
+        "transform model a.csv -o t.csv --text-rules bad.toml",
+        "did you mean 'stop_words'",
+        ["transform model a.csv -o t.csv --text-rules good.toml"],
+    ),
+    "documents": (
+        "topics model --examples-from a.csv",
+        "needs --suggest",
+        ["topics model --suggest --examples-from a.csv"],
+    ),
+    "what to show": (
+        "transform model a.csv",
+        "add --out, --by or --by-time",
+        [
+            "transform model two.csv --columns text=letter --by title",
+            "transform model a.csv -o t.csv",
+        ],
+    ),
+    "a study": (
+        "train",
+        "Missing argument 'STUDY'",
+        ["init study new.toml", "train study.toml --out yet"],
+    ),
+    "numbers": (
+        "sweep study.toml --topics 1",
+        "give numbers of at least 2, separated by commas",
+        ["sweep study.toml --topics 2,3 --seeds 1"],
+    ),
     "a damaged label": ("topics mislabelled", "did you mean 'label'", ["topics model"]),
     "a command": ("topcs model", "did you mean 'topics'", ["topics model"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TYPED)
@@ -302,10 +379,12 @@ def test_typed(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed
     monkeypatch.chdir(tmp_path)
     fails, message, helps = TYPED[case]
     files = {
-        "a.csv": "text\n" + "\n".join(ALL), "study.toml": STUDY + B,
+        "a.csv": "text\n" + "\n".join(ALL),
+        "study.toml": STUDY + B,
         "theta.csv": '"id","known_words","topic","text"\n1,2,0,oak\n',
-        "bad.toml": 'stop_word = "none"', "good.toml": 'stop_words = "none"',
-    }  # fmt: skip
+        "bad.toml": 'stop_word = "none"',
+        "good.toml": 'stop_words = "none"',
+    }
     for name, content in files.items():
         Path(name).write_text(content)
     TWO.to_csv("two.csv", index=False)

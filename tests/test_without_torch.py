@@ -62,9 +62,14 @@ for name, settings in json.loads(sys.stdin.read()).items():
 SMALL: dict[str, Any] = {"n_components": 3, "max_rounds": 3, "coherence": "nothing"}
 EMBEDDED = {**SMALL, "embedding": {"dimension": 4}}
 WITHOUT: dict[str, dict[str, Any]] = {
-    "auto": EMBEDDED, "lda": SMALL, "nmf": SMALL, "flda": {**SMALL, "min_new_documents": 5},
-    "mixture": EMBEDDED, "kmeans": EMBEDDED, "discriminative": EMBEDDED,
-}  # fmt: skip
+    "auto": EMBEDDED,
+    "lda": SMALL,
+    "nmf": SMALL,
+    "flda": {**SMALL, "min_new_documents": 5},
+    "mixture": EMBEDDED,
+    "kmeans": EMBEDDED,
+    "discriminative": EMBEDDED,
+}
 NETWORKS = {"gfedntm", "fstc", "fsccl"}
 STUDY = """
 name = "s"
@@ -84,16 +89,21 @@ data = "south.jsonl"
 def python(folder: Path, code: str, given: str = "", *arguments: str) -> str:
     """What a program prints; it has to end well."""
     done = subprocess.run(
-        [sys.executable, "-c", BLOCKED + code, *arguments], cwd=folder, input=given,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", BLOCKED + code, *arguments],
+        cwd=folder,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, rng = tmp_path_factory.mktemp("without"), np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("without")
+    rng = np.random.default_rng(0)
     words = np.array(["oak", "elm", "fir", "ash", "ketch", "sloop", "yawl", "brig"]).reshape(2, 4)
     for name in ("north", "south"):
         lines = []
@@ -177,11 +187,19 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
         server = begin("serve", f"{kind}.toml", "--key", f"{kind}/server", "--out", f"{kind}-run")
         members = [
             begin(
-                "join", f"{kind}.toml", "--key", f"{kind}/{name}", "--data", f"{name}.jsonl",
-                "--policy", "two.toml", "--out", f"{kind}-{name}",
+                "join",
+                f"{kind}.toml",
+                "--key",
+                f"{kind}/{name}",
+                "--data",
+                f"{name}.jsonl",
+                "--policy",
+                "two.toml",
+                "--out",
+                f"{kind}-{name}",
             )
             for name in ("north", "south")
-        ]  # fmt: skip
+        ]
         said = [process.communicate(timeout=120)[0][-500:] for process in (*members, server)]
         assert [process.returncode for process in (*members, server)] == [0, 0, 0], said
 
@@ -196,8 +214,11 @@ def test_what_needs_it_says_what_to_install(folder: Path) -> None:
     for arguments, what in typed:
         done = subprocess.run(
             [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()", *arguments],
-            cwd=folder, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 1
         assert done.stderr == (
             f"error: {what} needs the package torch, which is not installed.\n"

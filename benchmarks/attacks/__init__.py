@@ -5,10 +5,14 @@ from importlib import import_module
 from benchmarks.common import arguments
 
 NAMES = {
-    "solving": "solving.lines", "one_reply": "one_reply.lines", "blind": "blind.lines",
-    "rare_words": "solving.rare_lines", "pairs_of_sums": "pairs_of_sums.lines",
-    "few_of_all": "pairs_of_sums.few_lines", "sums_by_word": "sums_by_word.lines",
-}  # fmt: skip
+    "solving": "solving.lines",
+    "one_reply": "one_reply.lines",
+    "blind": "blind.lines",
+    "rare_words": "solving.rare_lines",
+    "pairs_of_sums": "pairs_of_sums.lines",
+    "few_of_all": "pairs_of_sums.few_lines",
+    "sums_by_word": "sums_by_word.lines",
+}
 
 
 def main() -> None:

@@ -24,12 +24,21 @@ from numpy.typing import NDArray
 from benchmarks.attacks.solving import CERTAIN, Bag, minibatch_counts, study_of
 from benchmarks.attacks.tapped import bag_of, documents_of, federate, vocabulary_of
 
-STARTS, STEPS, TURNS = 1500, 80, 8
+STARTS = 1500
+STEPS = 80
+TURNS = 8
 EXACT = 1e-6  # of a signal may lie outside the space, for rounding
 CASES = [  # documents, minibatch, rounds
-    (50, 10, 60), (50, 10, 200), (50, 10, 600), (100, 10, 200), (100, 10, 600), (200, 20, 600),
-    (200, 20, 2000), (500, 52, 600), (500, 52, 4000),
-]  # fmt: skip
+    (50, 10, 60),
+    (50, 10, 200),
+    (50, 10, 600),
+    (100, 10, 200),
+    (100, 10, 600),
+    (200, 20, 600),
+    (200, 20, 2000),
+    (500, 52, 600),
+    (500, 52, 4000),
+]
 
 
 def signals(counts: Bag, share: float, seed: int = 0) -> NDArray[np.float64]:
@@ -38,7 +47,8 @@ def signals(counts: Bag, share: float, seed: int = 0) -> NDArray[np.float64]:
     rank = int((size > 1e-8 * size[0]).sum())
     if rank >= len(counts) - 1:
         return np.zeros((len(counts), 0))  # as many unknowns as rounds: everything would fit
-    space, rng = left[:, :rank], np.random.default_rng(seed)
+    space = left[:, :rank]
+    rng = np.random.default_rng(seed)
     found: dict[bytes, NDArray[np.float64]] = {}
     for _ in range(TURNS):
         before = len(found)
@@ -51,7 +61,8 @@ def signals(counts: Bag, share: float, seed: int = 0) -> NDArray[np.float64]:
 
 def _starts(space: NDArray[np.float64], share: float, rng: np.random.Generator) -> Bag:
     """Begin with a round and two others that have something in common with it."""
-    signal, many = np.zeros((len(space), STARTS)), int(1.5 * share * len(space)) + 2
+    signal = np.zeros((len(space), STARTS))
+    many = int(1.5 * share * len(space)) + 2
     for column in signal.T:
         first = rng.integers(len(space))
         near = space @ space[first]
@@ -100,7 +111,8 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
     for size, batch, rounds in CASES[:1] if quick else CASES:
         corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)
-        name, start = next(iter(corpora)), time.perf_counter()
+        name = next(iter(corpora))
+        start = time.perf_counter()
         actual = bag_of(corpora[name], vocabulary_of(taps[name].calls))
         found, right = attack(minibatch_counts(taps[name]), actual, batch / size)
         yield (

@@ -18,7 +18,8 @@ from fedtopics.methods.lda.first_topics import WIDTH
 
 Numbers = NDArray[np.float64]
 SECONDS = 10.0  # of a processor that documents are looked for in a sum
-SINGLE, DOUBLE = 1e-6, 1e-9  # below which a direction is rounding, by precision
+SINGLE = 1e-6  # a direction below this is rounding, in float32
+DOUBLE = 1e-9  # the same in float64
 LONGEST = 10.0  # the logarithm of a count, at most
 NEAR = 0.99  # cosine of an embedding that is found
 SIGNALS = 400  # sums of clusters that documents' signals are looked for in
@@ -41,7 +42,8 @@ def of_gradients(summed: Summed) -> Told:
     told = []
     totals = (each for each in summed.sums("backward") if "weights" in each[1])
     for (asked, _), (payload, total) in zip(summed.sums("loss"), totals, strict=True):
-        one, documents = Told(), None
+        one = Told()
+        documents = None
         if "encoder_words" in total["weights"]:
             one, documents = by_words(summed, payload["round"], total)
         if "encoder_embedding" in total["weights"]:
@@ -54,18 +56,24 @@ def of_gradients(summed: Summed) -> Told:
 
 def by_words(summed: Summed, round_: int, total: Any) -> tuple[Told, Numbers | None]:
     """Read documents from rows of words; return their counts as well, if all can be."""
-    actual, rows = summed.bags(round_), rows_of(total)
-    n, there = len(actual), actual[:, rows.index]
+    actual = summed.bags(round_)
+    rows = rows_of(total)
+    n = len(actual)
+    there = actual[:, rows.index]
     found = one_reply.of_gradients(total, actual)
     told = Told(len(rows.index) / int((actual > 0).any(0).sum()), False, found.some, found.wholly)
-    space, documents = unmixing.space_of(rows.values, SINGLE, n), None
+    space = unmixing.space_of(rows.values, SINGLE, n)
+    documents = None
     if n <= rows.values.shape[1]:
         documents = np.array(unmixing.parts(space, n, SECONDS, logs)).reshape(-1, len(space))
         told.wholly = max(told.wholly, exactly(documents, there))
         told.some = max(told.some, told.wholly)
-    wide, present = np.zeros((actual.shape[1], space.shape[1])), np.zeros(actual.shape[1])
-    wide[rows.index], present[rows.index] = space, 1
-    asked, usual = (summed.members(round_), summed.outside()), summed.usual(n)
+    wide = np.zeros((actual.shape[1], space.shape[1]))
+    present = np.zeros(actual.shape[1])
+    wide[rows.index] = space
+    present[rows.index] = 1
+    asked = (summed.members(round_), summed.outside())
+    usual = summed.usual(n)
     told.member = max(
         area(*(inside(wide, np.log1p(each)) for each in asked)),
         area(*(likelihood(present, False, usual, each) for each in asked)),
@@ -77,7 +85,8 @@ def by_embeddings(
     told: Told, summed: Summed, round_: int, total: Any, documents: Numbers | None
 ) -> None:
     """Read embeddings, where documents are read; ask after documents by theirs."""
-    seen, vectors = total["weights"]["encoder_embedding"], summed.embedded(round_)
+    seen = total["weights"]["encoder_embedding"]
+    vectors = summed.embedded(round_)
     if documents is not None and len(documents):
         made = np.linalg.lstsq(np.log1p(documents).T, rows_of(total).values, rcond=None)[0]
         told.embeddings = near(np.linalg.lstsq(made.T, seen.T, rcond=None)[0], vectors)
@@ -130,7 +139,8 @@ def of_topics(summed: Summed) -> Told:
     """Take LDA's expected counts of a minibatch apart."""
     told = []
     for payload, total in summed.sums("expected_counts"):
-        actual, rows = summed.bags(payload["round"]), rows_of(total)
+        actual = summed.bags(payload["round"])
+        rows = rows_of(total)
         found = one_reply.of_lda(payload, total, actual)
         occurring = rows.dense().sum(1)
         one = Told(len(rows.index) / (actual > 0).any(0).sum(), True, found.some, found.wholly)
@@ -178,7 +188,8 @@ def of_space(summed: Summed, rows: Numbers, n: int, read: Callable[[Numbers], Nu
 def of_projections(summed: Summed) -> Told:
     """Take what is beside words apart: projected, without the words themselves."""
     total = next(iter(summed.sums("projections")))[1]
-    n, rows = int(total["documents"]), total["projections"]
+    n = int(total["documents"])
+    rows = total["projections"]
     if n >= WIDTH:
         return of_words(summed)
     drawn = np.random.default_rng([SEED, WIDTH]).standard_normal(rows.shape)

@@ -30,12 +30,16 @@ from fedtopics.protocol.layout import Layout
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 
-TIMES, PART = 50_000, 500  # runs on each of the two corpora
+TIMES = 50_000  # runs on each of the two corpora
+PART = 500  # runs a part
 FEWER = 10  # times, where noise is too small: that shows soon
 DELTA = 1e-3  # which so many runs can tell from 0
 CONFIDENCE = 1e-3
-CLIENTS, THERE = 3, 2
-THEMES, WORDS, DOCUMENTS = 2, 12, 300  # words of a theme, documents of a client
+CLIENTS = 3
+THERE = 2
+THEMES = 2
+WORDS = 12  # words of a theme
+DOCUMENTS = 300  # documents of a client
 PUBLIC = tuple(f"{chr(97 + k)}word{chr(97 + i)}" for k in range(THEMES) for i in range(WORDS))
 DIMENSION = 8
 THRESHOLDS = 40
@@ -75,7 +79,9 @@ class Sums:
     def __init__(self, halves: Sequence[Half], alone: Half, there: bool) -> None:
         self.names = [half.name for half in halves]
         self.guess = 0.0
-        self._halves, self._alone, self._there = halves, alone, there
+        self._halves = halves
+        self._alone = alone
+        self._there = there
 
     def sum(self, function: str, template: Any, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
@@ -112,7 +118,8 @@ def plan_of(case: Case) -> PrivatePlan:
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, differential_privacy=bound)
-    usual, privacy = (study.method, TextRules(), VocabularyLimits(), 0), Privacy(**bound)
+    usual = (study.method, TextRules(), VocabularyLimits(), 0)
+    privacy = Privacy(**bound)
     budget = RECIPES.find(case.method).budget(privacy, study.method)
     return PrivatePlan(*usual, privacy=privacy, budget=budget, clients=CLIENTS)
 
@@ -144,7 +151,8 @@ def halves_of(case: Case) -> tuple[list[Half], Half, Half]:
     """Return the halves of clients, that of the first with a document more, and the document's."""
     rng = np.random.default_rng(2)
     document = list(PUBLIC[:WORDS])  # the most a document can be, in nearly all sums
-    halves, texts = [], []
+    halves = []
+    texts = []
     for number in range(THERE):
         theme = rng.integers(THEMES, size=(DOCUMENTS, 1))
         own = WORDS * theme + rng.integers(WORDS, size=(DOCUMENTS, 3))
@@ -185,8 +193,10 @@ def counted(task: dict[str, Any]) -> dict[str, Any]:
     *case, there, part, times = task.values()
     numbers = range(part * times, (part + 1) * times)
     guesses, refused = zip(*(run(Case(*case), there, n) for n in numbers), strict=True)
-    found, levels = np.array(guesses), thresholds(task["epsilon"])[:, None]
-    above, below = (found > levels).sum(1), (found < -levels).sum(1)
+    found = np.array(guesses)
+    levels = thresholds(task["epsilon"])[:, None]
+    above = (found > levels).sum(1)
+    below = (found < -levels).sum(1)
     return {"above": above.tolist(), "below": below.tolist(), "refused": int(sum(refused))}
 
 
@@ -235,10 +245,11 @@ def main() -> None:
     times, size = (8, 8) if given.quick else (given.times, PART)
     kept = RowFile(given.folder / "neighbours.jsonl")
     tasks = [
-        case._asdict() | {"there": there, "part": part, "times": size} for case in CASES
+        case._asdict() | {"there": there, "part": part, "times": size}
+        for case in CASES
         for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
         for there in (True, False)
-    ]  # fmt: skip
+    ]
     todo = [task for task in tasks if not (given.show or kept.find(task))]
     with ProcessPoolExecutor(given.at_once) as pool:
         for task, answer in zip(todo, pool.map(counted, todo), strict=True):

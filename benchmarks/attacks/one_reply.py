@@ -46,7 +46,8 @@ def directions(rows: Rows, least: int, near: float) -> tuple[Rows, list[NDArray[
     """Find the directions that at least so many rows share, and whose rows they are."""
     length = np.linalg.norm(rows, axis=1)
     unit = rows / np.maximum(length, 1e-300)[:, None]
-    groups, free = [], length > 0
+    groups = []
+    free = length > 0
     for i in range(len(unit)):
         if free[i]:
             alike = free & (1 - np.abs(unit @ unit[i]) < near)
@@ -115,7 +116,8 @@ def divided(rows: Rows, found: Rows) -> Rows:
 def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, tapped.Tap]) -> Told:
     """Take the first client's first replies apart, one by one; return the means."""
     name, corpus = next(iter(corpora.items()))
-    tap, lda = taps[name], study.method.method_name == "lda"
+    tap = taps[name]
+    lda = study.method.method_name == "lda"
     function = "expected_counts" if lda else "gradients"
     planned = study.with_clients(corpora)
     member = tapped.membership(planned, name, tap.calls, len(corpus), function, **tap.site)
@@ -131,9 +133,10 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
     """What one reply tells: documents of a minibatch, by words that no other of them has."""
     corpora = tapped.documents_of(data, 2, 120 if quick else 500)
     studies: dict[str, dict[str, Any]] = {
-        "LDA, 20 topics": {}, "LDA, 50 topics": {"n_components": 50},
+        "LDA, 20 topics": {},
+        "LDA, 50 topics": {"n_components": 50},
         "gFedNTM": {"name": "gfedntm", "norm": "local", "n_components": 20},
-    }  # fmt: skip
+    }
     for batch, (title, method) in product((10, 52), studies.items()):
         study = study_of(ROUNDS, batch, len(corpora), **method)
         _, taps = tapped.federate(study, corpora)

@@ -27,7 +27,8 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.text.corpus import Corpus
 
-DIMENSION, N = 64, 400
+DIMENSION = 64
+N = 400
 EXACT = 1e-3  # of a difference's length from 1, which is that of a document's point
 Numbers = NDArray[np.float64]
 CLIENTS = 4
@@ -51,7 +52,8 @@ def isolated(sums: Numbers, counts: Numbers) -> Numbers:
     """Return the different points by which two sums differ, whose counts differ by one."""
     found: list[Numbers] = []
     for count in np.unique(counts):
-        more, less = sums[counts == count + 1], sums[counts == count]
+        more = sums[counts == count + 1]
+        less = sums[counts == count]
         if count and len(more) and len(less):
             squares = (more**2).sum(1)[:, None] + (less**2).sum(1) - 2 * more @ less.T
             for i, j in np.argwhere(np.abs(squares - 1) < EXACT):

@@ -43,9 +43,13 @@ class Found:
 def study_of(rounds: int, batch: int, clients: int, **method: Any) -> Study:
     """Make a study in which each client takes so many documents a round."""
     usual = {
-        "name": "lda", "n_components": 20, "initialisation": "random", "coherence": "nothing",
-        "batch_size": batch * clients, "max_rounds": rounds,
-    }  # fmt: skip
+        "name": "lda",
+        "n_components": 20,
+        "initialisation": "random",
+        "coherence": "nothing",
+        "batch_size": batch * clients,
+        "max_rounds": rounds,
+    }
     return Study.make(method=usual | method, seed=7)
 
 
@@ -90,7 +94,8 @@ def attack_lda(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found
 
 def attack_lda_total(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
     """Solve the totals of clients, without any single reply."""
-    planned, of_all = study.with_clients(corpora), list(taps.items())
+    planned = study.with_clients(corpora)
+    of_all = list(taps.items())
     members = [
         tapped.membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
         for name, tap in of_all
@@ -109,7 +114,8 @@ def attack_lda_total(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) ->
 def attack_gfedntm(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
     """Leave of each document the words that all of its minibatches have."""
     name, corpus = next(iter(corpora.items()))
-    tap, planned = taps[name], study.with_clients(corpora)
+    tap = taps[name]
+    planned = study.with_clients(corpora)
     words = vocabulary_of(tap.calls)
     member = tapped.membership(planned, name, tap.calls, len(corpus), "gradients")
     present = np.zeros((len(member), len(words)))

@@ -23,7 +23,8 @@ from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 Numbers = NDArray[np.float64]
 MASKED = 2.0**40  # sums are of multiples of one of so many
 SEED = 7
-OUTSIDE, DIMENSION = 500, 384  # documents that nobody has; of embeddings
+OUTSIDE = 500  # documents that nobody has
+DIMENSION = 384  # of embeddings
 CANDIDATES = 500  # documents of which it is asked whether they are in a sum, at most
 
 
@@ -113,9 +114,13 @@ def texts(data: Path | None) -> tuple[list[list[str]], Any]:
 
 
 def play(
-    method: Mapping[str, Any], clients: int, n_clients: int, size: int, data: Path | None,
+    method: Mapping[str, Any],
+    clients: int,
+    n_clients: int,
+    size: int,
+    data: Path | None,
     policy: Policy | None = None,
-) -> Summed:  # fmt: skip
+) -> Summed:
     """Play a study of clients with so many documents; return what some of them add up to."""
     words, vectors = texts(data)
     outside = min(OUTSIDE, len(words) // 8)

@@ -18,12 +18,14 @@ from benchmarks.common import Row, arguments, measured, table, versions, write
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.policy import Policy
 
-CLIENTS, EACH = (3, 5, 10), (52, 100, 256)
+CLIENTS = (3, 5, 10)
+EACH = (52, 100, 256)
 CONTROLS = (1, 10), (1, 52)
 QUICK = ((1, 10),)
 LEAST = 3  # clients of a study
 OF_MANY = 1000  # documents of a client that draws some
-ROUNDS, PASSES = 2, 12  # of minibatches; of all documents
+ROUNDS = 2  # of minibatches
+PASSES = 12  # over all documents
 FEW = 5  # clusters, of which even clients of 52 documents have enough
 
 
@@ -51,7 +53,9 @@ class Cell(NamedTuple):
     each: int
 
 
-PRODLDA, WIDE, UNITS = "gFedNTM, ProdLDA", "gFedNTM, ProdLDA, 400 units", 400
+PRODLDA = "gFedNTM, ProdLDA"
+WIDE = "gFedNTM, ProdLDA, 400 units"
+UNITS = 400
 ANY = Policy(min_documents=1)
 NETWORK = {"name": "gfedntm", "max_rounds": ROUNDS}
 LDA = {"name": "lda", "initialisation": "random"}
@@ -68,23 +72,35 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
     "gFedNTM, ZeroShotTM": (NETWORK | {"network": "zeroshottm"}, True, by.of_gradients, None),
     "LDA": (LDA | {"max_rounds": ROUNDS}, True, by.of_topics, None),
     'LDA, `learning = "batch"`': (
-        LDA | {"learning": "batch", "max_rounds": PASSES}, False, by.of_all_topics, None,
+        LDA | {"learning": "batch", "max_rounds": PASSES},
+        False,
+        by.of_all_topics,
+        None,
     ),
     'start by `"anchors"`': (
-        LDA | {"max_rounds": 1, "initialisation": "anchors"}, False, by.of_projections, None,
+        LDA | {"max_rounds": 1, "initialisation": "anchors"},
+        False,
+        by.of_projections,
+        None,
     ),
     "NMF": ({"name": "nmf", "max_rounds": PASSES}, False, by.of_factors, None),
     "mixture": ({"name": "mixture", "max_rounds": PASSES}, False, by.of_mixture, None),
     "k-means": (CLUSTERS | {"name": "kmeans"}, False, by.of_points, None),
     "k-means, 20 clusters of any size": (
-        CLUSTERS | {"name": "kmeans", "n_components": 20}, False, by.of_points, ANY,
+        CLUSTERS | {"name": "kmeans", "n_components": 20},
+        False,
+        by.of_points,
+        ANY,
     ),
     "discriminative": (
-        CLUSTERS | {"name": "discriminative", "preset": "single"}, False, by.of_points, None,
+        CLUSTERS | {"name": "discriminative", "preset": "single"},
+        False,
+        by.of_points,
+        None,
     ),
     "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, by.of_points, None),
     "FSCCL": (CLUSTERS | {"name": "fsccl"} | BRIEFLY, False, by.of_points, None),
-}  # fmt: skip
+}
 
 
 def facts() -> dict[str, Any]:
@@ -122,13 +138,15 @@ def tables(rows: list[Row]) -> Iterator[str]:
 
 NOTHING = "", "-", "0", "0 (0)"
 SHOWN: dict[str, Callable[[Row], str]] = {
-    "Words that are known to occur, % of those that do":
-        lambda row: f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}",
-    "Documents to the last count (in brackets: those of which some words are told)":
-        lambda row: f"{row['wholly']:.3g} ({row['some']:.3g})",
+    "Words that are known to occur, % of those that do": lambda row: (
+        f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}"
+    ),
+    "Documents to the last count (in brackets: those of which some words are told)": lambda row: (
+        f"{row['wholly']:.3g} ({row['some']:.3g})"
+    ),
     "Embeddings": lambda row: f"{row['embeddings']:.3g}",
     "Membership": lambda row: f"{row['member']:.2f}",
-}  # fmt: skip
+}
 
 
 # Many rounds: LDA's sums are exact counts, so that `blind` finds in which rounds a document was,
@@ -136,7 +154,8 @@ SHOWN: dict[str, Callable[[Row], str]] = {
 # another round: what has words in common is put together.
 
 Numbers = NDArray[np.float64]
-ALIKE, PURE = 3, 0.9  # words in common; share of the words that are of one document
+ALIKE = 3  # words in common
+PURE = 0.9  # share of the words that are of one document
 SAME = 1e-6
 
 
@@ -153,8 +172,10 @@ class Case(NamedTuple):
 CASES = [
     Case("LDA", 1, 100, 10, 600),  # one client's replies: the control
     *(Case("LDA", n, 300 // n, 10, rounds) for n in CLIENTS for rounds in (600, 3000)),
-    Case("LDA", 3, 1000, 52, 600), Case(PRODLDA, 3, 200, 52, 60), Case(PRODLDA, 3, 1000, 52, 60),
-]  # fmt: skip
+    Case("LDA", 3, 1000, 52, 600),
+    Case(PRODLDA, 3, 200, 52, 60),
+    Case(PRODLDA, 3, 1000, 52, 60),
+]
 QUICK_CASES = [Case(PRODLDA, 3, 20, 12, 5)]
 
 
@@ -172,7 +193,8 @@ def of_counts(summed: Summed, case: Case) -> dict[str, Any]:
     member = blind.signals(counts, case.each / case.documents)
     if not member.shape[1]:
         return {"signals": 0, "wholly": 0}
-    found, clients = blind.documents(counts, member), by_client(member)
+    found = blind.documents(counts, member)
+    clients = by_client(member)
     for client in np.unique(clients):  # of each, some document has not a word
         found[clients == client] -= found[clients == client].min(0)
     rounded = np.round(found) + 0.0
@@ -206,9 +228,11 @@ def of_fragments(summed: Summed, case: Case) -> dict[str, Any]:
         if right[best] >= PURE * len(words):
             shares[best] = max(shares[best], right[best] / known[best].sum())
     return {
-        "fragments": len(fragments), "some": int((shares > 0).sum()),
-        "half": int((shares > 0.5).sum()), "words": float(shares.mean()),
-    }  # fmt: skip
+        "fragments": len(fragments),
+        "some": int((shares > 0).sum()),
+        "half": int((shares > 0.5).sum()),
+        "words": float(shares.mean()),
+    }
 
 
 def attacked_often(case: Case, data: Path | None) -> dict[str, Any]:
@@ -227,12 +251,16 @@ def main() -> None:
     cells = [Cell(method, *size) for size in sizes for method in METHODS]
     cells = [cell for cell in cells if cell.method != WIDE or 2 * cell.clients * cell.each <= UNITS]
     source = {"data": "20ng" if given.data else "made up"}
-    rows = measured(given, [cell._asdict() | source for cell in cells], lambda task: attacked(
-        Cell(task["method"], task["clients"], task["each"]), given.data
-    ))  # fmt: skip
+    rows = measured(
+        given,
+        [cell._asdict() | source for cell in cells],
+        lambda task: attacked(Cell(task["method"], task["clients"], task["each"]), given.data),
+    )
     write(given, [HEAD, *tables(rows)])
     given.name = "many_sums"
     cases = QUICK_CASES if given.quick else CASES
-    measured(given, [case._asdict() | source for case in cases], lambda task: attacked_often(
-        Case(*(task[name] for name in Case._fields)), given.data
-    ))  # fmt: skip
+    measured(
+        given,
+        [case._asdict() | source for case in cases],
+        lambda task: attacked_often(Case(*(task[name] for name in Case._fields)), given.data),
+    )

@@ -31,7 +31,8 @@ from fedtopics.methods.discriminative import client as clients
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[Any]
-CLIENTS, STEPS = 4, 12
+CLIENTS = 4
+STEPS = 12
 EXACT = 1 - 1e-6  # cosine of what is read and a document's point
 SETS = "agnews", "stackoverflow", "biomedical", "m10", "s2_tiny"
 GUARD = clients.distinct_words
@@ -59,7 +60,8 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
     """Return each client's sums, and last the total with secure aggregation."""
     method = {"name": "discriminative", "embedding": {"dimension": dimension_of(corpora[0])}}
     study = Study.make(method=method)
-    rules, found = Policy(min_documents=least), []
+    rules = Policy(min_documents=least)
+    found = []
     sides: list[Any] = [client_of(study, Site("a", corpus, rules)) for corpus in corpora]
     names = sorted({word for side in sides for word in frequent_words(side)})
     for side in sides:
@@ -76,8 +78,10 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
                 found.append(Sums(reply["sums"], has.astype(np.int64), points))
     finally:
         clients.distinct_words = GUARD
-    each, own = found[: len(sides)], found[len(sides) :]
-    has, total = np.concatenate([part.has for part in own]), sum(part.sums for part in own)
+    each = found[: len(sides)]
+    own = found[len(sides) :]
+    has = np.concatenate([part.has for part in own])
+    total = sum(part.sums for part in own)
     enough = has.sum(0) >= least  # of all clients
     points = np.concatenate([part.points for part in own])
     return [*map(sent, each), sent(Sums(total * enough[:, None], has * enough, points))]
@@ -107,7 +111,8 @@ def read_in_pairs(of: Sums) -> set[int]:
 def few(has: Whole, least: int = 10) -> dict[int, int]:
     """Count combinations of words that leave few, 1 to `least` - 1, lengths squared."""
     both = (has.T @ has).astype(np.int32)
-    alone, n = both.diagonal(), len(both)
+    alone = both.diagonal()
+    n = len(both)
     apart = alone[:, None] + alone - 2 * both
     found = {2: int((np.triu(apart, 1)[np.triu_indices(n, 1)] < least).sum() - equal(apart)), 3: 0}
     for word in range(n):  # of it, less two others
@@ -125,14 +130,17 @@ def equal(apart: Whole) -> int:
 
 def reduced(both: Whole, word: int, least: int) -> bool:
     """Whether few documents are left of a word, less the best others one after the other."""
-    left, size, alone = both[word].copy(), int(both[word, word]), both.diagonal()
+    left = both[word].copy()
+    size = int(both[word, word])
+    alone = both.diagonal()
     for _ in range(STEPS):
         change = alone - 2 * np.abs(left)
         change[word] = 0
         best = int(change.argmin())
         if change[best] >= 0:
             break
-        left, size = left - np.sign(left[best]) * both[best], size + int(change[best])
+        left = left - np.sign(left[best]) * both[best]
+        size = size + int(change[best])
     return 0 < size < least
 
 

@@ -73,9 +73,12 @@ def door_of(
 
 
 def federate(
-    study: Study, corpora: Mapping[str, Corpus], engine: Any = LocalClients,
-    key: Callable[[str], bytes] = lambda _: os.urandom(32), policy: Policy | None = None,
-) -> tuple[TopicModel, dict[str, Tap]]:  # fmt: skip
+    study: Study,
+    corpora: Mapping[str, Corpus],
+    engine: Any = LocalClients,
+    key: Callable[[str], bytes] = lambda _: os.urandom(32),
+    policy: Policy | None = None,
+) -> tuple[TopicModel, dict[str, Tap]]:
     """Train, each client with a secret of its own; return the model, and what doors heard."""
     study = study.with_clients(corpora)
     taps = {}
@@ -87,9 +90,13 @@ def federate(
 
 
 def membership(
-    study: Study, name: str, calls: Sequence[tuple[str, tuple[Any, ...], Any]], n: int,
-    function: str, **site: Any,
-) -> NDArray[np.bool_]:  # fmt: skip
+    study: Study,
+    name: str,
+    calls: Sequence[tuple[str, tuple[Any, ...], Any]],
+    n: int,
+    function: str,
+    **site: Any,
+) -> NDArray[np.bool_]:
     """Guess which of a client's n documents were in which minibatch, shape (n_calls, n)."""
     words = vocabulary_of(calls)
     padding = [[words[-1]] * 2]  # a document of no word would not be usable
@@ -130,7 +137,8 @@ def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[n
 
 
 def counted(texts: Sequence[Sequence[str]], words: Sequence[str]) -> NDArray[np.float64]:
-    column, bag = {word: i for i, word in enumerate(words)}, np.zeros((len(texts), len(words)))
+    column = {word: i for i, word in enumerate(words)}
+    bag = np.zeros((len(texts), len(words)))
     for row, text in zip(bag, texts, strict=True):
         for word in text:
             if word in column:

@@ -46,7 +46,8 @@ def parts(
     They are the furthest corners of what is not negative and sums to 1, in directions that no part
     points to that is found. What `read` returns of a part are counts, if they are whole numbers.
     """
-    rng, rank = np.random.default_rng(seed), space.shape[1]
+    rng = np.random.default_rng(seed)
+    rank = space.shape[1]
     found: dict[bytes, Numbers] = {}
     known = np.zeros((rank, 0))
     end = time.process_time() + seconds
@@ -72,9 +73,14 @@ def _corner(space: Numbers, direction: Numbers, rng: np.random.Generator) -> Num
     some = space[rng.permutation(len(space))[: ROWS * space.shape[1]]]
     while space.shape[1] > 1:
         answer = linprog(
-            direction, A_ub=-some, b_ub=np.zeros(len(some)), A_eq=some.sum(0)[None], b_eq=[1],
-            bounds=(None, None), options={"time_limit": PATIENCE},
-        )  # fmt: skip
+            direction,
+            A_ub=-some,
+            b_ub=np.zeros(len(some)),
+            A_eq=some.sum(0)[None],
+            b_eq=[1],
+            bounds=(None, None),
+            options={"time_limit": PATIENCE},
+        )
         if answer.status:
             return None
         corner = space @ answer.x
@@ -102,7 +108,8 @@ def without_diagonal(rows: Numbers, directions: Numbers, n: int) -> Numbers:
         outside = right[n:].T
         there = directions @ outside
         length = np.maximum(np.square(there).sum(1), 1e-300)
-        before, own = own, -(there * (rows @ outside)).sum(1) / length
+        before = own
+        own = -(there * (rows @ outside)).sum(1) / length
         if np.abs(own - before).max() <= 1e-14 * np.abs(own).max():
             break
     return np.asarray(rows + own[:, None] * directions)
@@ -117,7 +124,8 @@ def occurrences(gradient: Numbers, topics: Numbers) -> Numbers:
     """
     first, second = np.triu_indices(len(topics))
     features = np.vstack([np.ones_like(gradient), topics, topics[first] * topics[second]]).T
-    kept, found = np.ones(len(gradient), bool), gradient
+    kept = np.ones(len(gradient), bool)
+    found = gradient
     for _ in range(FITS):
         fitted = np.linalg.lstsq(features[kept], gradient[kept], rcond=None)[0]
         found = features @ fitted - gradient
@@ -146,7 +154,8 @@ def likelihood(counts: Numbers, exact: bool, usual: Numbers, candidates: Numbers
     scores = np.zeros(len(candidates))
     for score, row in zip(np.arange(len(candidates)), candidates, strict=True):
         words = np.flatnonzero(row)
-        seen, expected = counts[words], np.maximum(usual[words], 1e-3)
+        seen = counts[words]
+        expected = np.maximum(usual[words], 1e-3)
         if exact:
             others = poisson.pmf(seen - row[words], expected)
             ratio = others / np.maximum(poisson.pmf(seen, expected), 1e-300)

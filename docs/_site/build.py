@@ -26,7 +26,8 @@ LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=[)#\s])")
 
 def main(folder: Path) -> int:
     """Write the pages, and the site of them to site/ in a folder; return the exit status."""
-    pages, own = folder / "pages", Path(__file__).parent
+    pages = folder / "pages"
+    own = Path(__file__).parent
     shutil.rmtree(pages, ignore_errors=True)
     for source in _sources():
         place = pages / _place(source)

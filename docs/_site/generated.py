@@ -155,7 +155,8 @@ def messages() -> str:
     for path in sorted(Path(fedtopics.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-                kind, text = ast.unparse(node.exc.func), _message(node.exc.args[0])
+                kind = ast.unparse(node.exc.func)
+                text = _message(node.exc.args[0])
                 if len(text.split()) > 3:
                     found.setdefault(kind.split(".")[-1], set()).add(text)
     parts = []

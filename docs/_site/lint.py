@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 RULES = tomllib.loads((Path(__file__).parent / "phrases.toml").read_text(encoding="utf-8"))
 PHRASES = [(re.compile(rf"\b(?:{of})\b", re.IGNORECASE), say) for of, say in RULES["say"].items()]
-WORDS, CELL = RULES["limits"]["words_in_a_sentence"], RULES["limits"]["words_in_a_cell"]
+WORDS = RULES["limits"]["words_in_a_sentence"]
+CELL = RULES["limits"]["words_in_a_cell"]
 SENTENCE = re.compile(r"(?<=[.!?:;])[\"')*]*\s+(?=[\"'(*\[`A-Z\d]|fedtopics\b|code\b)")
 FENCE = re.compile(
     r"<!-- begin (\w+).*?<!-- end \1|^( *)```.*?^\2```|^---\n.*?^---$|<!--.*?-->|<[^>]+>",

@@ -57,7 +57,8 @@ OTHERS: dict[str, Any] = {"n_components": N_TOPICS, "coherence": "documents"}
 
 def _literal(reading: str) -> dict[str, Model]:
     """Return the rows of a reading of the paper's algorithms, round by round."""
-    title, method = f"the paper, {reading}, round", READINGS[reading]
+    title = f"the paper, {reading}, round"
+    method = READINGS[reading]
     return {
         f"{reading}-{n}": Model(
             f"{title} {n}", "federated", n, (REGULAR if n == 1 else STREAM) | method, True

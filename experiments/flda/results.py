@@ -83,7 +83,8 @@ def alike_pair(sent: Mapping[str, Any]) -> tuple[tuple[str, dict[str, float]], .
     best: tuple[float, Any] = (-1.0, ())
     for number, one in enumerate(names):
         for other in names[number + 1 :]:
-            first, second = sent[one]["topics"], sent[other]["topics"]
+            first = sent[one]["topics"]
+            second = sent[other]["topics"]
             alike = cosines(first, second)
             if alike.size and alike.max() > best[0]:
                 i, j = np.unravel_index(alike.argmax(), alike.shape)

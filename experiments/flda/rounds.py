@@ -39,7 +39,8 @@ class Round:
 
 def merge_again(settings: FLDASettings, out: Path) -> list[Round]:
     """Merge what clients sent in a run, round by round, as its server did."""
-    state, rounds = FLDAState([]), []
+    state = FLDAState([])
+    rounds = []
     for path in sorted(out.glob("topics-*.json")):
         replies = json.loads(path.read_text("utf-8"))
         local = {name: LocalTopics(**each) for name, each in replies.items()}

@@ -161,7 +161,8 @@ def _documents(path: Path, column: str) -> Corpus:
 def rows_of(settings: Settings, data: DataSet, seed: int, dealt: str) -> dict[str, Numbers]:
     """Deal the documents out: each client's rows of all rounds, those of round 1 first."""
     source = settings.file(data.name), data.column
-    size, total = settings.a_round(data) * N_ROUNDS, len(_documents(*source))
+    size = settings.a_round(data) * N_ROUNDS
+    total = len(_documents(*source))
     if size * len(CLIENTS) > total:
         raise DataError(
             f"{data.name} has {total:,} documents, {size * len(CLIENTS):,} are needed; give "
@@ -189,8 +190,10 @@ def _subjects(path: Path, column: str) -> Subjects:
 def _scored(
     settings: Settings, data: DataSet, name: str, seed: int, on_event: OnEvent
 ) -> dict[str, Any]:
-    model, source = MODELS[name], (settings.file(data.name), data.column)
-    texts, subjects = _documents(*source), _subjects(*source)
+    model = MODELS[name]
+    source = (settings.file(data.name), data.column)
+    texts = _documents(*source)
+    subjects = _subjects(*source)
     words = [document for batch in texts.batches() for document in batch]
     dealt = rows_of(settings, data, seed, model.dealt)
     first = settings.a_round(data, model.size) * model.rounds

@@ -52,7 +52,8 @@ class Counted:
 
     def make(self, seed: int, quick: bool) -> Judged:
         """Draw the topics, and count."""
-        n_topics, n_words = (10 if quick else 50), 2000
+        n_topics = 10 if quick else 50
+        n_words = 2000
         rng = np.random.default_rng([seed, 8])
         own = rng.dirichlet(np.full(n_words, self.eta), n_topics)
         every = rng.dirichlet(np.full(n_words, 0.05))
@@ -76,22 +77,35 @@ class FoundByLDA:
     def make(self, seed: int, quick: bool) -> Judged:
         """Draw documents, and let each client find topics."""
         made = synthetic_lda(
-            2, n_words=500, n_topics=14, shared_topics=6, eta=self.eta, n_validation=1, seed=seed,
-            n_documents=150 if quick else 700, lengths=(30, 60),
-        )  # fmt: skip
-        topics, truth = [], []
+            2,
+            n_words=500,
+            n_topics=14,
+            shared_topics=6,
+            eta=self.eta,
+            n_validation=1,
+            seed=seed,
+            n_documents=150 if quick else 700,
+            lengths=(30, 60),
+        )
+        topics = []
+        truth = []
         for own in made.training.values():
             method = ALONE | {"coherence": "nothing"} | ({"iterations": 40} if quick else {})
             model = train(Study.make(seed=seed, method=method), {"alone": own.corpus()})
             topics.append(first_words(model, SENT))
             truth.append(true_topics(own.theta, model.transform(own.corpus()).astype(np.float64)))
-        one, other = truth[0][:, None], truth[1][None]
+        one = truth[0][:, None]
+        other = truth[1][None]
         return topics[0], topics[1], (one >= 0) & (other >= 0), one == other
 
 
 MADE = (
-    Counted(0.1, 100), Counted(0.5, 100), Counted(0.1, 300, 0.5), FoundByLDA(0.05), FoundByLDA(0.2),
-)  # fmt: skip
+    Counted(0.1, 100),
+    Counted(0.5, 100),
+    Counted(0.1, 300, 0.5),
+    FoundByLDA(0.05),
+    FoundByLDA(0.2),
+)
 BY_NAME: dict[str, Counted | FoundByLDA] = {made.name: made for made in MADE}
 
 
@@ -140,8 +154,11 @@ def jaccard(rows: Sequence[Topic], columns: Sequence[Topic]) -> Values:
 
 
 MEASURES: dict[str, Measure] = {
-    "cosine": cosines, "hellinger": hellinger, "jensen_shannon": jensen_shannon, "jaccard": jaccard,
-}  # fmt: skip
+    "cosine": cosines,
+    "hellinger": hellinger,
+    "jensen_shannon": jensen_shannon,
+    "jaccard": jaccard,
+}
 
 
 def judge(values: Values, same: NDArray[np.bool_]) -> dict[str, float | None]:
@@ -157,7 +174,8 @@ def judge(values: Values, same: NDArray[np.bool_]) -> dict[str, float | None]:
     """
     cuts = [*np.unique(values), np.inf]
     accuracy = max(float(((values >= cut) == same).mean()) for cut in cuts)
-    ranks, n_same = rankdata(values), int(same.sum())
+    ranks = rankdata(values)
+    n_same = int(same.sum())
     above = ranks[same].sum() - n_same * (n_same + 1) / 2
     auc = above / (n_same * (len(same) - n_same)) if 0 < n_same < len(same) else None
     return {"auc": auc and float(auc), "accuracy": accuracy}

@@ -42,9 +42,18 @@ def tables(settings: Settings, found: Found) -> list[Table]:
 def _scores(settings: Settings, data: DataSet, rows: Found) -> Table:
     """Return the table of documents that are dealt out at random."""
     header = (
-        "model", "c_v", "diversity", "topics", "c_v as shown", "M", "M\\*", "c_v of M\\*", "rounds",
-        "replies", "KB",
-    )  # fmt: skip
+        "model",
+        "c_v",
+        "diversity",
+        "topics",
+        "c_v as shown",
+        "M",
+        "M\\*",
+        "c_v of M\\*",
+        "rounds",
+        "replies",
+        "KB",
+    )
     keys = ("c_v", 3), ("diversity", 3), ("topics", 1), ("shown_c_v", 3)
 
     def line(name: str, model: Model) -> tuple[str, ...]:
@@ -63,9 +72,16 @@ def _scores(settings: Settings, data: DataSet, rows: Found) -> Table:
 def _skewed(data: DataSet, rows: Found) -> Table:
     """Return the table of documents that are dealt out by subject."""
     header = (
-        "model", "c_v", "diversity", "subjects", "own subjects", "own, in M\\*", "M", "M\\*",
+        "model",
+        "c_v",
+        "diversity",
+        "subjects",
+        "own subjects",
+        "own, in M\\*",
+        "M",
+        "M\\*",
         "c_v of M\\*",
-    )  # fmt: skip
+    )
     keys = "c_v", "diversity", "found", "found_own"
 
     def line(name: str, model: Model) -> tuple[str, ...]:

@@ -42,12 +42,17 @@ class Trained:
 
 
 def train_and_score(
-    study: Study, names: tuple[str, ...], clients: Mapping[str, Corpus], reference: Sequence[Any],
+    study: Study,
+    names: tuple[str, ...],
+    clients: Mapping[str, Corpus],
+    reference: Sequence[Any],
     on_event: OnEvent,
-) -> Trained:  # fmt: skip
+) -> Trained:
     """Train a model and score it; its scores say what left one client for it, and the seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        out, model, refused = Path(folder) / "run", None, None
+        out = Path(folder) / "run"
+        model = None
+        refused = None
         policies = dict.fromkeys(clients, Policy())
         begun = time.process_time()
         try:

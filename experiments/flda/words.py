@@ -48,7 +48,8 @@ def _beside(title: str, regular: Sequence[Words], guided: Sequence[Words]) -> Ta
     alike = cosines([dict(topic) for topic in regular], [dict(topic) for topic in guided])
     lines = []
     for one, other in zip(*linear_sum_assignment(-alike), strict=True):
-        first, second = regular[one], guided[other]
+        first = regular[one]
+        second = guided[other]
         cells = _text(first, {word for word, _ in second}), _text(second, {w for w, _ in first})
         lines.append((str(one + 1), *cells, f"{alike[one, other]:.2f}"))
     return Table(title, ("topic", "regular LDA", "guided LDA", "cosine"), tuple(lines))

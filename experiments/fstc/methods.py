@@ -31,11 +31,16 @@ DATA_SETS = {
 }
 
 TITLES = {
-    "fbow": "FBOW", "ftfidf": "FTF-IDF", "fsbert": "FSBERT", "fsccl": "FSCCL (frozen)",
-    "stc": "FSTC-STC (frozen)", "rstc": "FSTC-RSTC (frozen)", "paper": "FSTC (frozen)",
+    "fbow": "FBOW",
+    "ftfidf": "FTF-IDF",
+    "fsbert": "FSBERT",
+    "fsccl": "FSCCL (frozen)",
+    "stc": "FSTC-STC (frozen)",
+    "rstc": "FSTC-RSTC (frozen)",
+    "paper": "FSTC (frozen)",
     "discriminative": "discriminative clustering (ours)",
     "fstc": "FSTC, discriminative start (ours)",
-}  # fmt: skip
+}
 SHORT: Method = {"max_rounds": 10, "network": {"local_steps": 40}}
 TRAINED = ("fstc", "fsccl")  # methods with a schedule
 ROUGH: Method = {"separation": {"finalists": 1, "tolerance": 0.05}}
@@ -60,7 +65,8 @@ VIEWS: dict[str, Method] = {  # a fifth of the words, as SCCL has it
 LOSSES = {"squared error": "squared", "cross entropy": "cross_entropy"}
 DAMAGED = (0.0, 0.1, 0.3)  # shares of words with a typing mistake
 DIMENSION = 200  # of word vectors
-OWN, OTHER = "word vectors of the same texts", "word vectors of other texts"
+OWN = "word vectors of the same texts"
+OTHER = "word vectors of other texts"
 ENCODERS: dict[str, Method] = {
     "all-MiniLM-L6-v2": {},
     OWN: {"embedding": {"model": OWN, "dimension": DIMENSION}},
@@ -70,9 +76,11 @@ ENCODERS: dict[str, Method] = {
 # drawn, has to learn the labels of the start first, or its own labels would be noise.
 TUNED_DOCUMENTS = 800
 TUNED: Method = {
-    "max_rounds": 10, "network": {"local_steps": 10, "batch_size": 50}, "warm_up": 0.5,
+    "max_rounds": 10,
+    "network": {"local_steps": 10, "batch_size": 50},
+    "warm_up": 0.5,
     "transports": 3,
-}  # fmt: skip
+}
 TUNINGS: dict[str, Method] = {"frozen": {}, "fine-tuned": {"fine_tune": True}}
 
 

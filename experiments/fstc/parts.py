@@ -156,7 +156,8 @@ def _skew(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("skew", data.name, name, seed, short(data, name), varied, split)
             for masses in MASSES:
                 given = {"masses": masses}
-                method, varied = short(data, "fstc") | given, {"labels": labels, **given}
+                method = short(data, "fstc") | given
+                varied = {"labels": labels, **given}
                 yield Task("skew", data.name, "fstc", seed, method, varied, split)
 
 
@@ -188,8 +189,11 @@ def _tuning(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
         return
     split = {"by": "even", "n_clients": 2}
     given: dict[str, Any] = {
-        "data": data.name, "split": split, "n_documents": TUNED_DOCUMENTS, "part": "tuning",
-    }  # fmt: skip
+        "data": data.name,
+        "split": split,
+        "n_documents": TUNED_DOCUMENTS,
+        "part": "tuning",
+    }
     for seed in range(seeds):
         yield Task(name="fsbert", seed=seed, method=methods(data)["fsbert"], **given)
         for tuning, change in TUNINGS.items():
@@ -211,15 +215,25 @@ def _noise(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
         for seed in range(seeds):
             for share in DAMAGED:
                 for name in SHAKEN:
-                    method, varied = short(data, name), {"damaged": share}
+                    method = short(data, name)
+                    varied = {"damaged": share}
                     yield Task("noise", data.name, name, seed, method, varied, damaged=share)
 
 
 PARTS: dict[str, Callable[[Usable, DataSet, int], Iterator[Task]]] = {
-    "table2": _table2, "ablation": _ablation, "lambda": _lambda, "clients": _clients,
-    "shares": _shares, "skew": _skew, "losses": _losses, "noise": _noise, "picture": _picture,
-    "views": _views, "encoders": _encoders, "tuning": _tuning,
-}  # fmt: skip
+    "table2": _table2,
+    "ablation": _ablation,
+    "lambda": _lambda,
+    "clients": _clients,
+    "shares": _shares,
+    "skew": _skew,
+    "losses": _losses,
+    "noise": _noise,
+    "picture": _picture,
+    "views": _views,
+    "encoders": _encoders,
+    "tuning": _tuning,
+}
 
 
 def usable_seeds(corpus: Corpus, split: Mapping[str, Any], seeds: int) -> list[int]:

@@ -21,7 +21,8 @@ from fedtopics.federation.study import Study
 from fedtopics.text.embeddings import EmbeddingSettings
 
 ENCODER = EmbeddingSettings().model
-SHORT_STEPS, FEW = SHORT["network"]["local_steps"], TUNED["network"]
+SHORT_STEPS = SHORT["network"]["local_steps"]
+FEW = TUNED["network"]
 MEANING = f"""\
 ACC / NMI in per cent (NMI with the geometric mean), mean and deviation over seeds: best matching of
 clusters and labels, on the documents that were clustered. As many clusters as labels. {N_CLIENTS}

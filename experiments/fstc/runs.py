@@ -95,8 +95,9 @@ def _shown(kept: RowFile, part: list[Named]) -> list[dict[str, Any]]:
         line = json.dumps([task.name, task.varied])
         of_line = lines.setdefault(task.data, {}).setdefault(line, [])
         of_line += [row for row in [kept.find(name)] if row is not None]
-    whole = (of_data for of_data in lines.values()
-             if all(of_data.values()) or part[0][1].part in GROWING)  # fmt: skip
+    whole = (
+        of_data for of_data in lines.values() if all(of_data.values()) or part[0][1].part in GROWING
+    )
     return [row for of_data in whole for of_line in of_data.values() for row in of_line]
 
 
@@ -119,9 +120,13 @@ def _title(named: Named) -> str:
 
 @lru_cache(maxsize=4)
 def _embedded(
-    settings: Settings, name: str, n_documents: int | None, encoder: str, on_event: OnEvent,
+    settings: Settings,
+    name: str,
+    n_documents: int | None,
+    encoder: str,
+    on_event: OnEvent,
     noise: tuple[float, int] | None,
-) -> Corpus:  # fmt: skip
+) -> Corpus:
     """Return a data set's texts with their embeddings, with mistakes by a share and a seed."""
     documents = settings.documents(name, n_documents)
     if noise is not None:
@@ -161,12 +166,14 @@ def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]
     clients = split_clients(corpus, **task.split, seed=task.seed)
     # A quick run's clients have few documents of a cluster.
     policies = dict.fromkeys(clients, OPEN_POLICY if settings.quick else Policy())
-    begun, begun_on_cores = time.perf_counter(), time.process_time()
+    begun = time.perf_counter()
+    begun_on_cores = time.process_time()
 
     def note(event: dict[str, Any]) -> None:
         nonlocal begun, begun_on_cores
         if event["event"] == "embedding":  # of views, before any training
-            begun, begun_on_cores = time.perf_counter(), time.process_time()
+            begun = time.perf_counter()
+            begun_on_cores = time.process_time()
         on_event(event)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +182,8 @@ def _scored(settings: Settings, task: Task, on_event: OnEvent) -> dict[str, Any]
         seconds = time.perf_counter() - begun
         core_seconds = time.process_time() - begun_on_cores
         sent = what_left(out)
-    labels, clusters = _labels(corpus), model.main_topics(corpus)
+    labels = _labels(corpus)
+    clusters = model.main_topics(corpus)
     row = {
         "acc": 100 * clustering_accuracy(labels, clusters),
         "nmi": 100 * normalised_mutual_information(labels, clusters, average="geometric"),
@@ -203,9 +211,11 @@ def _pictured(model: TopicModel, corpus: Corpus) -> dict[str, Any]:
     plane = TSNE(init="pca", random_state=0).fit_transform(seen)
     return {
         "neighbours": 100 * float((labels[nearest] == labels).mean()),
-        "points": [[round(float(x), 1), round(float(y), 1), int(label)]
-                   for (x, y), label in zip(plane, labels, strict=True)],
-    }  # fmt: skip
+        "points": [
+            [round(float(x), 1), round(float(y), 1), int(label)]
+            for (x, y), label in zip(plane, labels, strict=True)
+        ],
+    }
 
 
 def representation(model: TopicModel, corpus: Corpus) -> NDArray[np.float64]:

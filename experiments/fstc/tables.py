@@ -99,9 +99,16 @@ def _all_of_table2(found: Found) -> Table:
 
 def _table2(found: Found, data: DataSet) -> Table:
     header = (
-        "method", "seeds", "ACC", "NMI", "published ACC", "published NMI", "seconds of a core",
-        "rounds", "MB",
-    )  # fmt: skip
+        "method",
+        "seeds",
+        "ACC",
+        "NMI",
+        "published ACC",
+        "published NMI",
+        "seconds of a core",
+        "rounds",
+        "MB",
+    )
     lines = []
     for name, title in TITLES.items():
         wanted = {"part": "table2", "data": data.name, "name": name}
@@ -120,8 +127,10 @@ def _table2(found: Found, data: DataSet) -> Table:
             seconds = [row["core_seconds"] for row in rows if "core_seconds" in row]
             rounds, size = (mean(found, cost, **wanted) for cost in ("rounds", "bytes"))
             cost = (
-                f"{np.mean(seconds):.1f}" if seconds else "-", f"{rounds:.0f}", f"{size / 1e6:.2f}"
-            )  # fmt: skip
+                f"{np.mean(seconds):.1f}" if seconds else "-",
+                f"{rounds:.0f}",
+                f"{size / 1e6:.2f}",
+            )
         lines.append((title, f"{seeds}{_mark(rows)}", *ours, *published, *cost))
     return Table(f"{data.title}, table 2", header, tuple(lines))
 
@@ -161,8 +170,11 @@ def _grids(found: Found) -> dict[str, Table]:
         f"{TITLES['fstc']}, masses {masses!r}": {"name": "fstc", "masses": masses}
         for masses in MASSES
     }
-    encoders: dict[str, Wanted] = {f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
-                                   for encoder in ENCODERS for name in ENCODED}  # fmt: skip
+    encoders: dict[str, Wanted] = {
+        f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
+        for encoder in ENCODERS
+        for name in ENCODED
+    }
     labels = {
         f"{data.title}, {labels}": {"data": data.name, "labels": labels}
         for data in data_sets(found, "skew")
@@ -171,24 +183,27 @@ def _grids(found: Found) -> dict[str, Table]:
     by_m = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
     by_rho = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in SWEEPS["shares"].values}
     by_share = {f"{share:.0%}": {"damaged": share} for share in DAMAGED}
-    swept, smallest = DATA_SETS[SWEPT].title, DATA_SETS[SMALLEST].title
+    swept = DATA_SETS[SWEPT].title
+    smallest = DATA_SETS[SMALLEST].title
     grids: dict[str, tuple[str, Mapping[str, Wanted], Mapping[str, Wanted] | None]] = {
         "ablation": ("FSTC and what it is made of", starts, None),
         "losses": ("What networks make small", _each(LEARNED, "loss", LOSSES), None),
         "lambda": ("Weight of the common centres", weights, None),
         "clients": (f"IID partitions: {swept} at m clients", _methods(*COMPARED), by_m),
         "shares": (
-            f"Non-IID partitions: {swept} at two clients of different size", _methods(*COMPARED),
+            f"Non-IID partitions: {swept} at two clients of different size",
+            _methods(*COMPARED),
             by_rho,
         ),
         "skew": (
-            f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION})", masses,
+            f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION})",
+            masses,
             labels,
         ),
         "noise": (f"Typing mistakes in a share of {smallest}'s words", _methods(*SHAKEN), by_share),
         "views": ("What networks are trained on", _each(VIEWED, "views", VIEWS), None),
         "encoders": ("Encoders", encoders, None),
-    }  # fmt: skip
+    }
     return {
         part: _grid(f"{title}, short schedule", found, part, lines, columns)
         for part, (title, lines, columns) in grids.items()
@@ -228,9 +243,12 @@ def _methods(*names: str) -> dict[str, Wanted]:
 
 
 def _grid(
-    title: str, found: Found, part: str, lines: Mapping[str, Wanted],
+    title: str,
+    found: Found,
+    part: str,
+    lines: Mapping[str, Wanted],
     columns: Mapping[str, Wanted] | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """Return ACC / NMI of what is asked for; by default a column a data set."""
     rows_of_part = select(found, part=part)
     if columns is None:

@@ -42,8 +42,11 @@ class Settings(FileSettings):
     @property
     def data_sets(self) -> list[DataSet]:
         """Those of the paper that can be had, and what else is there."""
-        return [data for data in DATA_SETS.values()
-                if data.name in NEEDED or self.path(data.name).exists()]  # fmt: skip
+        return [
+            data
+            for data in DATA_SETS.values()
+            if data.name in NEEDED or self.path(data.name).exists()
+        ]
 
     def tasks(self, part: str) -> list[Task]:
         """List the trainings of a part; all methods of a seed come before the next seed."""
@@ -86,8 +89,11 @@ class Settings(FileSettings):
         """
         if encoder == OWN:
             return [name]
-        others = [other for other in (*DATA_SETS, *OTHER_TEXTS)
-                  if other != name and self.path(other).exists()]  # fmt: skip
+        others = [
+            other
+            for other in (*DATA_SETS, *OTHER_TEXTS)
+            if other != name and self.path(other).exists()
+        ]
         if encoder == OTHER and not others:
             raise StudyError(f"Beside {name}.parquet there are no texts to make word vectors of.")
         return others if encoder == OTHER else []
@@ -107,7 +113,8 @@ def given(study: Study) -> dict[str, Any]:
 def _flat(method: Any) -> dict[str, Any]:
     """Return settings by the names that stored rows know them by: those of groups by themselves."""
     found: dict[str, Any] = method.model_dump(mode="json", exclude={"preset"})
-    start, labels = found.pop("start"), found.pop("first_labels", None)
+    start = found.pop("start")
+    labels = found.pop("first_labels", None)
     named = {"starts": start["tries"], "start_rounds": start["rounds"], "start": labels}
     groups: dict[str, Any] = found.pop("network", {}) | found.pop("separation", {})
     return found | named | groups

@@ -42,7 +42,8 @@ PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-a
 PAPER_ROUNDS = 100  # "the maximum number of federated training iterations"
 EPOCHS = 100  # passes over the documents; of our recipe within a data set's limits of rounds
 BATCH = 64
-QUICK_ROUNDS, QUICK_DRAWS = 5, 2
+QUICK_ROUNDS = 5
+QUICK_DRAWS = 2
 
 
 @dataclass(frozen=True)
@@ -227,14 +228,17 @@ def _kept(path: Path) -> dict[str, Any]:
 def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     n_documents = sum(map(len, task.clients.values()))
     least, most = data.rounds
-    rounds, batch, preset = EPOCHS * n_documents // BATCH, BATCH, str(settings.preset)
+    rounds = EPOCHS * n_documents // BATCH
+    batch = BATCH
+    preset = str(settings.preset)
     limits = {"min_document_frequency": data.min_document_frequency}
     if preset == "default":
         rounds = min(max(rounds, least), most)
     else:
         limits |= VocabularyLimits(**limits).model_dump()  # as preprocessing, of all models
         if task.batches:
-            rounds, batch = PAPER_ROUNDS, BATCH * task.batches
+            rounds = PAPER_ROUNDS
+            batch = BATCH * task.batches
         if len(task.clients) == 1:  # plain steps on all documents diverge with some seeds
             preset = "avitm"
     method = {

@@ -17,9 +17,15 @@ FEDERATED_TOPICS = (10, 25)
 OTHER_SEED = "own, other seed"
 ALL_OTHERS = "all of others"
 CONTROLS = (
-    "centralised 10", "centralised 25", "random 10", "random 25",
-    "10 of others", "25 of others", ALL_OTHERS, OTHER_SEED,
-)  # fmt: skip
+    "centralised 10",
+    "centralised 25",
+    "random 10",
+    "random 25",
+    "10 of others",
+    "25 of others",
+    ALL_OTHERS,
+    OTHER_SEED,
+)
 BEYOND_SEEDS = 2.0  # deviations between seeds, from which a difference counts as more than theirs
 
 
@@ -134,17 +140,21 @@ def _deviation(values: NDArray[np.float64]) -> NDArray[np.float64]:
 PAPER = (
     (
         "Claim 1 of the paper: the federated model of 10 topics is closer to each client's own "
-        "topics than any other client's model", "federated 10", "best other",
+        "topics than any other client's model",
+        "federated 10",
+        "best other",
     ),
     (
         "Claim 2 of the paper: the federated model of 25 topics is closer than that of 10",
-        "federated 25", "federated 10",
+        "federated 25",
+        "federated 10",
     ),
     (
         "Control, the number of topics alone: 25 random topics are closer than 10 random topics",
-        "random 25", "random 10",
+        "random 25",
+        "random 10",
     ),
-)  # fmt: skip
+)
 FARTHER = {  # controls that federated models should be closer than, and in words
     "random {n}": "{n} random topics",
     "{n} of others": "{n} topics drawn from all other clients' models",
@@ -156,13 +166,16 @@ ONLY = {ALL_OTHERS: 25, OTHER_SEED: 10}  # the number of topics where there is o
 STATEMENTS = (
     *PAPER,
     *(
-        (f"Control: federated {n} is closer than {words.format(n=n)}", f"federated {n}",
-         model.format(n=n))
+        (
+            f"Control: federated {n} is closer than {words.format(n=n)}",
+            f"federated {n}",
+            model.format(n=n),
+        )
         for model, words in FARTHER.items()
         for n in FEDERATED_TOPICS
         if ONLY.get(model, n) == n
     ),
-)  # fmt: skip
+)
 
 
 def findings(scores: Scores) -> list[Finding]:
@@ -175,7 +188,8 @@ def findings(scores: Scores) -> list[Finding]:
 def sentences(scores: Scores) -> list[str]:
     """Return the findings in words, and how much of claim 2 more topics explain by themselves."""
     found = findings(scores)
-    federated, random = found[1].gain, found[2].gain
+    federated = found[1].gain
+    random = found[2].gain
     explained = (
         f"From 10 to 25 topics, random topics come {random:.3f} closer and federated topics "
         f"{federated:.3f}"

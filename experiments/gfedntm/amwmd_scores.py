@@ -27,9 +27,13 @@ class Trained:
 
 
 def score(
-    name: str, clients: Mapping[str, Corpus], trained: Mapping[tuple[str, int], Trained],
-    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors], draws: int = DRAWS,
-) -> Scores:  # fmt: skip
+    name: str,
+    clients: Mapping[str, Corpus],
+    trained: Mapping[tuple[str, int], Trained],
+    seeds: Sequence[int],
+    vectors_of: Callable[[Sequence[str]], WordVectors],
+    draws: int = DRAWS,
+) -> Scores:
     """Compare each client's own topics with the topics of every model, seed by seed.
 
     `trained` has, by name and seed, the clients' own models, "federated K" and "centralised K". A
@@ -56,9 +60,12 @@ def score(
 
 
 def _models(
-    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int,
+    client: str,
+    clients: Sequence[str],
+    trained: Mapping[tuple[str, int], Trained],
+    seed: int,
     n_draws: int,
-) -> dict[str, list[Topics]]:  # fmt: skip
+) -> dict[str, list[Topics]]:
     """Return the topics of every model that a client's topics are held against.
 
     A model that is drawn is drawn several times; the others are there once.

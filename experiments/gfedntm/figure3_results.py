@@ -29,7 +29,8 @@ words, all topics alike; *oracle*: the true topics. Mean and deviation over seed
 
 def tables(settings: Settings, rows: Found) -> list[Table]:
     """Return the tables for people."""
-    scores, (first, *_) = Scores(rows), settings.cases
+    scores = Scores(rows)
+    (first, *_) = settings.cases
     found = [_first_table(scores, first), _readings_table(scores, first)]
     if not settings.quick:
         found.append(_first_table(scores, replace(first, alpha=ALPHAS[1])))
@@ -39,10 +40,11 @@ def tables(settings: Settings, rows: Found) -> list[Table]:
                 found.append(_sweep(f"{title}, alpha = {alpha:g}", case, score, digits, scores))
     groups = {
         recipe.title: (
-            len(list(tasks(replace(settings, models=(model,))))), select(rows, model=model)
+            len(list(tasks(replace(settings, models=(model,))))),
+            select(rows, model=model),
         )
         for model, recipe in RECIPES.items()
-    }  # fmt: skip
+    }
     return [table for table in (*found, costs.table(groups)) if table.rows]
 
 
@@ -84,8 +86,11 @@ def _sweep(title: str, first: Case, score: str, digits: int, scores: Scores) -> 
         **{f"K' = {shared}": replace(first, shared=shared) for shared in SHARED},
         **{f"eta = {eta:g}": replace(first, eta=eta) for eta in ETAS[1:]},
     }
-    rows = [(recipe.title, scenario, model, scenario, score)
-            for model, recipe in RECIPES.items() for scenario in SCENARIOS]  # fmt: skip
+    rows = [
+        (recipe.title, scenario, model, scenario, score)
+        for model, recipe in RECIPES.items()
+        for scenario in SCENARIOS
+    ]
     reference = "random" if score == "tss" else "oracle"
     rows.append((reference, "-", reference, "", score if score == "tss" else "dss"))
     lines = [
@@ -98,7 +103,8 @@ def _sweep(title: str, first: Case, score: str, digits: int, scores: Scores) -> 
 
 def sentences(settings: Settings, rows: Found) -> list[str]:
     """Say which claims hold, of a whole run."""
-    models, cases = {row["model"] for row in rows}, [Case(**row["case"]) for row in rows]
+    models = {row["model"] for row in rows}
+    cases = [Case(**row["case"]) for row in rows]
     every = models >= {*RECIPES} and {*cases} >= {*settings.cases} and not settings.quick
     return claims.sentences("figure3", claims.Figure3(rows)) if every else []
 

@@ -153,14 +153,17 @@ def reference(name: str, case: Case, seed: int) -> dict[str, float]:
     truth = drawn(case, seed)
     rng = np.random.default_rng([seed, 1])
     theta = _theta(truth)
-    n_words, n = len(truth.words), len(theta)
+    n_words = len(truth.words)
+    n = len(theta)
     if name == "random":
         beta = rng.dirichlet(np.full(n_words, case.eta), N_TOPICS)
         found = rng.dirichlet(np.full(N_TOPICS, case.alpha), n)
     elif name == "even":
-        beta, found = np.full((1, n_words), 1 / n_words), np.ones((n, 1))
+        beta = np.full((1, n_words), 1 / n_words)
+        found = np.ones((n, 1))
     else:
-        beta, found = truth.beta, _oracle(truth)
+        beta = truth.beta
+        found = _oracle(truth)
     tss = topic_similarity(truth.beta, beta)
     return {"tss": tss, "dss": document_similarity(theta, found)}
 

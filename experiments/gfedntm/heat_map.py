@@ -15,9 +15,13 @@ SPAN = (5, 95)  # per cent of the values; those beyond have the colours of its e
 
 
 def draw_heat_map(
-    path: Path, values: NDArray[np.float64], rows: Sequence[str],
-    groups: Sequence[tuple[str, Sequence[str]]], title: str, legend: str,
-) -> list[Path]:  # fmt: skip
+    path: Path,
+    values: NDArray[np.float64],
+    rows: Sequence[str],
+    groups: Sequence[tuple[str, Sequence[str]]],
+    title: str,
+    legend: str,
+) -> list[Path]:
     """Write a heat map as PNG and SVG; low values are dark, since low means close.
 
     `groups` are titles and names of columns from the left to the right, with gaps between them.

@@ -42,7 +42,8 @@ class Registry(Generic[Item]):
         """Register an item; StudyError if another one has the name."""
         if name in self._ours:
             self.find(name)
-        taken, new = self._full_name(self._items.get(name, item)), self._full_name(item)
+        taken = self._full_name(self._items.get(name, item))
+        new = self._full_name(item)
         if taken != new:
             raise StudyError(
                 f"The {self._what} {new} has the name {name!r}, which {taken} already has; choose "

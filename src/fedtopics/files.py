@@ -23,7 +23,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-FOLDER, FILE = 0o700, 0o600  # permissions: only the owner, whatever the umask
+FOLDER = 0o700  # only the owner, whatever the umask
+FILE = 0o600  # the same for files
 TAIL = 1 << 16  # bytes
 MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
 FINGERPRINT_LENGTH = 16  # characters of a fingerprint
@@ -128,9 +129,11 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
 
 
 def check_output(
-    path: str | Path, suffixes: Collection[str], inputs: Iterable[str | Path | None] = (),
+    path: str | Path,
+    suffixes: Collection[str],
+    inputs: Iterable[str | Path | None] = (),
     names: Sequence[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Return the suffix of an output file; InputError if writing it could destroy other data.
 
     Only files that fedtopics wrote are replaced: pages and pictures that nobody has changed since,
@@ -154,9 +157,13 @@ def check_output(
 
 
 def write_output(
-    path: str | Path, content: bytes, suffixes: Collection[str],
-    inputs: Iterable[str | Path | None] = (), names: Sequence[str] = (), public: bool = False,
-) -> Path:  # fmt: skip
+    path: str | Path,
+    content: bytes,
+    suffixes: Collection[str],
+    inputs: Iterable[str | Path | None] = (),
+    names: Sequence[str] = (),
+    public: bool = False,
+) -> Path:
     suffix = check_output(path, suffixes, inputs, names)
     make_folder(Path(path).parent)
     write_durably(Path(path), content + (_mark(content) if suffix in MARKED else b""), public)
@@ -298,9 +305,13 @@ class RowFile:
         return next((row for row in self._rows if wanted.items() <= row.items()), None)
 
     def fill(
-        self, tasks: Iterable[T], name: Callable[[T], Row], work: Callable[[T], Row],
-        title: Callable[[T], str], on_event: Callable[[Row], None],
-    ) -> None:  # fmt: skip
+        self,
+        tasks: Iterable[T],
+        name: Callable[[T], Row],
+        work: Callable[[T], Row],
+        title: Callable[[T], str],
+        on_event: Callable[[Row], None],
+    ) -> None:
         """Do the tasks that have no row yet, with an event {"event": "model"} before each.
 
         `name` returns the keys of a task's row, `work` its results, `title` its name for people.

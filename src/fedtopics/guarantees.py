@@ -5,7 +5,8 @@ from pathlib import Path
 
 from fedtopics.files import read_toml
 
-SECURE, PLAIN = "secure", "plain"
+SECURE = "secure"
+PLAIN = "plain"
 TABLES = read_toml(Path(__file__).with_name("guarantees.toml"))
 NOT_PROMISED: tuple[str, ...] = tuple(TABLES["not_promised"])
 

@@ -50,9 +50,15 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
     assert set(ledger) == {"north", "south"}
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
     assert replies == {
-        "vocabulary": 1, "counted": 1, "forward": 24, "loss": 12, "backward": 24, "shares": 1,
-        "word_sums": 1, "pairs": 2,
-    }  # fmt: skip
+        "vocabulary": 1,
+        "counted": 1,
+        "forward": 24,
+        "loss": 12,
+        "backward": 24,
+        "shares": 1,
+        "word_sums": 1,
+        "pairs": 2,
+    }
     assert min(row["documents"] for row in ledger["north"]) >= 10
 
     said = (
@@ -69,16 +75,19 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
 WRONG = {
     "missing file": ('data = "north.csv"', 'data = "nowhere.csv"', "There is no file or folder"),
     "missing column": (
-        'data = "north.csv"', 'data = "north.csv"\ntext = "abstract"', "no column 'abstract'"
+        'data = "north.csv"',
+        'data = "north.csv"\ntext = "abstract"',
+        "no column 'abstract'",
     ),
     "empty corpus": ('data = "north.csv"', 'data = "empty.csv"', "and no rows"),
     "rare words": (
-        "[clients.north]", "[vocabulary]\nmin_document_frequency = 50\n[clients.north]",
+        "[clients.north]",
+        "[vocabulary]\nmin_document_frequency = 50\n[clients.north]",
         "No word occurs in 50 or more of the 50 documents",
     ),
     "few words": ("n_components = 3", "n_components = 53", "fewer than n_components = 53"),
     "no TOML": ("[method]", "[method", "cannot be used"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -109,18 +118,21 @@ def test_damaged_checkpoints(folder: Path, typed: Typed, refused: Refused) -> No
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["nope"], "There is no command 'nope'; choose from: demo, init, "),
-    (["trnasform"], "There is no command 'trnasform'; did you mean 'transform'?"),
-    (["train"], "Missing argument 'STUDY'."),
-    (["train", "nowhere.toml"], "there is no such file."),
-    (["train", "study.toml", "--resume"], "no run in runs/study to resume"),
-    (["demo", "--clients", "1"], "Invalid value for '--clients'"),
-    (["topics", "nowhere"], "There is no model in nowhere"),
-    (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
-    (["audit", "verify", "nowhere"], "There is no ledger in nowhere"),
-    (["transform", "nowhere", "north.csv"], "There is nothing to do; add --out, --by or"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "There is no command 'nope'; choose from: demo, init, "),
+        (["trnasform"], "There is no command 'trnasform'; did you mean 'transform'?"),
+        (["train"], "Missing argument 'STUDY'."),
+        (["train", "nowhere.toml"], "there is no such file."),
+        (["train", "study.toml", "--resume"], "no run in runs/study to resume"),
+        (["demo", "--clients", "1"], "Invalid value for '--clients'"),
+        (["topics", "nowhere"], "There is no model in nowhere"),
+        (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
+        (["audit", "verify", "nowhere"], "There is no ledger in nowhere"),
+        (["transform", "nowhere", "north.csv"], "There is nothing to do; add --out, --by or"),
+    ],
+)
 def test_wrong_arguments(arguments: list[str], message: str, refused: Refused) -> None:
     assert message in refused(*arguments)
 
@@ -160,21 +172,27 @@ except SystemExit as ended:
 """
 
 
-@pytest.mark.parametrize(("arguments", "code"), [
-    (["--help"], 0),
-    (["audit", "log", "out", "--json"], 0),
-    (["train", "nowhere.toml"], 2),
-    (["serve", "study.toml", "--key", "nowhere"], 2),
-    (["join", "study.toml", "--key", "nowhere", "--data", "study.toml"], 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["audit", "log", "out", "--json"], 0),
+        (["train", "nowhere.toml"], 2),
+        (["serve", "study.toml", "--key", "nowhere"], 2),
+        (["join", "study.toml", "--key", "nowhere", "--data", "study.toml"], 2),
+    ],
+)
 def test_what_answers_at_once(arguments: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/ledger.jsonl").touch()
     (tmp_path / "study.toml").write_text('[method]\nname = "gfedntm"\n')
     done = subprocess.run(
-        [sys.executable, "-c", STARTS_AT_ONCE, *arguments], cwd=tmp_path, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", STARTS_AT_ONCE, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.splitlines()[-1] == f"{code} False", "torch takes seconds to load"
 
 
@@ -190,12 +208,15 @@ def test_a_defect_is_one_line(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> 
     assert CANARY not in said
 
 
-@pytest.mark.parametrize(("typed", "found", "name"), [
-    ("bin/fedtopics", None, "bin/fedtopics"),
-    ("bin/fedtopics", "other/fedtopics", "bin/fedtopics"),
-    ("bin/fedtopics", "bin/fedtopics", "fedtopics"),
-    ("bin/pytest", None, "fedtopics"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "found", "name"),
+    [
+        ("bin/fedtopics", None, "bin/fedtopics"),
+        ("bin/fedtopics", "other/fedtopics", "bin/fedtopics"),
+        ("bin/fedtopics", "bin/fedtopics", "fedtopics"),
+        ("bin/pytest", None, "fedtopics"),
+    ],
+)
 def test_commands_are_shown_as_they_can_be_typed(
     typed: str, found: str | None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,8 +46,10 @@ def test_topics_by_column_and_year(
     found = json.loads(typed(*transform, "--json", *times)[1])
     assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
     assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {
-        "without": 10, "few": 4, "unknown": 0,
-    }  # fmt: skip
+        "without": 10,
+        "few": 4,
+        "unknown": 0,
+    }
     by_year = found["written"]["rows"]
     assert [(row["period"], row["documents"]) for row in by_year] == [("2025-01-01", 80)] * 2
     assert sum(row["share"] for row in by_year) == pytest.approx(1)

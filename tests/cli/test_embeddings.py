@@ -71,9 +71,18 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
     unheard = {"words": [["unheard", "of"]] * 40, "text": [""] * 40}
     write(folder / "new.parquet", vectors(0, 40), **unheard)
     code, out, _ = typed(
-        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--columns", "tokens=words",
-        "--columns", "embedding=vector", "--embedding-model", "/models/tiny",
-    )  # fmt: skip
+        "transform",
+        "out/model",
+        "new.parquet",
+        "-o",
+        "theta.parquet",
+        "--columns",
+        "tokens=words",
+        "--columns",
+        "embedding=vector",
+        "--embedding-model",
+        "/models/tiny",
+    )
     assert code == 0
     assert out.startswith("40 documents are in theta.parquet. In 0 of them the model knows no")
     table = pq.read_table("theta.parquet").to_pydict()
@@ -84,7 +93,8 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
 WRONG = {  # what is wrong with the client's file or options, what is said
     "no such column": ({"embedding": "vectors"}, "There is no column 'vectors' in "),
     "no embeddings, and no model of that name": (
-        {"data": "without.parquet", "embedding": None}, "The model 'tiny' cannot be loaded",
+        {"data": "without.parquet", "embedding": None},
+        "The model 'tiny' cannot be loaded",
     ),
     "another dimension": (
         {"data": "wide.parquet"},
@@ -97,7 +107,7 @@ WRONG = {  # what is wrong with the client's file or options, what is said
         "'/models/all-mpnet-base-v2', and their embeddings are not comparable; give the "
         "study's model, or its folder.",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -74,13 +74,19 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("nowhere", *DATA), "There is no model in nowhere"),
-    (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
-    (("model", *DATA, "--columns", "label=field"), "There is no column 'field' in documents.parq"),
-    (("model", "--data", "texts", "--columns", "label=a"), "Not all of texts have labels"),
-    (("model", *DATA, "--relevance", "2"), "Invalid value for '--relevance'"),
-    (("model",), "Missing option '--data'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", *DATA), "There is no model in nowhere"),
+        (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
+        (
+            ("model", *DATA, "--columns", "label=field"),
+            "There is no column 'field' in documents.parq",
+        ),
+        (("model", "--data", "texts", "--columns", "label=a"), "Not all of texts have labels"),
+        (("model", *DATA, "--relevance", "2"), "Invalid value for '--relevance'"),
+        (("model",), "Missing option '--data'"),
+    ],
+)
 def test_wrong_arguments(arguments: tuple[str, ...], message: str, refused: Refused) -> None:
     assert message in refused("evaluate", *arguments)

@@ -55,23 +55,32 @@ SERVE = ["serve", "study.toml"]
 JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["serve"], "Missing argument 'STUDY'."),
-    (SERVE, "Missing option '--key'."),
-    (["serve", "nowhere.toml", "--key", "server"], "cannot be used: there is no such file"),
-    ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
-    ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
-    ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
-    (["serve", "empty.toml", "--key", "server"], "The study has no certificates, so it cannot be"),
-    (["join", "study.toml"], "Missing option '--key'."),
-    (JOIN[:4], "Only an observer can join without documents"),
-    ([*JOIN, "--key", "stranger"], "does not contain the certificate of this key (stranger), but"),
-    ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
-    ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
-    ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
-    (["check", "study.toml", "--policy", "p.toml"], "need --data"),
-    (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve"], "Missing argument 'STUDY'."),
+        (SERVE, "Missing option '--key'."),
+        (["serve", "nowhere.toml", "--key", "server"], "cannot be used: there is no such file"),
+        ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
+        ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
+        ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
+        (
+            ["serve", "empty.toml", "--key", "server"],
+            "The study has no certificates, so it cannot be",
+        ),
+        (["join", "study.toml"], "Missing option '--key'."),
+        (JOIN[:4], "Only an observer can join without documents"),
+        (
+            [*JOIN, "--key", "stranger"],
+            "does not contain the certificate of this key (stranger), but",
+        ),
+        ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
+        ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
+        ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
+        (["check", "study.toml", "--policy", "p.toml"], "need --data"),
+        (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
+    ],
+)
 def test_wrong_input(arguments: list[str], message: str, folder: Path, refused: Refused) -> None:
     (folder / "empty.toml").write_text("[method]\nn_components = 3\n[clients.a]\n[clients.b]\n")
     (folder / "policy.toml").write_text("min_document = 3\n")
@@ -83,7 +92,8 @@ def test_a_member_without_a_server_says_so_and_ends(folder: Path, typed: Typed) 
     assert code == 4
     assert ": Connection refused; trying again in" in out
     assert "The server did not answer for 1 seconds: cannot reach" in err
-    ledger, (lock,) = folder / "run/ledger.jsonl", folder.glob("run/**/lock")
+    ledger = folder / "run/ledger.jsonl"
+    (lock,) = folder.glob("run/**/lock")
     before = ledger.read_bytes()
     with hold(lock.parent):
         code, _, err = typed(*JOIN, "--timeout", 1, "--out", "run")

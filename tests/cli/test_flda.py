@@ -44,20 +44,33 @@ def topic(id_: int, words: str, occurrences: float) -> dict[str, Any]:
 
 HISTORY: list[dict[str, Any]] = [
     {
-        "round": 1, "documents": 1500, "arrived": {"north": 1200, "south": 300}, "threshold": 0.4,
+        "round": 1,
+        "documents": 1500,
+        "arrived": {"north": 1200, "south": 300},
+        "threshold": 0.4,
         "topics": [topic(0, "oak elm", 75.0), topic(1, "ketch sloop", 25.0)],
-        "new": [0, 1], "vanished": [],
+        "new": [0, 1],
+        "vanished": [],
     },
     {
-        "round": 2, "documents": 300, "arrived": {"north": 0, "south": 300}, "threshold": 0.45,
+        "round": 2,
+        "documents": 300,
+        "arrived": {"north": 0, "south": 300},
+        "threshold": 0.45,
         "topics": [topic(0, "elm oak", 20.0), topic(7, "flu cough", 30.0)],
-        "new": [7], "vanished": [topic(1, "ketch sloop", 25.0)],
+        "new": [7],
+        "vanished": [topic(1, "ketch sloop", 25.0)],
     },
     {
-        "round": 3, "documents": 0, "arrived": {"north": 0, "south": 0}, "threshold": 0.45,
-        "topics": [topic(0, "elm oak", 0.0)], "new": [], "vanished": [],
+        "round": 3,
+        "documents": 0,
+        "arrived": {"north": 0, "south": 0},
+        "threshold": 0.45,
+        "topics": [topic(0, "elm oak", 0.0)],
+        "new": [],
+        "vanished": [],
     },
-]  # fmt: skip
+]
 
 
 def save_model(folder: Path, **info: Any) -> Path:
@@ -110,7 +123,7 @@ WRONG = {
         ["topics", "lda", "--history"],
         "The model in lda/model is from lda, which keeps no history of topics; give a model of",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -53,16 +53,19 @@ def test_a_folder_and_a_certificate_are_shown_alike(typed: Typed) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", described["valid_until"])
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("create",), "Missing argument 'NAME...'"),
-    (("create", "east", "../a"), "'../a' cannot name a client"),
-    (("create", "north"), "north exists already, and a key is never overwritten"),
-    (("show", "nowhere"), "nowhere cannot be read: No such file or directory."),
-    (("show", "."), ". has no key, or a damaged one; make one with"),
-    (("show", "north/key.pem"), "north/key.pem is a private key, which must stay secret"),
-    (("show", "text"), "The certificate text is damaged, or not a certificate"),
-    (("sho",), "No such command 'sho'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create",), "Missing argument 'NAME...'"),
+        (("create", "east", "../a"), "'../a' cannot name a client"),
+        (("create", "north"), "north exists already, and a key is never overwritten"),
+        (("show", "nowhere"), "nowhere cannot be read: No such file or directory."),
+        (("show", "."), ". has no key, or a damaged one; make one with"),
+        (("show", "north/key.pem"), "north/key.pem is a private key, which must stay secret"),
+        (("show", "text"), "The certificate text is damaged, or not a certificate"),
+        (("sho",), "No such command 'sho'"),
+    ],
+)
 def test_errors_are_one_line(arguments: tuple[str, ...], message: str, typed: Typed) -> None:
     typed("key", "create", "north")
     Path("text").write_text("zanzibar")

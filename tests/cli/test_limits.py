@@ -73,9 +73,12 @@ def test_too_little_memory(folder: Path) -> None:
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert (done.returncode, one_line(done.stderr)) == (1, f"error: {cli.NO_MEMORY}\n")
 
 

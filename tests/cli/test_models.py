@@ -46,17 +46,24 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     assert found.info["continued"]["method"] == "lda"
 
 
-@pytest.mark.parametrize(("arguments", "change", "message"), [
-    (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary need --from"),
-    (["train", "study.toml", "--keys", "x"], "", "need --engine flare."),
-    (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
-    (["train", "x.toml", "--from", "out/model"], "", "there is no such file"),
-    (CONTINUE, "n_components = 4", "3 topics to begin with, but the study has n_components = 4;"),
-    (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot be"),
-    ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
-    ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
-    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot start from a model; use"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "change", "message"),
+    [
+        (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary need --from"),
+        (["train", "study.toml", "--keys", "x"], "", "need --engine flare."),
+        (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
+        (["train", "x.toml", "--from", "out/model"], "", "there is no such file"),
+        (
+            CONTINUE,
+            "n_components = 4",
+            "3 topics to begin with, but the study has n_components = 4;",
+        ),
+        (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot be"),
+        ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
+        ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
+        (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot start from a model; use"),
+    ],
+)
 def test_no_way_on(
     arguments: list[str], change: str, message: str, trained: Path, typed: Typed
 ) -> None:

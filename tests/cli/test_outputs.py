@@ -23,8 +23,9 @@ MINE = "what nobody else has\n"
 RUN = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
 OF_EAST: dict[str, Any] = {
-    "documents": {"east": 40}, "shares": {"east": np.array([0.5, 0.25, 0.25])},
-}  # fmt: skip
+    "documents": {"east": 40},
+    "shares": {"east": np.array([0.5, 0.25, 0.25])},
+}
 PAIRS = "".join(f"oak,elm,0.{10 + i},{i // 10}\n" for i in range(20))
 
 
@@ -81,7 +82,8 @@ def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: T
     """Also under another name; and where it looks as what is written does."""
     table = Path("theta.csv")
     table.write_text('"id","known_words","topic","text"\na,1,0,oak\nb,1,0,elm\n')
-    before, out = table.read_bytes(), Path("other.csv")
+    before = table.read_bytes()
+    out = Path("other.csv")
     if link is None:
         out = table
     else:

@@ -85,9 +85,15 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
     corpus = Corpus.read(study.parent / "documents")
     train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
     code, out, _ = typed(
-        "audit", "attack", study.parent / "run", "--data", study.parent / "documents",
-        "--shadow-models", 4, "--json",
-    )  # fmt: skip
+        "audit",
+        "attack",
+        study.parent / "run",
+        "--data",
+        study.parent / "documents",
+        "--shadow-models",
+        4,
+        "--json",
+    )
     assert code == 0
     assert json.loads(out)["study"] == plan.fingerprint
 

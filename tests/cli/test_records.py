@@ -41,9 +41,15 @@ def test_verify(typed: Typed) -> None:
     code, out, _ = typed("audit", "verify", "run")
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines()] == [
-        ["ok", "lines"], ["ok", "end"], ["--", "signature"], ["ok", "study"], ["ok", "file"],
-        ["ok", "file"], ["--", "clear"], ["--", "privacy"],
-    ]  # fmt: skip
+        ["ok", "lines"],
+        ["ok", "end"],
+        ["--", "signature"],
+        ["ok", "study"],
+        ["ok", "file"],
+        ["ok", "file"],
+        ["--", "clear"],
+        ["--", "privacy"],
+    ]
     ledger = Path("run/ledger.jsonl")
     ledger.write_bytes(ledger.read_bytes().replace(b'"turn"', b'"turm"').replace(b"20,", b"21,", 1))
     code, out, err = typed("audit", "verify", "run")

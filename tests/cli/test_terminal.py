@@ -64,15 +64,40 @@ def test_events_of_others(screen: StringIO) -> None:
     said = {"client": TEXT, "reason": TEXT, "missing": {TEXT: TEXT}, "clients": [TEXT], "round": 1}
     topics = [{"id": 1, "words": [TEXT]}]
     more = {
-        "address": TEXT, "received": [TEXT], "method": TEXT, "documents": 3, "least": 2, "words": 4,
-        "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
-        "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
-        "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True, "empty": 1, "source": TEXT,
-        "step": 2, "n_components": 3, "score": 0.5, "exposure": SimpleNamespace(
-            bytes=None, chosen=TEXT, words=3, shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
+        "address": TEXT,
+        "received": [TEXT],
+        "method": TEXT,
+        "documents": 3,
+        "least": 2,
+        "words": 4,
+        "model": TEXT,
+        "rounds": 5,
+        "vocabulary": "keep",
+        "seconds": 1.0,
+        "fingerprint": TEXT,
+        "function": TEXT,
+        "error": TEXT,
+        "folder": TEXT,
+        "unknown": 1,
+        "majority": 2,
+        "loss": 0.5,
+        "times": 41.0,
+        "digest": TEXT,
+        "factor": 0.5,
+        "left_out": True,
+        "empty": 1,
+        "source": TEXT,
+        "step": 2,
+        "n_components": 3,
+        "score": 0.5,
+        "exposure": SimpleNamespace(
+            bytes=None,
+            chosen=TEXT,
+            words=3,
+            shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
             verdicts={TEXT: TEXT},
         ),
-    }  # fmt: skip
+    }
     with news.ServerNews() as server, news.MemberNews("a") as client:
         for kind in (*display.SENTENCES, *news._NEWS):
             for shown in (server, client):
@@ -80,10 +105,12 @@ def test_events_of_others(screen: StringIO) -> None:
         found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
         server({"event": "round", **more, **said, **found})
     study = SimpleNamespace(
-        fingerprint=TEXT, about=About.model_construct(purpose=TEXT),
+        fingerprint=TEXT,
+        about=About.model_construct(purpose=TEXT),
         method=SimpleNamespace(method_name=TEXT, number="2"),
-        described={"settings": {"method.network": TEXT}}, clients=[TEXT],
-    )  # fmt: skip
+        described={"settings": {"method.network": TEXT}},
+        clients=[TEXT],
+    )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     offer = {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT}
     news.show_offer(offer | {"known": False})

@@ -66,14 +66,17 @@ def test_even(n_clients: int, sizes: set[int]) -> None:
     assert {len(part) for part in split.values()} == sizes
 
 
-@pytest.mark.parametrize(("proportions", "n", "sizes"), [
-    ((6, 4), 8000, [4800, 3200]),
-    ((7, 3), 8000, [5600, 2400]),
-    ((8, 2), 8000, [6400, 1600]),
-    ((9, 1), 8000, [7200, 800]),
-    ((0.6, 0.4), 8, [5, 3]),  # 4.8 and 3.2
-    (np.array([1, 2, 1]), 10, [3, 5, 2]),  # 2.5, 5 and 2.5
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("proportions", "n", "sizes"),
+    [
+        ((6, 4), 8000, [4800, 3200]),
+        ((7, 3), 8000, [5600, 2400]),
+        ((8, 2), 8000, [6400, 1600]),
+        ((9, 1), 8000, [7200, 800]),
+        ((0.6, 0.4), 8, [5, 3]),  # 4.8 and 3.2
+        (np.array([1, 2, 1]), 10, [3, 5, 2]),  # 2.5, 5 and 2.5
+    ],
+)
 def test_proportions(proportions: Any, n: int, sizes: list[int]) -> None:
     split = split_clients(corpus(n), "proportions", proportions=proportions)
     assert [len(part) for part in split.values()] == sizes
@@ -116,25 +119,28 @@ def test_labels_may_be_numbers_and_missing() -> None:
         assert all(9 <= found.count(label) <= 11 for label in (0, 1, None))
 
 
-@pytest.mark.parametrize(("way", "message"), [
-    ({"by": "odd"}, "by='odd' is unknown; choose from even, proportions, dirichlet"),
-    ({"by": "even", "n_clients": 0}, "10 documents .* over 0 clients; choose 1 to 10"),
-    ({"by": "even", "n_clients": -3}, "over -3 clients; choose 1 to 10"),
-    ({"by": "even", "n_clients": 11}, "over 11 clients; choose 1 to 10"),
-    ({"by": "proportions"}, "proportions None cannot be used; give a number above 0"),
-    ({"by": "proportions", "proportions": ()}, r"proportions \(\) cannot be used"),
-    ({"by": "proportions", "proportions": (6, 0)}, r"proportions \(6, 0\) cannot be used"),
-    ({"by": "proportions", "proportions": (6, float("nan"))}, r"\(6, nan\) cannot be used"),
-    ({"by": "proportions", "proportions": [1] * 11}, "over 11 clients"),
-    ({"by": "proportions", "proportions": (99, 1)}, "client-2 would .* closer proportions"),
-    ({"by": "dirichlet"}, "alpha=None cannot be used; give a number above 0"),
-    ({"by": "dirichlet", "alpha": -1}, "alpha=-1 cannot be used"),
-    ({"by": "dirichlet", "alpha": float("inf")}, "alpha=inf cannot be used"),
-    (
-        {"by": "dirichlet", "alpha": 1e-6, "n_clients": 5},
-        "client-.* would have no document; choose another seed or a larger alpha",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ({"by": "odd"}, "by='odd' is unknown; choose from even, proportions, dirichlet"),
+        ({"by": "even", "n_clients": 0}, "10 documents .* over 0 clients; choose 1 to 10"),
+        ({"by": "even", "n_clients": -3}, "over -3 clients; choose 1 to 10"),
+        ({"by": "even", "n_clients": 11}, "over 11 clients; choose 1 to 10"),
+        ({"by": "proportions"}, "proportions None cannot be used; give a number above 0"),
+        ({"by": "proportions", "proportions": ()}, r"proportions \(\) cannot be used"),
+        ({"by": "proportions", "proportions": (6, 0)}, r"proportions \(6, 0\) cannot be used"),
+        ({"by": "proportions", "proportions": (6, float("nan"))}, r"\(6, nan\) cannot be used"),
+        ({"by": "proportions", "proportions": [1] * 11}, "over 11 clients"),
+        ({"by": "proportions", "proportions": (99, 1)}, "client-2 would .* closer proportions"),
+        ({"by": "dirichlet"}, "alpha=None cannot be used; give a number above 0"),
+        ({"by": "dirichlet", "alpha": -1}, "alpha=-1 cannot be used"),
+        ({"by": "dirichlet", "alpha": float("inf")}, "alpha=inf cannot be used"),
+        (
+            {"by": "dirichlet", "alpha": 1e-6, "n_clients": 5},
+            "client-.* would have no document; choose another seed or a larger alpha",
+        ),
+    ],
+)
 def test_arguments_that_cannot_be_used(way: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         split_clients(corpus(10), **way)

@@ -14,9 +14,17 @@ from fedtopics.text.vocabulary import count_words
 @pytest.fixture(scope="module")
 def drawn() -> SyntheticClients:
     return synthetic_lda(
-        n_clients=3, n_words=60, n_topics=8, shared_topics=2, eta=0.1, alpha=0.5,
-        n_documents=2000, n_validation=20, lengths=(20, 40), seed=5,
-    )  # fmt: skip
+        n_clients=3,
+        n_words=60,
+        n_topics=8,
+        shared_topics=2,
+        eta=0.1,
+        alpha=0.5,
+        n_documents=2000,
+        n_validation=20,
+        lengths=(20, 40),
+        seed=5,
+    )
 
 
 def test_shapes_and_distributions(drawn: SyntheticClients) -> None:
@@ -38,8 +46,10 @@ def test_lengths_are_drawn_evenly(drawn: SyntheticClients) -> None:
 
 def test_clients_share_some_topics_and_have_the_others_alone(drawn: SyntheticClients) -> None:
     assert {name: rows.tolist() for name, rows in drawn.topics.items()} == {
-        "client0": [0, 1, 2, 3], "client1": [0, 1, 4, 5], "client2": [0, 1, 6, 7],
-    }  # fmt: skip
+        "client0": [0, 1, 2, 3],
+        "client1": [0, 1, 4, 5],
+        "client2": [0, 1, 6, 7],
+    }
     for name, rows in drawn.topics.items():
         share = drawn.training[name].theta.mean(0)
         np.testing.assert_allclose(share[rows], 1 / 4, atol=0.03)
@@ -89,7 +99,8 @@ def test_topics_that_clients_cannot_share_evenly(topics: int, shared: int) -> No
 def test_topics_of_another_order_of_words_are_aligned() -> None:
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(20)]
-    true, found = rng.dirichlet(np.full(20, 0.2), 5), rng.dirichlet(np.full(20, 0.2), 7)
+    true = rng.dirichlet(np.full(20, 0.2), 5)
+    found = rng.dirichlet(np.full(20, 0.2), 7)
     order = rng.permutation(20)
     mixed = [words[i] for i in order]
     assert topic_similarity(true, found[:, order], words, mixed) == pytest.approx(
@@ -123,7 +134,8 @@ def test_document_similarity_by_hand() -> None:
 
 def test_document_similarity_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    true, found = rng.dirichlet(np.ones(4), 23), rng.dirichlet(np.ones(6), 23)
+    true = rng.dirichlet(np.ones(4), 23)
+    found = rng.dirichlet(np.ones(6), 23)
     whole = document_similarity(true, found)
     monkeypatch.setattr("fedtopics.metrics.similarity.BLOCK", 5)
     assert document_similarity(true, found) == pytest.approx(whole, rel=1e-12)

@@ -14,9 +14,14 @@ from tests.helpers.pages import ROOT
 COVERAGE = ROOT / "experiments/coverage.md"
 HEADER = ["what", "code", "tests", "page", "verdict"]
 VERDICTS = {
-    "here, as written", "here, read so", "not here", "holds", "holds in part", "does not hold",
+    "here, as written",
+    "here, read so",
+    "not here",
+    "holds",
+    "holds in part",
+    "does not hold",
     "cannot be said",
-}  # fmt: skip
+}
 REASONED = {"here, read so", "not here", "holds in part", "does not hold", "cannot be said"}
 SHOWN = {"here, as written", "here, read so", "holds", "holds in part"}
 # Counted in the papers. The copies of F-LDA name equation 2; there must be one before it.

@@ -180,8 +180,9 @@ def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
 def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:
     """They write in one folder alone, and systemd takes them."""
     assert {name: started(unit)[0] for name, unit in UNITS.items()} == {
-        "fedtopics-member": "join", "fedtopics-server": "serve"
-    }  # fmt: skip
+        "fedtopics-member": "join",
+        "fedtopics-server": "serve",
+    }
     for name, unit in UNITS.items():
         codes = {errors.InputError.exit_code, errors.PolicyError.exit_code}
         assert {*map(int, lines(unit, "RestartPreventExitStatus")[0].split())} == codes

@@ -14,13 +14,16 @@ LONG = "A sentence " + "of more words " * 9 + "ends here."
 CELL = "| name | " + "word " * 26 + "|\n| --- | --- |"
 
 
-@pytest.mark.parametrize(("page", "findings"), [
-    ("The server sums updates. Each member checks them.\n", []),
-    ("Whoever adds is\ntold the sum.\n", [(1, "Whoever adds"), (1, "is told")]),
-    ("Text.\n\n```sh\nwhoever adds\n```\n\nIt is the `adder`.\n", []),
-    (f"Text.\n\n{LONG}\n", [(3, "a sentence of 31 words")]),
-    (f"Text.\n\n{CELL}\n", [(3, "a cell of 26 words")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("page", "findings"),
+    [
+        ("The server sums updates. Each member checks them.\n", []),
+        ("Whoever adds is\ntold the sum.\n", [(1, "Whoever adds"), (1, "is told")]),
+        ("Text.\n\n```sh\nwhoever adds\n```\n\nIt is the `adder`.\n", []),
+        (f"Text.\n\n{LONG}\n", [(3, "a sentence of 31 words")]),
+        (f"Text.\n\n{CELL}\n", [(3, "a cell of 26 words")]),
+    ],
+)
 def test_pages(page: str, findings: list[tuple[int, str]]) -> None:
     found = sorted(set(lint.of_page(page)))
     assert {line for line, _ in found} == {line for line, _ in findings}

@@ -30,7 +30,8 @@ from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
 
 # Commands that no test types, by page and beginning, and why. They are parsed. Tutorials have none:
 # test_tutorials.py types all of them. README's Python is in test_readme.py.
-ABSENT, READERS = "data that are not here", "folders of the reader; small: "
+ABSENT = "data that are not here"
+READERS = "folders of the reader; small: "
 NOT_TYPED = {
     ("", "pip install"): "would change this environment",
     ("", "make"): "of .ci/run, or of minutes and hours",
@@ -115,10 +116,11 @@ def made(words: list[str]) -> None:
     assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in targets)
     assert given.keys() <= {"NAME", "SUITE", "QUICK", "DATA", "OPTIONS"}
     known = {
-        "bench": {*benchmarks(), "all", "list"}, "experiment": {*experiments.commands},
+        "bench": {*benchmarks(), "all", "list"},
+        "experiment": {*experiments.commands},
         "example": {path.stem for path in (ROOT / "examples").glob("*.sh")},
         "stress": {"exhaustive", "faults", "fuzz", "world"},
-    }  # fmt: skip
+    }
     for target in known.keys() & {*targets}:
         assert given.get("NAME", "list") in known[target] | {"list"}
 

@@ -72,16 +72,19 @@ def test_groups_of_settings_are_mappings() -> None:
     assert (found.start.tries, found.start.rounds) == (2, 40)
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"n_clusters": 1}, "n_components"),
-    ({"n_clusters": [4, 3]}, "in ascending order"),
-    ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
-    ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
-    ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
-    ({"preset": "paper"}, "Input should be 'default' or 'single'"),
-    ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
-    ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_clusters": 1}, "n_components"),
+        ({"n_clusters": [4, 3]}, "in ascending order"),
+        ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
+        ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
+        ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
+        ({"preset": "paper"}, "Input should be 'default' or 'single'"),
+        ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
+        ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
+    ],
+)
 def test_wrong_parameters(given: dict[str, object], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         clustering(**given).fit(CORPUS)  # type: ignore[arg-type]

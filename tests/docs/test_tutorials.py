@@ -39,17 +39,23 @@ def type_all(page: Path, folder: Path) -> str:
     bash = shutil.which("bash")
     assert bash
     environment = os.environ | {
-        "COLUMNS": "100", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "no_proxy": "localhost,127.0.0.1",
-    }  # fmt: skip
+    }
     output = folder.parent / f"{folder.name}.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [bash, "-c", script(page).replace("7557", str(free_port()))], cwd=folder,
-            env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            [bash, "-c", script(page).replace("7557", str(free_port()))],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             status: int | str = process.wait(SECONDS)
         except subprocess.TimeoutExpired:

@@ -86,12 +86,16 @@ def test_random_state() -> None:
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
 
 
-@pytest.mark.parametrize("form", [
-    lambda texts: pd.DataFrame({"text": texts, "n": 1}),
-    lambda texts: np.array(texts, dtype=object),
-    lambda texts: [text.split() for text in texts],
-    Corpus.of,
-], ids=["frame", "array", "tokens", "corpus"])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda texts: pd.DataFrame({"text": texts, "n": 1}),
+        lambda texts: np.array(texts, dtype=object),
+        lambda texts: [text.split() for text in texts],
+        Corpus.of,
+    ],
+    ids=["frame", "array", "tokens", "corpus"],
+)
 def test_forms_of_documents(form: Any) -> None:
     expected = quick().fit(ALL)
     model = quick().fit(form(ALL))
@@ -126,9 +130,14 @@ def test_what_is_not_given_is_the_studys() -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    "beta1": 0.5, "clients_per_round": 2, "layer_norm": True, "local_learning_rate": 0.1,
-    "patience": 3, "precision": "float64", "validate_every": 7,
-}  # fmt: skip
+    "beta1": 0.5,
+    "clients_per_round": 2,
+    "layer_norm": True,
+    "local_learning_rate": 0.1,
+    "patience": 3,
+    "precision": "float64",
+    "validate_every": 7,
+}
 
 
 @pytest.mark.parametrize("way", ["settings", "keywords", "set_params"])
@@ -143,7 +152,8 @@ def test_every_setting_of_a_study_can_be_given(way: str) -> None:
         model = clone(CombinedTM(3, hidden=(9, 9))).set_params(embedding_model="m", **given)
     embedding = {"model": "m", "dimension": 8}
     chosen = COMBINED | {"n_components": 3, "hidden": (50, 50)}
-    method, limits = SETTINGS | chosen | {"embedding": embedding}, {"max_document_share": 0.9}
+    method = SETTINGS | chosen | {"embedding": embedding}
+    limits = {"max_document_share": 0.9}
     expected = Study.make(method=method, text={"lowercase": False}, vocabulary=limits)
     for each in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
         assert each._study() == expected
@@ -158,18 +168,21 @@ def test_a_search_over_settings() -> None:
     assert search.best_estimator_.model_.inference.settings.alpha == 0.1
 
 
-@pytest.mark.parametrize(("parameters", "message"), [
-    ({"n_components": 1}, "'method.n_components' is 1"),
-    ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
-    ({"optimizer": "fedavg"}, "cannot be combined with local_steps 1"),
-    ({"dropout": 1.0}, "'method.dropout' is 1.0"),
-    ({"random_state": -1}, "'seed' is -1"),
-    ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
-    ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
-    ({"settings": ["norm"]}, "give a mapping of names to values"),
-    ({"settings": {"max_rounds": 5}}, "max_rounds of ProdLDA is already 3; leave out 5"),
-    ({"method": "lda"}, "method of ProdLDA is already 'gfedntm'; leave out 'lda'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 1}, "'method.n_components' is 1"),
+        ({"n_components": 17}, "vocabulary has 16 words, fewer than n_components = 17"),
+        ({"optimizer": "fedavg"}, "cannot be combined with local_steps 1"),
+        ({"dropout": 1.0}, "'method.dropout' is 1.0"),
+        ({"random_state": -1}, "'seed' is -1"),
+        ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
+        ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
+        ({"settings": ["norm"]}, "give a mapping of names to values"),
+        ({"settings": {"max_rounds": 5}}, "max_rounds of ProdLDA is already 3; leave out 5"),
+        ({"method": "lda"}, "method of ProdLDA is already 'gfedntm'; leave out 'lda'"),
+    ],
+)
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         quick(**parameters).fit(ALL)

@@ -72,9 +72,13 @@ def test_finding_topics(model: LDA) -> None:
 
 def test_before_fit() -> None:
     calls: dict[str, list[Any]] = {
-        "topics": [], "get_topic_info": [], "find_topics": ["oak"], "score": [ALL],
-        "save": ["nowhere"], "merge_topics": [[0, 1]],
-    }  # fmt: skip
+        "topics": [],
+        "get_topic_info": [],
+        "find_topics": ["oak"],
+        "score": [ALL],
+        "save": ["nowhere"],
+        "merge_topics": [[0, 1]],
+    }
     for name, given in calls.items():
         with pytest.raises(NotFittedError):
             getattr(LDA(), name)(*given)
@@ -97,8 +101,15 @@ def test_topics_over_time_and_per_class(model: LDA) -> None:
     years = [2024] * 40 + [2025] * 40  # boats, then trees
     frame = model.topics_over_time(ALL, years)
     assert frame.columns.tolist() == [
-        "Topic", "Words", "Frequency", "Timestamp", "Name", "Share", "Documents", "Clients",
-    ]  # fmt: skip
+        "Topic",
+        "Words",
+        "Frequency",
+        "Timestamp",
+        "Name",
+        "Share",
+        "Documents",
+        "Clients",
+    ]
     share = frame.set_index(["Timestamp", "Topic"])["Share"]
     assert share[2024, boats] > 0.9
     assert share[2025, boats] < 0.1
@@ -118,13 +129,17 @@ def test_later_clients_join_those_before() -> None:
     assert model.model_.documents.keys() == model.clients_.keys()
 
 
-@pytest.mark.parametrize("estimator", [
-    LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
-    NMF(2, random_state=np.int64(4)),
-    NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
-    GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
-    TopicEstimator(2, method="lda", max_rounds=2),
-], ids=lambda each: type(each).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
+        NMF(2, random_state=np.int64(4)),
+        NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
+        GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
+        TopicEstimator(2, method="lda", max_rounds=2),
+    ],
+    ids=lambda each: type(each).__name__,
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
     estimator.fit(ALL)
@@ -145,8 +160,10 @@ def test_a_model_of_a_run_is_loaded(tmp_path: Path) -> None:
         assert loaded.beta_.tobytes() == model.beta.tobytes()
         assert loaded._study() == study.with_rounds(3)
     assert LDA.load(tmp_path / "run").partial_fit(ALL).model_.documents == {
-        "all": 80, "boats": 40, "trees": 40
-    }  # fmt: skip
+        "all": 80,
+        "boats": 40,
+        "trees": 40,
+    }
 
 
 def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:

@@ -24,13 +24,19 @@ def test_seeds_are_read_as_texts_are(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", [NMF, GuidedLDA])
-@pytest.mark.parametrize(("seeds", "says"), [
-    ([["oak"], ["Scloop", "x"]], "No word of topic 1 of .* vocabulary: scloop, x. Give words "
-     "that documents have, such as sloop."),
-    ([["oak"], ["1234"]], "No word of topic 1 .* 1234. Give words that documents have."),
-    ([["The", "AND"]], "All words of topic 0 of seed_topics are stop words, .*: the, and."),
-    ([["oak"], ["Oak"]], "like documents, topic 1 of seed_topics repeats another"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seeds", "says"),
+    [
+        (
+            [["oak"], ["Scloop", "x"]],
+            "No word of topic 1 of .* vocabulary: scloop, x. Give words "
+            "that documents have, such as sloop.",
+        ),
+        ([["oak"], ["1234"]], "No word of topic 1 .* 1234. Give words that documents have."),
+        ([["The", "AND"]], "All words of topic 0 of seed_topics are stop words, .*: the, and."),
+        ([["oak"], ["Oak"]], "like documents, topic 1 of seed_topics repeats another"),
+    ],
+)
 def test_seeds_that_no_document_has_are_refused(estimator: Any, seeds: Any, says: str) -> None:
     with pytest.raises(StudyError, match=says):
         estimator(n_components=3, seed_topics=seeds).fit(TREES + BOATS)

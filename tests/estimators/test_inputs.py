@@ -22,14 +22,17 @@ def small(**parameters: Any) -> LDA:
     return LDA(**{"n_components": 2, "max_rounds": 5} | parameters)
 
 
-@pytest.mark.parametrize(("given", "settings"), [
-    ("english", {}),
-    ("de", {"stop_words": "german"}),
-    ("german", {"stop_words": "german"}),
-    (None, {"stop_words": "none"}),
-    (["oak", "elm"], {"stop_words": "none", "own_stop_words": ("oak", "elm")}),
-    (np.array(["oak"]), {"stop_words": "none", "own_stop_words": ("oak",)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ("english", {}),
+        ("de", {"stop_words": "german"}),
+        ("german", {"stop_words": "german"}),
+        (None, {"stop_words": "none"}),
+        (["oak", "elm"], {"stop_words": "none", "own_stop_words": ("oak", "elm")}),
+        (np.array(["oak"]), {"stop_words": "none", "own_stop_words": ("oak",)}),
+    ],
+)
 def test_stop_words(given: Any, settings: dict[str, Any]) -> None:
     study = LDA(stop_words=given)._study()
     assert study.text.model_dump(include=set(settings)) == settings
@@ -109,13 +112,16 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
     assert model.score(form(counts)) == pytest.approx(expected.score(ALL), rel=0.1)
 
 
-@pytest.mark.parametrize(("counts", "words", "message"), [
-    (TfidfVectorizer().fit_transform(ALL), None, "not weights such as TF-IDF"),
-    (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers, not negative"),
-    (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give one word per"),
-    (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
-    (ALL, ["oak", "elm"], "Word counts must be numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "words", "message"),
+    [
+        (TfidfVectorizer().fit_transform(ALL), None, "not weights such as TF-IDF"),
+        (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers, not negative"),
+        (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give one word per"),
+        (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
+        (ALL, ["oak", "elm"], "Word counts must be numbers"),
+    ],
+)
 def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit(counts, words=words)
@@ -134,25 +140,34 @@ def test_the_model_is_that_of_plain_names() -> None:
     plain = small().fit_clients({"boats": TEXTS["boats"], "trees": TEXTS["trees"]})
     table = pd.DataFrame({"text": ALL, "who": ["boats"] * 40 + ["trees"] * 40})
     for form in (
-        table, table.astype({"who": "category"}), pa.Table.from_pandas(table),
+        table,
+        table.astype({"who": "category"}),
+        pa.Table.from_pandas(table),
         pl.from_pandas(table),
         pl.from_pandas(table).with_columns(pl.col("who").cast(pl.Categorical)),
         table.sample(frac=1, random_state=0).sort_index(),
-    ):  # fmt: skip
+    ):
         model = small().fit_clients(form, client="who")
         assert model.beta_.tobytes() == plain.beta_.tobytes()
         assert model.clients_ == {"boats": "boats", "trees": "trees"}
 
 
-@pytest.mark.parametrize(("given", "client", "message"), [
-    (pd.DataFrame({"text": ALL, "who": "a"}), None, r"name it with client=... \(it has"),
-    (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
-    (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
-    (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows have no client"),
-    (TEXTS, "who", "client= names a column, but the data are not a table"),
-    ("letters", None, "The documents are not those of several clients"),
-    ({}, None, "There are no clients"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "client", "message"),
+    [
+        (pd.DataFrame({"text": ALL, "who": "a"}), None, r"name it with client=... \(it has"),
+        (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
+        (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
+        (
+            pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}),
+            "who",
+            "1 of 2 rows have no client",
+        ),
+        (TEXTS, "who", "client= names a column, but the data are not a table"),
+        ("letters", None, "The documents are not those of several clients"),
+        ({}, None, "There are no clients"),
+    ],
+)
 def test_what_are_no_clients(given: Any, client: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit_clients(given, client=client)

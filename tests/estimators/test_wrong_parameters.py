@@ -18,9 +18,11 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 
 KNOWN = {
-    *NMFSettings.model_fields, *TextRules.model_fields, *VocabularyLimits.model_fields,
+    *NMFSettings.model_fields,
+    *TextRules.model_fields,
+    *VocabularyLimits.model_fields,
     *NMF(2).get_params(),
-}  # fmt: skip
+}
 
 TEXTS = ["oak and beech and fir in a wood", "a ketch and a sloop and a yawl at sea"] * 20
 
@@ -30,23 +32,29 @@ def model() -> NMF:
     return NMF(2, max_rounds=3).fit(TEXTS)
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda m: m.reduce_topics("auto"), "n_topics='auto' cannot be used; give a whole number"),
-    (lambda m: m.reduce_topics(1.5), "n_topics=1.5 cannot"),
-    (lambda m: m.merge_topics(0), "topics_to_merge cannot be read; give a list"),
-    (lambda m: m.get_topic(0, "5"), "n_words='5' cannot"),
-    (lambda m: m.get_topics(2.5), "n_words=2.5 cannot"),
-    (lambda m: m.get_topic_info(99), "topic=99 cannot be used; give a whole number, 0 to 1"),
-    (lambda m: m.find_topics("oak", -1), "top_n=-1 cannot"),
-    (lambda m: m.find_topics(None), "The query cannot be read; give a text, or a list of words"),
-    (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
-    (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
-    (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
-    (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
-    (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
-    (lambda _: GuidedLDA(3).fit(TEXTS), "'method.seed_topics' is 3"),
-    (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.reduce_topics("auto"), "n_topics='auto' cannot be used; give a whole number"),
+        (lambda m: m.reduce_topics(1.5), "n_topics=1.5 cannot"),
+        (lambda m: m.merge_topics(0), "topics_to_merge cannot be read; give a list"),
+        (lambda m: m.get_topic(0, "5"), "n_words='5' cannot"),
+        (lambda m: m.get_topics(2.5), "n_words=2.5 cannot"),
+        (lambda m: m.get_topic_info(99), "topic=99 cannot be used; give a whole number, 0 to 1"),
+        (lambda m: m.find_topics("oak", -1), "top_n=-1 cannot"),
+        (
+            lambda m: m.find_topics(None),
+            "The query cannot be read; give a text, or a list of words",
+        ),
+        (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
+        (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
+        (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
+        (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
+        (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
+        (lambda _: GuidedLDA(3).fit(TEXTS), "'method.seed_topics' is 3"),
+        (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
+    ],
+)
 def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: NMF) -> None:
     with pytest.raises(InputError, match=message):
         call(model)

@@ -80,9 +80,12 @@ def test_mlflow_gets_settings_and_each_rounds_numbers(
         return nullcontext()
 
     installed(
-        monkeypatch, "mlflow", start_run=start_run, log_params=settings.append,
+        monkeypatch,
+        "mlflow",
+        start_run=start_run,
+        log_params=settings.append,
         log_metrics=lambda numbers, step: written.append(({*numbers}, step)),
-    )  # fmt: skip
+    )
     runpy.run_path(str(EXAMPLES / "mlflow_events.py"))
     assert names == [study]
     assert settings[0]["method.n_components"] == 2

@@ -8,12 +8,28 @@ from tests.helpers.notebooks import EXAMPLES, outputs, run_notebook
 
 NOTEBOOK = EXAMPLES / "skewed_clients.ipynb"
 DOES = (
-    "get_topic_info", "get_document_info", "get_topic", "find_topics", "save", "load",
-    "components_", "score", "GridSearchCV", "callback", "stop_words", "ngrams", "merge_topics",
+    "get_topic_info",
+    "get_document_info",
+    "get_topic",
+    "find_topics",
+    "save",
+    "load",
+    "components_",
+    "score",
+    "GridSearchCV",
+    "callback",
+    "stop_words",
+    "ngrams",
+    "merge_topics",
     "reduce_topics",
-    "hierarchical_topics", "topics_over_time", "representative_documents", "document_map",
-    "topics_per_class", "suggest_labels", "set_topic_labels",
-)  # fmt: skip
+    "hierarchical_topics",
+    "topics_over_time",
+    "representative_documents",
+    "document_map",
+    "topics_per_class",
+    "suggest_labels",
+    "set_topic_labels",
+)
 CHECKED = """
 import json
 

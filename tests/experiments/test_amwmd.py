@@ -62,11 +62,14 @@ def test_claims_that_do_not_hold() -> None:
     )
 
 
-@pytest.mark.parametrize(("federated", "random", "said"), [
-    (0.7, 0.85, "random topics come 0.050 closer and federated topics -0.100."),
-    (0.6, 0.95, "random topics come -0.050 closer and federated topics 0.000."),
-    (0.5, 0.70, "random topics come 0.200 closer and federated topics 0.100."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("federated", "random", "said"),
+    [
+        (0.7, 0.85, "random topics come 0.050 closer and federated topics -0.100."),
+        (0.6, 0.95, "random topics come -0.050 closer and federated topics 0.000."),
+        (0.5, 0.70, "random topics come 0.200 closer and federated topics 0.100."),
+    ],
+)
 def test_what_is_no_share_has_no_percentage(federated: float, random: float, said: str) -> None:
     found = scores(federated_10=0.6, federated_25=federated, random_10=0.9, random_25=random)
     assert sentences(found)[3] == f"From 10 to 25 topics, {said}"
@@ -140,9 +143,10 @@ def test_from_files_to_pictures_and_again(
     trained: list[Sequence[str]] = []
     train = experiment.train
     monkeypatch.setattr(
-        experiment, "train", lambda study, corpora, **rest: trained.append([*corpora])
-        or train(study, corpora, **rest),
-    )  # fmt: skip
+        experiment,
+        "train",
+        lambda study, corpora, **rest: trained.append([*corpora]) or train(study, corpora, **rest),
+    )
     code, printed, _ = experiments(*ARGUMENTS, "--json")
     assert code == 0
     assert trained == [["law"]], "only the damaged one is trained again"
@@ -199,7 +203,8 @@ def test_what_topics_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_recipe_as_published() -> None:
     """Algorithm 1 for 100 rounds of 64 documents each; own models of 100 epochs."""
     corpora = {name: Corpus.of([["oak"]] * 320) for name in ("a", "b")}
-    settings, data = Settings(Path("data"), preset="paper"), experiment.DATA_SETS[0]
+    settings = Settings(Path("data"), preset="paper")
+    data = experiment.DATA_SETS[0]
     tasks = {task.name: task for task in experiment._tasks(corpora, 1)}
 
     def recipe(name: str) -> tuple[object, ...]:

@@ -31,8 +31,11 @@ def test_verdicts_on_flda() -> None:
 
     found = verdicts("flda", "flda", FLDA, change)
     assert [found[name] for name in ("alone", "alone-diverse", "guided-alone", "merging")] == [
-        "holds", "holds", "holds", "holds",
-    ]  # fmt: skip
+        "holds",
+        "holds",
+        "holds",
+        "holds",
+    ]
     assert (found["converges"], found["bytes"]) == ("does not hold", "holds")
     assert found["centralised"] != "holds"
 
@@ -55,8 +58,10 @@ def test_verdicts_on_fstc() -> None:
 
     found = verdicts("fstc", "fstc", FSTC, change)
     assert [found[name] for name in ("best", "clients", "unequal")] == [
-        "holds", "holds", "does not hold",
-    ]  # fmt: skip
+        "holds",
+        "holds",
+        "does not hold",
+    ]
 
 
 def test_verdicts_on_table_2_and_on_pictures() -> None:
@@ -73,8 +78,11 @@ def test_verdicts_on_table_2_and_on_pictures() -> None:
 
     found = verdicts("fstc", "fstc", FSTC, change)
     assert [found[name] for name in ("biomedical", "agnews", "table1", "picture")] == [
-        "holds", "does not hold", "does not hold", "does not hold",
-    ]  # fmt: skip
+        "holds",
+        "does not hold",
+        "does not hold",
+        "does not hold",
+    ]
 
 
 def test_verdicts_on_networks_with_embeddings() -> None:
@@ -92,16 +100,18 @@ def test_verdicts_on_figure_4() -> None:
     scores = {of: made(name).rows for name, of in FIGURE_4.items()}
     found = claims("figure4", Figure4(scores))
     assert [found[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
-        "holds in part", "holds",
-    ]  # fmt: skip
+        "holds in part",
+        "holds",
+    ]
     for every in scores.values():
         for one in every:
             one.values[:, :, one.models.index("federated 10")] = 0.0
             one.values[0, 0, 0] = 0.5  # a client's own model
     found = claims("figure4", Figure4(scores))
     assert [found[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
-        "holds", "does not hold",
-    ]  # fmt: skip
+        "holds",
+        "does not hold",
+    ]
 
 
 def test_each_claim_is_in_the_table_of_verdicts() -> None:

@@ -116,6 +116,7 @@ def test_networks_have_fewer_seeds_and_every_setting_has_all_scenarios() -> None
     settings = Settings()
     every = list(experiment.tasks(settings))
     assert len(settings.cases) == 20
-    first, networks = 2 * 7 * (2 * 10 + 5 * 3), 5 * 3 * 9 * (3 + 1)
+    first = 2 * 7 * (2 * 10 + 5 * 3)
+    networks = 5 * 3 * 9 * (3 + 1)
     assert len(every) == len(set(every)) == first + (10 + 3) * 3 * 18 + networks
     assert {task.case for task in every[: 7 * 35]} == {Case()}

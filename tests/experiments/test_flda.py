@@ -25,10 +25,21 @@ from tests.helpers.command_line import Typed
 
 MEDICAL, TWEETS = DATA_SETS
 NOT_IN_A_CLAIM = {
-    "lda", "prodlda", "anew-new", "anew-same", "skewed-pooled", "skewed-pooled-all", "skewed-alone",
-    "skewed-federated", "skewed-federated-all", "skewed-flda-2", "skewed-transitive-1",
-    "skewed-transitive-2", "skewed-pairwise-1", "skewed-pairwise-2",
-}  # fmt: skip
+    "lda",
+    "prodlda",
+    "anew-new",
+    "anew-same",
+    "skewed-pooled",
+    "skewed-pooled-all",
+    "skewed-alone",
+    "skewed-federated",
+    "skewed-federated-all",
+    "skewed-flda-2",
+    "skewed-transitive-1",
+    "skewed-transitive-2",
+    "skewed-pairwise-1",
+    "skewed-pairwise-2",
+}
 SETTINGS = Settings(Path("data"), seeds=2)
 
 
@@ -36,19 +47,27 @@ def rows(**c_v: float) -> list[dict[str, Any]]:
     """Rows in which every model scores .5, the second seed a tenth more, unless given."""
     return judged() + [
         {
-            "data": data.name, "model": model, "seed": seed,
+            "data": data.name,
+            "model": model,
+            "seed": seed,
             "c_v": c_v.get(model.replace("-", "_"), 0.5) + 0.1 * seed,
-            "diversity": c_v.get(model.replace("-", "_"), 0.5), "topics": 10.0, "shown_c_v": 0.6,
-            "rounds": 3.0, "replies": 8.0, "bytes": 29_000.0,
-            "training_seconds": 10.0 if "pooled" in model else 6.0, "most_training_seconds": 7.0,
-            "found": 0.2, "found_own": 0.6 if "alone" in model else 0.3,
+            "diversity": c_v.get(model.replace("-", "_"), 0.5),
+            "topics": 10.0,
+            "shown_c_v": 0.6,
+            "rounds": 3.0,
+            "replies": 8.0,
+            "bytes": 29_000.0,
+            "training_seconds": 10.0 if "pooled" in model else 6.0,
+            "most_training_seconds": 7.0,
+            "found": 0.2,
+            "found_own": 0.6 if "alone" in model else 0.3,
             "found_in_own": 0.3 if "transitive" in model else 0.58,
         }
         | (merged(model) if MODELS[model].where == "federated" else {})
         for data in DATA_SETS
         for model in MODELS
         for seed in range(2)
-    ]  # fmt: skip
+    ]
 
 
 def merged(model: str) -> dict[str, Any]:
@@ -58,9 +77,13 @@ def merged(model: str) -> dict[str, Any]:
     pairwise = model.removeprefix("skewed-").startswith("pairwise")
     last = {"m": 12.0 if pairwise else 4.0, "own": 3.0, "own_c_v": 0.5}
     each = last | {
-        "c_v": 0.5, "alike": 0.8 if pairwise else 0.99, "sent_alike": 0.6, "seconds": 0.5,
-        "m_bytes": 6000.0 if pairwise else 2000.0, "own_bytes": 2000.0,
-    }  # fmt: skip
+        "c_v": 0.5,
+        "alike": 0.8 if pairwise else 0.99,
+        "sent_alike": 0.6,
+        "seconds": 0.5,
+        "m_bytes": 6000.0 if pairwise else 2000.0,
+        "own_bytes": 2000.0,
+    }
     return last | {"each_round": [each | {"alike": None, "sent_alike": None}, each, each]}
 
 
@@ -81,11 +104,23 @@ def test_tables() -> None:
     every = {table.title: table for table in tables(SETTINGS, rows(pooled=0.8))}
     by_title = {row[0]: row[1:] for row in every["medical_questions, 280 a round"].rows}
     assert by_title["pooled: regular LDA"] == (
-        "0.850 ± 0.050", "0.800 ± 0.000", "10.0 ± 0.0", "0.600 ± 0.000", *"---", "3", "-", "-",
-    )  # fmt: skip
+        "0.850 ± 0.050",
+        "0.800 ± 0.000",
+        "10.0 ± 0.0",
+        "0.600 ± 0.000",
+        *"---",
+        "3",
+        "-",
+        "-",
+    )
     assert by_title["federated: F-LDA, round 3"][4:] == (
-        "4.0 ± 0.0", "3.0 ± 0.0", "0.500 ± 0.000", "3", "8", "29",
-    )  # fmt: skip
+        "4.0 ± 0.0",
+        "3.0 ± 0.0",
+        "0.500 ± 0.000",
+        "3",
+        "8",
+        "29",
+    )
     skewed = every["depression_tweets, documents dealt out by subject"]
     by_title = {row[0]: row[1:] for row in skewed.rows}
     assert by_title["alone: regular LDA"][2:] == ("0.200 ± 0.000", "0.600 ± 0.000", *"----")
@@ -102,8 +137,10 @@ def test_tables_of_rounds_messages_and_cost() -> None:
     assert by_title["What is computed where"]["F-LDA, 3 rounds, a client"] == ("1.50", "1.50")
     kinds = [row[:3] for row in every[-1].rows]
     assert kinds[2:5] == [
-        ("variational LDA", "4", "4"), ("ProdLDA", "4", "4"), ("similarities", "12", "12"),
-    ]  # fmt: skip
+        ("variational LDA", "4", "4"),
+        ("ProdLDA", "4", "4"),
+        ("similarities", "12", "12"),
+    ]
 
 
 def test_one_topic_has_no_diversity() -> None:
@@ -138,15 +175,18 @@ def test_whose_subjects_are_found() -> None:
 
 
 def test_what_a_round_merged(tmp_path: Path) -> None:
-    tea, sea = {"tea": 0.8, "milk": 0.6}, {"sea": 0.6, "sand": 0.8}
+    tea = {"tea": 0.8, "milk": 0.6}
+    sea = {"sea": 0.6, "sand": 0.8}
     for number, topics in enumerate([{"a": [tea], "b": [tea, sea]}, {"a": [sea], "b": [sea]}], 1):
         sent = {
             name: {
-                "topics": own, "seeds": [-1] * len(own), "occurrences": [9.0] * len(own),
+                "topics": own,
+                "seeds": [-1] * len(own),
+                "occurrences": [9.0] * len(own),
                 "documents": 9,
             }
             for name, own in topics.items()
-        }  # fmt: skip
+        }
         (tmp_path / f"topics-{number:05d}.json").write_text(json.dumps(sent))
     method = SETTINGS.method(MODELS["pairwise-3"], TWEETS)
     settings = flda_runs._study(method, 0).method
@@ -272,8 +312,14 @@ def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments:
     assert by_model["flda-3"]["rounds"] == 3
     assert by_model["flda-3"]["bytes"] > by_model["transitive-3"]["bytes"] > 0
     assert {path.name for path in out.iterdir()} == {
-        "flda.md", "flda.json", "flda.png", "flda.svg", "runs.jsonl", "topics.md", "topics.json",
-    }  # fmt: skip
+        "flda.md",
+        "flda.json",
+        "flda.png",
+        "flda.svg",
+        "runs.jsonl",
+        "topics.md",
+        "topics.json",
+    }
 
     trained: list[str] = []
     reproduce(Settings(folder, out, quick=True), lambda event: trained.append(event["event"]))

@@ -33,22 +33,28 @@ def test_how_well_pairs_are_told_apart() -> None:
     assert judge(np.array([0.9, 0.5, 0.5, 0.1]), same) == {"auc": 0.875, "accuracy": 0.75}
     assert judge(np.array([0.9, 0.5, 0.5, 0.1]), np.ones(4, bool))["auc"] is None
     pairs = [
-        TopicPair("oak elm", "elm oak", 0.4, True), TopicPair("oak elm", "sea oak", 0.6, False),
-        TopicPair("oak elm", "sea", 0.1, False), TopicPair("sea", "sea", 0.9, None),
-    ]  # fmt: skip
+        TopicPair("oak elm", "elm oak", 0.4, True),
+        TopicPair("oak elm", "sea oak", 0.6, False),
+        TopicPair("oak elm", "sea", 0.1, False),
+        TopicPair("sea", "sea", 0.9, None),
+    ]
     assert of_labelled(pairs) == {
-        "pairs": 3, "same": 1,
+        "pairs": 3,
+        "same": 1,
         "scores": {
-            "cosine": {"auc": 0.5, "accuracy": 2 / 3}, "jaccard": {"auc": 1.0, "accuracy": 1.0},
+            "cosine": {"auc": 0.5, "accuracy": 2 / 3},
+            "jaccard": {"auc": 1.0, "accuracy": 1.0},
         },
-    }  # fmt: skip
+    }
 
 
 def test_topics_that_are_known() -> None:
     true = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     assert true_topics(true, np.column_stack([true[:, 1], true[:, 0], [0.3] * 3])).tolist() == [
-        1, 0, -1,
-    ]  # fmt: skip
+        1,
+        0,
+        -1,
+    ]
     sharp = of_made(Counted(0.01, 100), 0, quick=True)
     assert (sharp["pairs"], sharp["same"]) == (100, 10)
     assert {name: each["auc"] for name, each in sharp["scores"].items()} == dict.fromkeys(

@@ -76,13 +76,23 @@ def test_table_2(folder: Path) -> None:
     both, _, second, *_ = tables(settings, rows(settings, fsbert=60.0))
     by_title = {row[0]: row[1:] for row in second.rows}
     assert by_title["FSBERT"] == (
-        "3", "61.00 ± 0.82", "70.00 ± 0.00", "60.55 ± 0.00", "51.79 ± 0.00", "1.5", "40", "3.20",
-    )  # fmt: skip
+        "3",
+        "61.00 ± 0.82",
+        "70.00 ± 0.00",
+        "60.55 ± 0.00",
+        "51.79 ± 0.00",
+        "1.5",
+        "40",
+        "3.20",
+    )
     assert by_title["FSTC (frozen)"][3:5] == ("79.70 ± 1.13", "68.83 ± 0.28")
     assert both.rows[2] == (
-        "FSBERT", "61.0 ± 0.8 / 70.0 ± 0.0", "66.0 / 31.6", "61.0 ± 0.8 / 70.0 ± 0.0",
+        "FSBERT",
+        "61.0 ± 0.8 / 70.0 ± 0.0",
+        "66.0 / 31.6",
+        "61.0 ± 0.8 / 70.0 ± 0.0",
         "60.5 / 51.8",
-    )  # fmt: skip
+    )
     assert both.rows[-1][2::2] == ("-", "-")
     assert by_title["FSTC, discriminative start (ours)"][3:5] == ("-", "-"), "ours is new"
 
@@ -100,10 +110,12 @@ def test_tables_of_the_other_parts(folder: Path) -> None:
     assert noise.header[1:] == ("0%", "10%", "30%")
     firsts = [table.rows[2][0] for table in (losses, weights, skew, views, encoders)]
     assert firsts == [
-        "FSTC-RSTC (frozen): squared error", "FSTC (frozen), lambda 0.001",
-        "discriminative clustering (ours)", "FSTC-STC (frozen): texts as they are",
+        "FSTC-RSTC (frozen): squared error",
+        "FSTC (frozen), lambda 0.001",
+        "discriminative clustering (ours)",
+        "FSTC-STC (frozen): texts as they are",
         "all-MiniLM-L6-v2: discriminative clustering (ours)",
-    ]  # fmt: skip
+    ]
     assert tuning.rows[2] == ("FSTC-STC (fine-tuned)", "80.00", "70.00", "2")
 
 
@@ -113,8 +125,14 @@ def test_the_first_table_has_what_files_hold_beside_what_is_published(folder: Pa
     first, *_ = tables(Settings(folder), [counted, other])
     assert first.title == "Table 1: what the files hold"
     assert first.header == (
-        "set", "clusters", "published", "texts", "published", "words", "published",
-    )  # fmt: skip
+        "set",
+        "clusters",
+        "published",
+        "texts",
+        "published",
+        "words",
+        "published",
+    )
     assert first.rows == (
         ("AgNews", "4", "4", "7,999", "8,000", "22.6", "23"),
         ("SearchSnippets", "8", "-", "12,340", "-", "17.9", "-"),
@@ -184,12 +202,16 @@ def test_what_a_result_depends_on(folder: Path) -> None:
     same = {"alignment": 0.0, "network": {"deletion": 0.0}, "loss": "squared"}
     assert made_of(part="table2", method=task.method | same) == made_of()
     others: list[dict[str, Any]] = [
-        {"seed": 1}, {"data": "stackoverflow"},
+        {"seed": 1},
+        {"data": "stackoverflow"},
         {"method": task.method | {"network": {"deletion": 0.2}}},
-        {"split": {"by": "even", "n_clients": 2}}, {"n_documents": 40}, {"damaged": 0.1},
+        {"split": {"by": "even", "n_clients": 2}},
+        {"n_documents": 40},
+        {"damaged": 0.1},
         {"method": task.method | {"loss": "cross_entropy"}},
-        {"method": task.method | ENCODERS[OWN]}, {"method": task.method | ENCODERS[OTHER]},
-    ]  # fmt: skip
+        {"method": task.method | ENCODERS[OWN]},
+        {"method": task.method | ENCODERS[OTHER]},
+    ]
     before = [made_of(), *(made_of(**other) for other in others)]
     assert len(set(before)) == 10
     pq.write_table(pq.read_table(folder / "agnews.parquet"), folder / "biomedical.parquet")
@@ -216,8 +238,10 @@ def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
     pq.write_table(table, folder / "searchsnippets.parquet")
     settings = Settings(folder, seeds=1)
     assert {task.data for task in settings.tasks("skew")} == {
-        "agnews", "stackoverflow", "searchsnippets",
-    }  # fmt: skip
+        "agnews",
+        "stackoverflow",
+        "searchsnippets",
+    }
     assert {task.data for task in settings.tasks("clients")} == {"stackoverflow"}
     found = rows(settings)
     assert [row[4] for row in tables(settings, found)[3].rows] == ["-"] * 9, "none is published"
@@ -256,18 +280,23 @@ def test_a_training_in_several_parts_is_done_once(
         return {"acc": float(len(trained)), "nmi": 70.0}
 
     monkeypatch.setattr(fstc_runs, "_scored", scored)
-    out, events = folder / "out", []
+    out = folder / "out"
+    events = []
     assert {row["part"] for row in reproduce(Settings(folder, out, 1, only=("table2",)))} == {
-        "sets", "table2",
-    }  # fmt: skip
+        "sets",
+        "table2",
+    }
     assert len(trained) == 18
     found = reproduce(Settings(folder, out, 1, only=("lambda", "table2")), events.append)
     assert {row["part"] for row in found} == {"sets", "table2", "lambda"}
     again = [task.name for task in trained[18:]]
     assert set(again) == {"paper", "fstc"}, "FSBERT and discriminative clustering are there"
     assert events[0] == {
-        "event": "model", "name": "lambda, agnews, fsbert, seed 0", "done": 0, "models": 24,
-    }  # fmt: skip
+        "event": "model",
+        "name": "lambda, agnews, fsbert, seed 0",
+        "done": 0,
+        "models": 24,
+    }
     one, other = (
         next(row for row in found if (row["part"], row.get("name")) == (part, "fsbert"))
         for part in ("table2", "lambda")
@@ -280,12 +309,12 @@ def test_a_training_in_several_parts_is_done_once(
     *lines, _ = kept.read_text("utf-8").splitlines(keepends=True)
     kept.write_text("".join(lines), "utf-8")
     found = reproduce(Settings(folder, out, 1, only=("table2",)))
-    assert found[0] == {
-        "part": "sets", "data": "agnews", "clusters": 4, "texts": 80, "words": 6.0,
-    }  # fmt: skip
+    assert found[0] == {"part": "sets", "data": "agnews", "clusters": 4, "texts": 80, "words": 6.0}
     assert {(row["part"], row["data"]) for row in found[2:]} == {
-        ("table2", "agnews"), ("table2", "stackoverflow"), ("lambda", "agnews"),
-    }, "a part of which a line has no row is not shown"  # fmt: skip
+        ("table2", "agnews"),
+        ("table2", "stackoverflow"),
+        ("lambda", "agnews"),
+    }, "a part of which a line has no row is not shown"
 
 
 def small(name: str) -> tuple[TopicModel, Corpus]:
@@ -333,9 +362,14 @@ def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments:
     (pictured,) = (row for row in found["runs"] if row["part"] == "picture")
     assert (pictured["acc"], pictured["neighbours"]) == (100, 100)
     assert {path.name for path in out.iterdir()} == {
-        "fstc.md", "fstc.json", "fstc-clients.png", "fstc-clients.svg", "fstc-picture.png",
-        "fstc-picture.svg", "runs.jsonl",
-    }  # fmt: skip
+        "fstc.md",
+        "fstc.json",
+        "fstc-clients.png",
+        "fstc-clients.svg",
+        "fstc-picture.png",
+        "fstc-picture.svg",
+        "runs.jsonl",
+    }
     assert "aword" not in (out / "runs.jsonl").read_text("utf-8"), "of no document"
     assert (out / "fstc.md").read_text("utf-8").count(QUICK) == 1
     assert "published" not in (out / "fstc.md").read_text("utf-8").lower().partition("table 1")[2]

@@ -53,7 +53,9 @@ def test_changed_numbers_are_found_and_mended(
     group.main(["pages", "--write"], standalone_mode=False)
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out
-    page, before, after = (kept / PAGE).read_text(), "Before.\n\n<!-- ", "\n\nAfter.\n"
+    page = (kept / PAGE).read_text()
+    before = "Before.\n\n<!-- "
+    after = "\n\nAfter.\n"
     assert page.startswith(before)
     assert page.endswith(after)
     line = next(line for line in page.splitlines() if line.startswith("| pooled: regular LDA |"))

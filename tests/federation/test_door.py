@@ -35,22 +35,25 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
         door(Echo(documents=1)).ask(function, {})
 
 
-@pytest.mark.parametrize("reply", [
-    {"documents": 9},
-    {"loss": 1.0},
-    {"documents": 0, "loss": 1.0},
-    {"documents": 0, "loss": float("nan")},
-    {"documents": 0, "name": "oak"},
-    {"documents": 0, "words": ["oak"]},
-    {"documents": 0, "words": ["", "oak"]},
-    {"documents": 0, "counts": np.array([0, 0, 1])},
-    {"documents": 0, "counts": np.array([0.0, -1e-300])},
-    {"documents": 0, "known": np.array([False, True])},
-    {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
-    {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
-    {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
-    {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"documents": 9},
+        {"loss": 1.0},
+        {"documents": 0, "loss": 1.0},
+        {"documents": 0, "loss": float("nan")},
+        {"documents": 0, "name": "oak"},
+        {"documents": 0, "words": ["oak"]},
+        {"documents": 0, "words": ["", "oak"]},
+        {"documents": 0, "counts": np.array([0, 0, 1])},
+        {"documents": 0, "counts": np.array([0.0, -1e-300])},
+        {"documents": 0, "known": np.array([False, True])},
+        {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
+        {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
+        {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
+        {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
+    ],
+)
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
     message = f"sums over {reply.get('documents', 0)} documents, but its policy requires 10"
     with pytest.raises(PolicyError, match=message):
@@ -58,14 +61,22 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
 
-@pytest.mark.parametrize("reply", [
-    {"documents": 0},
-    {
-        "documents": 0, "loss": 0.0, "words": [], "counts": np.zeros((2, 3)),
-        "none": np.zeros((0, 4)), "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
-        "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3), "named": Named.columns(3),
-    },
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"documents": 0},
+        {
+            "documents": 0,
+            "loss": 0.0,
+            "words": [],
+            "counts": np.zeros((2, 3)),
+            "none": np.zeros((0, 4)),
+            "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
+            "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
+            "named": Named.columns(3),
+        },
+    ],
+)
 def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(**reply)
@@ -107,7 +118,8 @@ def test_positions_only_grow() -> None:
 
 
 def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: Path) -> None:
-    path, position = tmp_path / "ledger.jsonl", Position(3, 2, 1)
+    path = tmp_path / "ledger.jsonl"
+    position = Position(3, 2, 1)
     payload = {"round": 4, "weights": {"w": np.arange(3.0)}, "words": ["oak"]}
     half = Echo(documents=10, sums=np.arange(4.0))
     for _ in range(2):  # of which the second is a process that was begun anew
@@ -131,7 +143,8 @@ def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path
 
 
 def test_another_run_begins_at_the_first_turn_and_its_rounds_count(tmp_path: Path) -> None:
-    path, policy = tmp_path / "ledger.jsonl", Policy(max_rounds=2)
+    path = tmp_path / "ledger.jsonl"
+    policy = Policy(max_rounds=2)
     door(Echo(documents=10), policy, path=path, run="a").ask("echo", {"round": 1}, Position(9))
     other = door(Echo(documents=10), policy, path=path, run="b")
     other.ask("echo", {"round": 1}, Position(1))
@@ -218,13 +231,16 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     )
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
-    ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
-    ('max_rounds = "many"', "'max_rounds' is 'many'"),
-    ("min_documents = ", "Invalid"),
-    (None, "there is no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
+        ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
+        ('max_rounds = "many"', "'max_rounds' is 'many'"),
+        ("min_documents = ", "Invalid"),
+        (None, "there is no such file"),
+    ],
+)
 def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "policy.toml"
     if content is not None:
@@ -233,11 +249,14 @@ def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> N
         Policy.read(path)
 
 
-@pytest.mark.parametrize(("asked", "message"), [
-    (("flda", 6, 30), "'north' does not allow the method 'flda'"),
-    (("lda", 7, 30), "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
-    (("lda", 6, 29), "sums over at least 30 documents, but it has 29. Nothing was sent"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("flda", 6, 30), "'north' does not allow the method 'flda'"),
+        (("lda", 7, 30), "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
+        (("lda", 6, 29), "sums over at least 30 documents, but it has 29. Nothing was sent"),
+    ],
+)
 def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
     policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
     policy.check_study("north", "lda", 6, 30)
@@ -265,10 +284,13 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     Policy().check_study("north", "lda", 6, 30)  # of one's own
 
 
-@pytest.mark.parametrize(("policy", "demand"), [
-    (Policy(aggregation="secure"), 'aggregation = "secure"'),
-    (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "demand"),
+    [
+        (Policy(aggregation="secure"), 'aggregation = "secure"'),
+        (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
+    ],
+)
 def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
     policy.check_aggregation("north", True)
     with pytest.raises(PolicyError, match=rf"'north' requires secure .*leave {demand} out of"):
@@ -279,7 +301,8 @@ def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     names = ("north", "south", "server")
     keys = {name: Key.create(tmp_path / "keys" / name, name) for name in names}
     digests = {name: fingerprint(key.certificate) for name, key in keys.items()}
-    path, study = tmp_path / "policy.toml", "ab" * 32
+    path = tmp_path / "policy.toml"
+    study = "ab" * 32
     path.write_text('known_members = "keys"')
     Policy.read(path).check_roster("north", digests, study)
     path.write_text(f'known_members = ["{shown(keys["north"].certificate)}", "keys/south.pem"]')

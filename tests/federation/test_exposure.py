@@ -30,17 +30,21 @@ def small(name: str, **method: Any) -> Study:
     embedding = {"embedding": {"dimension": DIMENSION}} if "embedding" in needs else {}
     settings = {"name": name, "n_components": 3, **of_method, **embedding, **method}
     return Study.make(
-        method=settings, aggregation="plain", vocabulary={"min_document_frequency": 1},
+        method=settings,
+        aggregation="plain",
+        vocabulary={"min_document_frequency": 1},
         federation={"outliers": "none"},
-    ).with_clients(SIZES)  # fmt: skip
+    ).with_clients(SIZES)
 
 
 def test_bytes_are_those_of_the_replies() -> None:
     corpora = subjects(SIZES)
-    same, plan = dict.fromkeys(SIZES, corpora["east"]), small("lda", **WHOLE)
+    same = dict.fromkeys(SIZES, corpora["east"])
+    plan = small("lda", **WHOLE)
     found = {each.function: each for each in expose(plan, corpora["east"]).shown}
     model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY))
-    n_topics, n_words = plan.method.n_components, len(model.vocabulary)
+    n_topics = plan.method.n_components
+    n_words = len(model.vocabulary)
     assert found["word_sums"].once == 8 * n_topics * n_words + len(str(len(corpora["east"])))
     rows = found["expected_counts"].round
     assert rows is not None
@@ -87,7 +91,8 @@ def test_every_method_says_what_leaves_and_who_sees_it() -> None:
         assert {"shares", "word_sums", "pairs"} <= {each.function for each in found}
         assert all(each.leaves and each.often for each in found)
         for function, of_client in method.client.functions().items():
-            sentence, seen_by_all = leaves(name, function), vars(of_client)["seen_by_all"]
+            sentence = leaves(name, function)
+            seen_by_all = vars(of_client)["seen_by_all"]
             assert seen_by_all == ("all participants" in sentence.lower()), (name, function)
 
 
@@ -175,11 +180,17 @@ def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
     assert corpus.ids.to_pylist() == ["x", "y"]
 
 
-@pytest.mark.parametrize(("rules", "says"), [
-    ("lemmas = true", "needs languages"), ("lemma = true", "there is no key 'lemma'"),
-    ("lemmas", "cannot be used: "), ("lemmas = " + 5000 * "[", "nested too deeply"),
-    ("lemmas = " + 5000 * "1", "cannot be used: "), ("", "there is no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ("lemmas = true", "needs languages"),
+        ("lemma = true", "there is no key 'lemma'"),
+        ("lemmas", "cannot be used: "),
+        ("lemmas = " + 5000 * "[", "nested too deeply"),
+        ("lemmas = " + 5000 * "1", "cannot be used: "),
+        ("", "there is no such file"),
+    ],
+)
 def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, says: str) -> None:
     (tmp_path / "a.csv").write_text("text\noak\n")
     if rules:

@@ -67,7 +67,8 @@ def content(folder: Path) -> bytes:
 def finished(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path, Outcome]:
-    kind, folder = request.param, tmp_path_factory.mktemp(request.param)
+    kind = request.param
+    folder = tmp_path_factory.mktemp(request.param)
     plan = planned(kind, max_rounds=ROUNDS[kind]).model_copy(update={"checkpoint_every": 2})
     return kind, folder, federated(plan, with_canaries(), folder, USUAL)
 
@@ -87,7 +88,8 @@ def test_all_members_have_one_model(finished: tuple[str, Path, Outcome]) -> None
 def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -> None:
     """To the bit with plain aggregation, but for rounding with secure aggregation."""
     kind, _, outcome = finished
-    plan, policies = planned(kind, max_rounds=ROUNDS[kind]), dict.fromkeys(SIZES, USUAL)
+    plan = planned(kind, max_rounds=ROUNDS[kind])
+    policies = dict.fromkeys(SIZES, USUAL)
     here = train(plan, with_canaries(), policies=policies, at_once=False)
     if kind == "plain":
         assert_same_bits(outcome.model, here)
@@ -98,7 +100,8 @@ def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -
 def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) -> None:
     _, folder, outcome = finished
     part, events = part_of(Key.load(folder / "keys/north"), None, folder / "north")
-    plan, nowhere = Study.read(folder / "north/study.toml"), cast(Any, None)
+    plan = Study.read(folder / "north/study.toml")
+    nowhere = cast(Any, None)
     assert_same_bits(cast(Any, join(part, plan, link=nowhere)), outcome.model)
     assert [event["event"] for event in events] == ["already finished"]
 
@@ -117,11 +120,18 @@ def test_a_refusal_is_shown_to_others_at_once() -> None:
 
 def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> None:
     kind, folder, outcome = finished
-    loss, twice = ROUNDS[kind], 2 * ROUNDS[kind]
+    loss = ROUNDS[kind]
+    twice = 2 * ROUNDS[kind]
     expected = {
-        "vocabulary": 1, "counted": 1, "forward": twice, "loss": loss, "backward": twice,
-        "shares": 1, "word_sums": 1, "pairs": 2,
-    }  # fmt: skip
+        "vocabulary": 1,
+        "counted": 1,
+        "forward": twice,
+        "loss": loss,
+        "backward": twice,
+        "shares": 1,
+        "word_sums": 1,
+        "pairs": 2,
+    }
     if kind == "secure":  # groups are counted before they are summed
         expected |= {"documents": 1, "model": 1, "word_sums": 2}
         expected |= {f"vocabulary: {each}": 1 for each in ("table", "words", "counts")}
@@ -145,7 +155,8 @@ def test_what_few_documents_have_is_nowhere_else(finished: tuple[str, Path, Outc
 
 def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
     """Its folder and everything that members say hold nothing but noise and names."""
-    heard, say = bytearray(), LoopbackLink.say
+    heard = bytearray()
+    say = LoopbackLink.say
 
     @wraps(say)
     def overheard(self: LoopbackLink, message: bytes) -> None:
@@ -163,7 +174,8 @@ def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
 
 
 def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> None:
-    corpora, keys = subjects(SIZES), keys_of(tmp_path / "keys", *SIZES, "desk", "server")
+    corpora = subjects(SIZES)
+    keys = keys_of(tmp_path / "keys", *SIZES, "desk", "server")
     plan = signed(planned("secure").with_clients(SIZES), {n: keys[n] for n in (*SIZES, "server")})
     watcher = ObserverData(certificate=keys["desk"].certificate.decode())
     plan = plan.model_copy(update={"observers": {"desk": watcher}})
@@ -189,7 +201,8 @@ class Scene:
     """A study whose server and members can be ended and started again."""
 
     def __init__(self, plan: Study, folder: Path) -> None:
-        self.corpora, self.folder = subjects(SIZES), folder
+        self.corpora = subjects(SIZES)
+        self.folder = folder
         self.keys = keys_of(folder / "keys", *SIZES, "server")
         self.plan = signed(plan.with_clients(SIZES), self.keys)
         self.service: Any = None
@@ -204,7 +217,9 @@ class Scene:
             self.service = service
             yield
 
-        plan, folder, events = self.plan, self.folder / "server", self.events
+        plan = self.plan
+        folder = self.folder / "server"
+        events = self.events
         if plan.is_secure:
             work = Background(lambda: lead_relay(plan.server_plan, folder, listen, events))
         else:
@@ -222,7 +237,8 @@ class Scene:
 
 class _Late:
     def __init__(self, scene: Scene, name: str) -> None:
-        self._scene, self._name = scene, name
+        self._scene = scene
+        self._name = name
 
     def __getattr__(self, method: str) -> Any:
         return getattr(LoopbackLink(self._scene.service, self._name), method)
@@ -236,10 +252,12 @@ def test_a_member_killed_in_every_step_has_the_same_model(kind: str, tmp_path: P
     server = scene.serve()
     others = [scene.join(name) for name in SIZES if name != "north"]
     most = {"plain": 40, "secure": 6}[kind]
-    deaths, calls = 0, 2.5
+    deaths = 0
+    calls = 2.5
     while (error := scene.join("north", calls).error()) is not None:
         assert isinstance(error, KilledError)
-        deaths, calls = deaths + 1, 2.5 + (calls - 2) % most
+        deaths = deaths + 1
+        calls = 2.5 + (calls - 2) % most
     server.result()
     assert deaths > 20
     quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model

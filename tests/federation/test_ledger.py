@@ -34,17 +34,31 @@ def test_ledger_line(tmp_path: Path) -> None:
     data = {
         "weights.bias": np.array([1, 2], "<f4").tobytes(),
         "weights.rows.index": np.array([0, 2], "<i8").tobytes(),
-        "weights.rows.values": np.array([1, 3], "<f4").tobytes(), "loss": b"1.5",
-        "words": b'["oak"]', "n": np.array(2, "<f8").tobytes(), "named.names": b'["elm", "oak"]',
-        "named.values": np.array([1, 2, 3, 4], "<i8").tobytes(), "documents": b"7",
-    }  # fmt: skip
+        "weights.rows.values": np.array([1, 3], "<f4").tobytes(),
+        "loss": b"1.5",
+        "words": b'["oak"]',
+        "n": np.array(2, "<f8").tobytes(),
+        "named.names": b'["elm", "oak"]',
+        "named.values": np.array([1, 2, 3, 4], "<i8").tobytes(),
+        "documents": b"7",
+    }
     digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
-        "what": "left", "client": "north", "study": "0123abcd", "run": "f00d", "method": "gfedntm",
-        "round": 3, "function": "echo", "moment": [9, 2, 1], "payload": digest_of(payload),
-        "words": ["oak", "elm"], "documents": 7, "bytes": 97, "sha256": digest,
+        "what": "left",
+        "client": "north",
+        "study": "0123abcd",
+        "run": "f00d",
+        "method": "gfedntm",
+        "round": 3,
+        "function": "echo",
+        "moment": [9, 2, 1],
+        "payload": digest_of(payload),
+        "words": ["oak", "elm"],
+        "documents": 7,
+        "bytes": 97,
+        "sha256": digest,
         "fields": {
             "weights.bias": {"shape": [2], "dtype": "float32", "bytes": 8},
             "weights.rows.index": {"shape": [2], "dtype": "int64", "bytes": 16},
@@ -56,7 +70,7 @@ def test_ledger_line(tmp_path: Path) -> None:
             "named.values": {"shape": [2, 2], "dtype": "int64", "bytes": 32},
             "documents": {"shape": [], "dtype": "int", "bytes": 1},
         },
-    }  # fmt: skip
+    }
 
 
 def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path) -> None:
@@ -78,13 +92,29 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
-        "what": "came", "study": "0123abcd", "run": "", "method": "gfedntm",
-        "function": "gradients", "moment": [3, 2, 1], "bytes": 1000, "sha256": "5ha",
-    }  # fmt: skip
-    assert summarise_ledger(path) == [{
-        "function": "gradients", "method": "gfedntm", "fields": [], "documents": 0, "replies": 0,
-        "values": 0, "bytes": 0, "totals": 2, "bytes_of_totals": 1500, "masked": False,
-    }]  # fmt: skip
+        "what": "came",
+        "study": "0123abcd",
+        "run": "",
+        "method": "gfedntm",
+        "function": "gradients",
+        "moment": [3, 2, 1],
+        "bytes": 1000,
+        "sha256": "5ha",
+    }
+    assert summarise_ledger(path) == [
+        {
+            "function": "gradients",
+            "method": "gfedntm",
+            "fields": [],
+            "documents": 0,
+            "replies": 0,
+            "values": 0,
+            "bytes": 0,
+            "totals": 2,
+            "bytes_of_totals": 1500,
+            "masked": False,
+        }
+    ]
     assert find_ledgers(tmp_path / "run") == {"south": path}
     again = Ledger("gfedntm", "0123abcd", path)
     assert again.last.position == Position(0), "only what left counts"
@@ -131,12 +161,22 @@ def test_summary(tmp_path: Path) -> None:
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.ask("echo", {"round": 2})
     guarded._ledger.write_total(Position(2), "echo", "5ha", 77)
-    fewest_documents, most_values = 8, 14
-    assert summarise_ledger(path) == [{
-        "function": "echo", "method": "gfedntm", "fields": ["documents", "loss", "x"], "replies": 2,
-        "documents": fewest_documents, "values": most_values, "bytes": (24 + 2) + (48 + 3 + 1),
-        "totals": 1, "bytes_of_totals": 77, "masked": False,
-    }]  # fmt: skip
+    fewest_documents = 8
+    most_values = 14
+    assert summarise_ledger(path) == [
+        {
+            "function": "echo",
+            "method": "gfedntm",
+            "fields": ["documents", "loss", "x"],
+            "replies": 2,
+            "documents": fewest_documents,
+            "values": most_values,
+            "bytes": (24 + 2) + (48 + 3 + 1),
+            "totals": 1,
+            "bytes_of_totals": 77,
+            "masked": False,
+        }
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +191,8 @@ def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
-    own, others = tmp_path / "run/ledger.jsonl", tmp_path / "run/clients/south/ledger.jsonl"
+    own = tmp_path / "run/ledger.jsonl"
+    others = tmp_path / "run/clients/south/ledger.jsonl"
     door(Echo(documents=1), path=own).ask("echo", {})
     others.parent.mkdir(parents=True)
     for content in ("", "{\n"):  # nothing left yet; damaged
@@ -168,12 +209,15 @@ def change(ledger: Path) -> None:
     ledger.write_bytes(ledger.read_bytes().replace(b'"echo"', b'"ecko"', 1))
 
 
-@pytest.mark.parametrize(("spoil", "fault"), [
-    (cut, "its head records 3 lines, but there are 2"),
-    (change, "line 2 does not follow the one before"),
-    (lambda ledger: ledger.unlink(), "its head records 3 lines, but there are 0"),
-    (lambda ledger: head_path(ledger).unlink(), "ledger.head next to it is missing or damaged"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (cut, "its head records 3 lines, but there are 2"),
+        (change, "line 2 does not follow the one before"),
+        (lambda ledger: ledger.unlink(), "its head records 3 lines, but there are 0"),
+        (lambda ledger: head_path(ledger).unlink(), "ledger.head next to it is missing or damaged"),
+    ],
+)
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
     tmp_path: Path, spoil: Callable[[Path], None], fault: str
 ) -> None:
@@ -190,9 +234,12 @@ def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
 
 def signed(path: Path, name: bytes = b"north") -> Ledger:
     return Ledger(
-        "gfedntm", "f00d", path, sign=lambda content: name + content,
+        "gfedntm",
+        "f00d",
+        path,
+        sign=lambda content: name + content,
         is_own=lambda content, signature: signature == name + content,
-    )  # fmt: skip
+    )
 
 
 def test_a_head_that_somebody_else_signed(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def joined(plan: Study, out: Path | None = None) -> Path:
 
 @pytest.mark.usefixtures("here")
 def test_each_study_has_a_folder() -> None:
-    first, second = planned(name="letters"), planned(name="letters", seed=8)
+    first = planned(name="letters")
+    second = planned(name="letters", seed=8)
     home = Path("runs/north")
     assert joined(first) == home / "letters"
     assert joined(second) == home / second.fingerprint, "another study has the name"
@@ -79,11 +80,17 @@ def test_what_is_shown_of_a_secure_study() -> None:
     assert shown["policy"].startswith("By this client's policy, a reply sums over at least 10 doc")
 
 
-@pytest.mark.parametrize(("plan", "why"), [
-    (planned(), "a round has fewer than 3 clients"),
-    (planned().with_clients("abc"), "the study sets it"),
-    (Study.make(method={"name": "flda"}).with_clients("abc"), "flda merges the updates of clients"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (planned(), "a round has fewer than 3 clients"),
+        (planned().with_clients("abc"), "the study sets it"),
+        (
+            Study.make(method={"name": "flda"}).with_clients("abc"),
+            "flda merges the updates of clients",
+        ),
+    ],
+)
 def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     with pytest.raises(PolicyError, match="does not set min_documents"):
         looked(plan, Policy())
@@ -96,10 +103,17 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(("name", "folder"), [
-    ("../../evil", "evil"), ("/etc/passwd", "etc-passwd"), ("..", "study"), ("", "study"),
-    ("Bücher & Briefe ", "Bücher-Briefe"), ("x" * 100, "x" * 60),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("../../evil", "evil"),
+        ("/etc/passwd", "etc-passwd"),
+        ("..", "study"),
+        ("", "study"),
+        ("Bücher & Briefe ", "Bücher-Briefe"),
+        ("x" * 100, "x" * 60),
+    ],
+)
 def test_a_study_cannot_choose_another_place(name: str, folder: str) -> None:
     assert joined(planned(name=name)) == Path("runs/north") / folder
 
@@ -129,10 +143,12 @@ def test_a_look_refuses_what_every_round_would() -> None:
 
 
 ABOUT = {
-    "purpose": "To find what letters are about", "operator": "City of Elms, archive",
-    "recipients": ["the council", "two universities"], "retention": "until the end of 2028",
+    "purpose": "To find what letters are about",
+    "operator": "City of Elms, archive",
+    "recipients": ["the council", "two universities"],
+    "retention": "until the end of 2028",
     "contact": "archive@example.org",
-}  # fmt: skip
+}
 ARCHIVES = {name: Corpus.of(["oak elm fir"] * 30) for name in ("north", "south")}
 
 
@@ -148,10 +164,12 @@ def test_it_is_part_of_what_is_agreed() -> None:
     study = about()
     assert study.agreed["about"] == ABOUT
     assert [*study.about.rows()] == [
-        ("purpose", "To find what letters are about"), ("operator", "City of Elms, archive"),
-        ("recipients", "the council; two universities"), ("retention", "until the end of 2028"),
+        ("purpose", "To find what letters are about"),
+        ("operator", "City of Elms, archive"),
+        ("recipients", "the council; two universities"),
+        ("retention", "until the end of 2028"),
         ("contact", "archive@example.org"),
-    ]  # fmt: skip
+    ]
     others = {about(**{name: "" if name != "recipients" else []}).fingerprint for name in ABOUT}
     others |= {about(recipients=ABOUT["recipients"][::-1]).fingerprint}
     assert len(others | {study.fingerprint}) == 7, "each of it counts"
@@ -165,13 +183,25 @@ def test_in_a_file(tmp_path: Path) -> None:
     assert "[about]\n# purpose = " in example_study()
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("purpose", "two\nlines"), ("purpose", "\x1b[2Jhidden"), ("operator", "turned \u202eround"),
-    ("contact", "e" + 7 * "\u0301"), ("purpose", "x" * 501), ("operator", "x" * 201),
-    ("retention", "x" * 501), ("contact", "x" * 201), ("recipients", ["x"] * 21),
-    ("recipients", [""]), ("recipients", ["x" * 201]), ("recipients", "the council"),
-    ("recipients", ["a\nb"]), ("why", "because"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("purpose", "two\nlines"),
+        ("purpose", "\x1b[2Jhidden"),
+        ("operator", "turned \u202eround"),
+        ("contact", "e" + 7 * "\u0301"),
+        ("purpose", "x" * 501),
+        ("operator", "x" * 201),
+        ("retention", "x" * 501),
+        ("contact", "x" * 201),
+        ("recipients", ["x"] * 21),
+        ("recipients", [""]),
+        ("recipients", ["x" * 201]),
+        ("recipients", "the council"),
+        ("recipients", ["a\nb"]),
+        ("why", "because"),
+    ],
+)
 def test_what_it_cannot_say(name: str, value: Any) -> None:
     with pytest.raises(StudyError, match=rf"The study cannot be used: .*'about\.{name}"):
         about(**{name: value})

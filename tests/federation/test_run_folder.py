@@ -59,7 +59,8 @@ def restored(folder: Path) -> Checkpoint:
 
 
 def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
-    run, model = RunFolder(tmp_path, "study1"), made(labels={})
+    run = RunFolder(tmp_path, "study1")
+    model = made(labels={})
     assert run.save(model).labels == {}
     file = tmp_path / "model/topics.json"
     rows = json.loads(file.read_text())
@@ -99,8 +100,11 @@ def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
     finished(tmp_path, 1, 9, 10, 100)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [
-        "00000010.safetensors", "00000010.sha256", "00000100.safetensors", "00000100.sha256",
-    ]  # fmt: skip
+        "00000010.safetensors",
+        "00000010.sha256",
+        "00000100.safetensors",
+        "00000100.sha256",
+    ]
     back = restored(tmp_path)
     assert (back.round, back.arrays["x"].tolist()) == (100, [100.0])
 
@@ -162,9 +166,11 @@ def test_events(tmp_path: Path) -> None:
     assert events[3].pop("begun") == events[0]["time"]
     assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
     assert events == [
-        {"event": "started", "study": "study1"}, {"event": "training", "done": 2, "rounds": 4},
-        {"event": "round", "round": 4, "loss": 1.5}, {"event": "resumed", "study": "study1"},
-    ]  # fmt: skip
+        {"event": "started", "study": "study1"},
+        {"event": "training", "done": 2, "rounds": 4},
+        {"event": "round", "round": 4, "loss": 1.5},
+        {"event": "resumed", "study": "study1"},
+    ]
 
 
 def test_no_folder_nothing_written(here: Path) -> None:
@@ -181,8 +187,12 @@ def test_no_folder_nothing_written(here: Path) -> None:
 
 
 AGREED = {
-    "words": ["oak", "Ähre", "🌳"], "total": 2**60, "share": 1 / 3, "none": None, "deep": [{}],
-}  # fmt: skip
+    "words": ["oak", "Ähre", "🌳"],
+    "total": 2**60,
+    "share": 1 / 3,
+    "none": None,
+    "deep": [{}],
+}
 
 
 def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
@@ -201,10 +211,23 @@ def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"sha256": ""}',
-    b'{"words": ["oak"]}', b'{"words": ["oak"], "sha256": 7}', b"[" * 100_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"words": ["oa',
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"3",
+        b"{}",
+        b'{"sha256": ""}',
+        b'{"words": ["oak"]}',
+        b'{"words": ["oak"], "sha256": 7}',
+        b"[" * 100_000,
+    ],
+)
 def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
     finished(tmp_path, 1)
     (tmp_path / "agreement.json").write_bytes(content)
@@ -238,10 +261,18 @@ def rewritten(path: Path, **meta: str) -> None:
     path.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
 
 
-@pytest.mark.parametrize("meta", [
-    {"study": "study2"}, {"round": "3"}, {"round": "x"}, {"numbers": "[]"}, {"numbers": "{"},
-    {"numbers": '{"loss": "x"}'}, {"numbers": '{"loss": [1]}'},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"study": "study2"},
+        {"round": "3"},
+        {"round": "x"},
+        {"numbers": "[]"},
+        {"numbers": "{"},
+        {"numbers": '{"loss": "x"}'},
+        {"numbers": '{"loss": [1]}'},
+    ],
+)
 def test_a_checkpoint_that_says_something_else(tmp_path: Path, meta: dict[str, str]) -> None:
     path = finished(tmp_path, 1, 2)
     rewritten(path, **meta)
@@ -317,7 +348,8 @@ def test_events_survive_a_full_disk(tmp_path: Path) -> None:
     list(run.rounds(0, 9))
     assert run._events is not None
     handle = run._events.fileno()
-    room, always_full = os.dup(handle), os.open("/dev/full", os.O_WRONLY)
+    room = os.dup(handle)
+    always_full = os.open("/dev/full", os.O_WRONLY)
     for first, last in ((2, 300), (301, 302)):
         run.event(RoundEnded(first - 1, {}, {}))
         os.dup2(always_full, handle)
@@ -339,7 +371,9 @@ class Shown:
     """A run's progress on a screen, by a clock that stands still, and the lines of its log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, terminal: bool = False) -> None:
-        self.now, self.lines, self.screen = 1000.0, list[str](), io.StringIO()
+        self.now = 1000.0
+        self.lines = list[str]()
+        self.screen = io.StringIO()
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
         how: dict[str, Any] = {"force_terminal": terminal, "get_time": lambda: self.now}
         self.progress = Progress(Console(file=self.screen, width=100, **how), self.lines.append)

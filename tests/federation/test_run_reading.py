@@ -88,16 +88,19 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         refused(tmp_path, damaged)
 
 
-@pytest.mark.parametrize("told", [
-    {"event": "round", "time": "yesterday", "round": 1, "seconds": 1.0},
-    {"event": "round", "round": 1, "seconds": float("nan")},
-    {"event": "round", "round": 10**400, "seconds": 1.0},
-    {"event": "training", "done": "a", "rounds": "b"},
-    {"event": "listening", "clients": [5, None]},
-    {"event": "waiting", "round": 1, "clients": [], "missing": {"north": 5}},
-    {"event": "round", "round": 1, "seconds": 1.0, "topics": [{"words": [1]}]},
-    {"event": "study", "name": ["months"], "settings": {}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"event": "round", "time": "yesterday", "round": 1, "seconds": 1.0},
+        {"event": "round", "round": 1, "seconds": float("nan")},
+        {"event": "round", "round": 10**400, "seconds": 1.0},
+        {"event": "training", "done": "a", "rounds": "b"},
+        {"event": "listening", "clients": [5, None]},
+        {"event": "waiting", "round": 1, "clients": [], "missing": {"north": 5}},
+        {"event": "round", "round": 1, "seconds": 1.0, "topics": [{"words": [1]}]},
+        {"event": "study", "name": ["months"], "settings": {}},
+    ],
+)
 def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> None:
     """Else the terminal, the page or JSON would fail over them, later."""
     refused(tmp_path, json.dumps(told).encode() + b"\n")
@@ -111,9 +114,14 @@ def refused(folder: Path, events: bytes) -> None:
 
 NAMES = "north", "south"
 ROUND = {
-    "event": "round", "clients": ["north"], "missing": {"south": "was late"}, "seconds": 2.0,
-    "documents": 5, "bytes_sent": 100, "bytes_received": 10,
-}  # fmt: skip
+    "event": "round",
+    "clients": ["north"],
+    "missing": {"south": "was late"},
+    "seconds": 2.0,
+    "documents": 5,
+    "bytes_sent": 100,
+    "bytes_received": 10,
+}
 
 
 def status(*events: dict[str, Any]) -> RunStatus:
@@ -139,29 +147,51 @@ def test_rounds_seconds_and_bytes() -> None:
         *BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0}, ROUND | {"round": 2, "time": 106.0}
     )
     assert found.plain() == {
-        "study": "trees", "method": "lda", "state": "training", "trouble": "", "round": 2,
-        "rounds": 10, "seconds_a_round": 2.0, "seconds_left": 16.0, "bytes_sent": 200,
-        "bytes_received": 20, "repeated": 0, "updated": 106.0,
+        "study": "trees",
+        "method": "lda",
+        "state": "training",
+        "trouble": "",
+        "round": 2,
+        "rounds": 10,
+        "seconds_a_round": 2.0,
+        "seconds_left": 16.0,
+        "bytes_sent": 200,
+        "bytes_received": 20,
+        "repeated": 0,
+        "updated": 106.0,
         "clients": {
             "north": {"here": True, "state": "in the last round", "rounds": 2, "bad": 0},
             "south": {
-                "here": False, "state": "not in the last round: was late", "rounds": 0, "bad": 0
+                "here": False,
+                "state": "not in the last round: was late",
+                "rounds": 0,
+                "bad": 0,
             },
         },
-    }  # fmt: skip
+    }
     assert found.lines(True, 112.0) == [
-        "trees: training", "round 2 of 10, 2.00 s per round, at most 16 s left",
+        "trees: training",
+        "round 2 of 10, 2.00 s per round, at most 16 s left",
         "last event 6 s ago",
-    ]  # fmt: skip
+    ]
     assert found.lines(False, 112.0)[1:] == [
-        "round 2 of 10, 2.00 s per round", "last event 6 s ago",
+        "round 2 of 10, 2.00 s per round",
+        "last event 6 s ago",
         "no process works on the run; start the same command again to resume it",
-    ]  # fmt: skip
+    ]
 
 
 def test_who_is_there() -> None:
-    found = status(*BEGUN, {"event": "waiting", "round": 0, "clients": [], "missing": {
-        "north": "not connected", "south": "not connected"}, "left": 90.0})  # fmt: skip
+    found = status(
+        *BEGUN,
+        {
+            "event": "waiting",
+            "round": 0,
+            "clients": [],
+            "missing": {"north": "not connected", "south": "not connected"},
+            "left": 90.0,
+        },
+    )
     assert here(found) == []
     ends = "after 90 s a quorum continues without them"
     assert found.trouble == f"round 0 waits for north, south: {ends}"
@@ -171,8 +201,9 @@ def test_who_is_there() -> None:
     found.take({"event": "lost", "client": "north", "reason": ""})
     found.take({"event": "declined", "client": "south", "reason": "too few clients"})
     assert {name: c.state for name, c in found.clients.items()} == {
-        "north": "not connected", "south": "declined: too few clients",
-    }  # fmt: skip
+        "north": "not connected",
+        "south": "declined: too few clients",
+    }
     found.take({"event": "bad reply", "client": "north", "round": 1, "reason": "x"})
     found.take({"event": "excluded", "client": "north", "round": 1, "reason": "x"})
     assert found.clients["north"].bad == 2

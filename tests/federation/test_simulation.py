@@ -24,17 +24,21 @@ SIZES = {"north": 40, "south": 30}
 SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
 
 
-@pytest.mark.parametrize("method", [
-    {"norm": "sync"},
-    {"norm": "server", "network": "combinedtm"},
-    {"norm": "sync", "network": "neurallda", "clients_per_round": 2},
-    {"norm": "local"},  # whose sums take each client's reply
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"norm": "sync"},
+        {"norm": "server", "network": "combinedtm"},
+        {"norm": "sync", "network": "neurallda", "clients_per_round": 2},
+        {"norm": "local"},  # whose sums take each client's reply
+    ],
+)
 def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
     corpora = embedded(subjects(SIZES | {"west": 20}))
     plan = study(max_rounds=8, precision="float64", validation_share=0.2, **method)
     policies = dict.fromkeys(corpora, OPEN_POLICY)
-    each, events = train(plan, corpora, policies=policies, at_once=False), []
+    each = train(plan, corpora, policies=policies, at_once=False)
+    events = []
     once = train(plan, corpora, policies=policies, at_once=True, on_event=events.append)
     for name, weight in each.weights.items():
         np.testing.assert_allclose(once.weights[name], weight, rtol=1e-6, atol=1e-9)
@@ -45,7 +49,8 @@ def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
 
 
 def test_sums_are_taken_at_once_where_no_folder_is_asked_for(tmp_path: Path) -> None:
-    plan, corpora = study(max_rounds=3), subjects(SIZES)
+    plan = study(max_rounds=3)
+    corpora = subjects(SIZES)
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     once = train(plan, corpora, policies=policies, at_once=True)
     each = train(plan, corpora, policies=policies, at_once=False)
@@ -80,13 +85,16 @@ def test_a_policy_is_held_against_the_study_before_all_else(policy: Policy, tmp_
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("clients", "message"), [
-    ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters, digits"),
-    ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
-    ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
-    (["a b"] * 20, "^The documents are not those of several clients; give a map"),
-    ([], "^There are no clients; give at least one"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters, digits"),
+        ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
+        ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
+        (["a b"] * 20, "^The documents are not those of several clients; give a map"),
+        ([], "^There are no clients; give at least one"),
+    ],
+)
 def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(study(max_rounds=1), clients)

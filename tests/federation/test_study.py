@@ -19,43 +19,55 @@ from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("sed = 1", "there is no key 'sed'; did you mean 'seed'"),
-    ("[method]\ntopics = 5", "there is no key 'method.topics'"),
-    ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
-    ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
-    ("[method]\nname = 'gfedntm'\nhidden = [-1, 5]", "'method.hidden"),
-    ("[method.stop_when]\npatience = 0", "patience is a setting of the methods"),
-    ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; did you mean 'loss'"),
-    ("[method]\nname = 'gfedntm'\nlearning_rate = inf", "'method.learning_rate' is inf"),
-    ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
-    ("[method]\nname = 'gfedntm'\npreset = 'best'", "is 'best': .*'paper', 'avitm' or 'mixtures'"),
-    ("[method]\nname = 'gfedntm'\npreset = ['paper']", "'method.preset': Input should"),
-    ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; choose .* arabic, .*german"),
-    ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 2"),
-    ("[method]\nname = 'gfedntm'\nnetwork = 'lda2vec'", "no network 'lda2vec'; choose from"),
-    ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
-    ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
-    ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
-    ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
-    ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
-    ("[method.embedding]\ndimension = 0", "'method.embedding.dimension' is 0"),
-    ("[method.embedding]\nsize = 3", "there is no key 'method.embedding.size'"),
-    ("[method]\nname = 'fstc'\nnetwork.hiden = 3", "'method.network.hiden'; did you mean 'hidden'"),
-    ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
-    ("clients = 3", "'clients' is 3"),
-    ("[clients]\na = 'a.csv'", r"each of the clients is a table, such as \[clients\.north\]"),
-    ("seed = ", "Invalid value"),
-    (
-        "differential_privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
-        "begin = 2025-01-01\nend = 2025-02-01",
-        "lda does not support differential privacy",
-    ),
-    (
-        "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
-        "over_time has 119,988 periods, more than 1,000; choose longer ones",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("sed = 1", "there is no key 'sed'; did you mean 'seed'"),
+        ("[method]\ntopics = 5", "there is no key 'method.topics'"),
+        ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
+        ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
+        ("[method]\nname = 'gfedntm'\nhidden = [-1, 5]", "'method.hidden"),
+        ("[method.stop_when]\npatience = 0", "patience is a setting of the methods"),
+        ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; did you mean 'loss'"),
+        ("[method]\nname = 'gfedntm'\nlearning_rate = inf", "'method.learning_rate' is inf"),
+        ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
+        (
+            "[method]\nname = 'gfedntm'\npreset = 'best'",
+            "is 'best': .*'paper', 'avitm' or 'mixtures'",
+        ),
+        ("[method]\nname = 'gfedntm'\npreset = ['paper']", "'method.preset': Input should"),
+        (
+            "[text]\nstop_words = 'klingon'",
+            "no stop words for 'klingon'; choose .* arabic, .*german",
+        ),
+        ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 2"),
+        ("[method]\nname = 'gfedntm'\nnetwork = 'lda2vec'", "no network 'lda2vec'; choose from"),
+        ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
+        ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
+        ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
+        ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
+        ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
+        ("[method.embedding]\ndimension = 0", "'method.embedding.dimension' is 0"),
+        ("[method.embedding]\nsize = 3", "there is no key 'method.embedding.size'"),
+        (
+            "[method]\nname = 'fstc'\nnetwork.hiden = 3",
+            "'method.network.hiden'; did you mean 'hidden'",
+        ),
+        ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
+        ("clients = 3", "'clients' is 3"),
+        ("[clients]\na = 'a.csv'", r"each of the clients is a table, such as \[clients\.north\]"),
+        ("seed = ", "Invalid value"),
+        (
+            "differential_privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
+            "begin = 2025-01-01\nend = 2025-02-01",
+            "lda does not support differential privacy",
+        ),
+        (
+            "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
+            "over_time has 119,988 periods, more than 1,000; choose longer ones",
+        ),
+    ],
+)
 def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(StudyError, match=rf"The study .*study\.toml cannot be used: .*{message}"):
         read(tmp_path, content)
@@ -137,12 +149,16 @@ def test_how_often_which_function_is_called() -> None:
 
     assert schedule() == {
         "size": "once instead of vocabulary, if a model keeps its own words",
-        "vocabulary": "once", "counted": "once", "forward": "twice per round", "loss": "each round",
-        "backward": "twice per round", "shares": "once, at the end",
+        "vocabulary": "once",
+        "counted": "once",
+        "forward": "twice per round",
+        "loss": "each round",
+        "backward": "twice per round",
+        "shares": "once, at the end",
         "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
         "pairs": "twice, at the end",
-    }  # fmt: skip
+    }
     neurallda = schedule(network="neurallda", coherence="nothing")
     assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")
     assert "pairs" not in neurallda
@@ -256,16 +272,27 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
     assert hosted.server == keys["south"].certificate
 
 
-@pytest.mark.parametrize(("before", "after", "message"), [
-    ('certificate = "south.pem"', "", "names no certificate of south; each member makes one"),
-    ('certificate = "north.pem"', 'certificate = "no.pem"', "no.pem cannot be read: No such"),
-    ("north.pem", "north/key.pem", "certificate of north is a private key, which must stay sec"),
-    ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
-    ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
-    ("[clients.south]", "[observers.north]", "'north' is a client and an observer; remove one"),
-    ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table, such as"),
-    ('[server]\naddress = "topics.example.org:7557"', "[serv]", "no key 'serv'; did you mean 's"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('certificate = "south.pem"', "", "names no certificate of south; each member makes one"),
+        ('certificate = "north.pem"', 'certificate = "no.pem"', "no.pem cannot be read: No such"),
+        (
+            "north.pem",
+            "north/key.pem",
+            "certificate of north is a private key, which must stay sec",
+        ),
+        ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
+        ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
+        ("[clients.south]", "[observers.north]", "'north' is a client and an observer; remove one"),
+        ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table, such as"),
+        (
+            '[server]\naddress = "topics.example.org:7557"',
+            "[serv]",
+            "no key 'serv'; did you mean 's",
+        ),
+    ],
+)
 def test_certificates_that_a_study_lacks(
     before: str, after: str, message: str, tmp_path: Path, keys: dict[str, Key]
 ) -> None:
@@ -274,31 +301,43 @@ def test_certificates_that_a_study_lacks(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("given", [
-    {},
-    {"name": 'Ärzte "und" \\ Anwälte \U0001f333', "seed": 3},
-    {"text": {"own_stop_words": ["".join(map(chr, range(1, 160)))]}, "seed": 2**63 - 1},
-    {"text": {"own_stop_words": ["\u202e\u2028\U000e0041\uffff"]}},
-    {"method": {"name": "gfedntm", "hidden": [5, 6], "preset": "paper", "relevance": 0.25}},
-    {"method": {"name": "gfedntm", "preset": "paper", "learning_rate": 1e-5, "tolerance": 1e-9}},
-    {"method": {"name": "gfedntm", "optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
-    {"method": {"name": "gfedntm", "n_components": 7, "preset": "paper", "relevance": None}},
-    {"method": {"name": "gfedntm", "network": "combinedtm", "max_rounds": 9, "relevance": 0.0}},
-    {"method": {"name": "gfedntm", "network": "neurallda", "coherence": "documents"}},
-    {"method": {"name": "fstc", "preset": "paper", "network": {"hidden": 8, "deletion": 0.5}}},
-    {"method": {"name": "discriminative", "candidates": [2, 3]}},
-    {
-        "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
-        "method": {"coherence": "documents", "embedding": {"model": "a/b", "dimension": 5}},
-    },
-    {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
-    {"vocabulary": {"min_clients_per_word": 2, "max_document_share": 0.125}},
-    {"clients": {
-        "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
-        "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
-        "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
-    }},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"name": 'Ärzte "und" \\ Anwälte \U0001f333', "seed": 3},
+        {"text": {"own_stop_words": ["".join(map(chr, range(1, 160)))]}, "seed": 2**63 - 1},
+        {"text": {"own_stop_words": ["\u202e\u2028\U000e0041\uffff"]}},
+        {"method": {"name": "gfedntm", "hidden": [5, 6], "preset": "paper", "relevance": 0.25}},
+        {
+            "method": {
+                "name": "gfedntm",
+                "preset": "paper",
+                "learning_rate": 1e-5,
+                "tolerance": 1e-9,
+            }
+        },
+        {"method": {"name": "gfedntm", "optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
+        {"method": {"name": "gfedntm", "n_components": 7, "preset": "paper", "relevance": None}},
+        {"method": {"name": "gfedntm", "network": "combinedtm", "max_rounds": 9, "relevance": 0.0}},
+        {"method": {"name": "gfedntm", "network": "neurallda", "coherence": "documents"}},
+        {"method": {"name": "fstc", "preset": "paper", "network": {"hidden": 8, "deletion": 0.5}}},
+        {"method": {"name": "discriminative", "candidates": [2, 3]}},
+        {
+            "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
+            "method": {"coherence": "documents", "embedding": {"model": "a/b", "dimension": 5}},
+        },
+        {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
+        {"vocabulary": {"min_clients_per_word": 2, "max_document_share": 0.125}},
+        {
+            "clients": {
+                "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
+                "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
+                "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
+            }
+        },
+    ],
+)
 def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) -> None:
     study = Study.make(**given)
     again = read(tmp_path, study.to_toml())

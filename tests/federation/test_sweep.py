@@ -142,8 +142,12 @@ def test_criteria() -> None:
     assert best == 10
     assert reasons[0] == "best by coherence (NPMI): 5, 10, 20"
     assert reasons[2].startswith("10, 20 are best by equally many scores; 10 is the smallest of")
-    assert recommend([row | {"held_out": 8.0 if row["topics"] == 5 else 6.5, "npmi": 0.3}
-                      for row in rows])[0] == 10  # fmt: skip
+    assert (
+        recommend(
+            [row | {"held_out": 8.0 if row["topics"] == 5 else 6.5, "npmi": 0.3} for row in rows]
+        )[0]
+        == 10
+    )
     rows = [{"topics": n, "x": x, "x_deviation": 0.0} for n, x in ((2, 1.0), (3, 0.995))]
     assert Criterion("x", "", 1).best(rows) == [2, 3], "a difference of .005 does not decide"
 

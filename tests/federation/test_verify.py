@@ -63,9 +63,14 @@ def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
     assert (b"signature" in head_path(ledger).read_bytes()) == bool(how)
     assert [*checks] == ["lines", "end", "signature", "study", "file", "clear", "privacy"]
     assert {name: check.holds for name, check in checks.items()} == {
-        "lines": True, "end": True, "signature": True if how else None, "study": True,
-        "file": True, "clear": None, "privacy": None,
-    }  # fmt: skip
+        "lines": True,
+        "end": True,
+        "signature": True if how else None,
+        "study": True,
+        "file": True,
+        "clear": None,
+        "privacy": None,
+    }
     assert "7 lines of" in checks["lines"].text
     assert client_of(ledger) == "north"
     assert summarise_ledger(ledger)[0]["totals"] == 2, "the other lines change no table"
@@ -77,7 +82,8 @@ def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
 
 
 def test_any_byte_of_any_line(ledger: Path) -> None:
-    rng, content = np.random.default_rng(0), ledger.read_bytes()
+    rng = np.random.default_rng(0)
+    content = ledger.read_bytes()
     ends = [i for i, byte in enumerate(content) if byte == ord("\n")]
     for place in [*rng.choice(len(content), 60, replace=False), *ends]:
         changed = bytearray(content)
@@ -92,7 +98,8 @@ def test_each_line_that_is_taken_out_put_in_again_or_moved(ledger: Path) -> None
     wrong += [[*lines[:i], lines[i], *lines[i:]] for i in range(len(lines))]
     for i, j in combinations(range(len(lines)), 2):
         swapped = list(lines)
-        swapped[i], swapped[j] = lines[j], lines[i]
+        swapped[i] = lines[j]
+        swapped[j] = lines[i]
         wrong.append(swapped)
     for changed in wrong:
         ledger.write_bytes(b"".join(changed))
@@ -175,7 +182,8 @@ def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
     certificates = {name: tmp_path / f"{name}.crt" for name in signers}
     for name, path in certificates.items():
         path.write_bytes(signers[name].certificate)
-    north, south = signers["north"], signers["south"]
+    north = signers["north"]
+    south = signers["south"]
     true = written(tmp_path / "true", north.sign, north.certificate)
     assert faults(true, certificates["north"]) == []
     assert faults(true, certificates["south"]) == ["signature"]
@@ -192,7 +200,8 @@ def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
 
 
 def test_lines_of_another_key_after_the_own(signers: dict[str, Key], tmp_path: Path) -> None:
-    north, south = signers["north"], signers["south"]
+    north = signers["north"]
+    south = signers["south"]
     for number, how in enumerate([(south.sign, south.certificate), (south.sign, b""), ()]):
         ledger = written(tmp_path / str(number), north.sign, north.certificate)
         opened(ledger.parent, *how).close()

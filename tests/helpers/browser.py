@@ -25,14 +25,24 @@ except ImportError:
     pytest.skip("playwright or axe-playwright-python is missing", allow_module_level=True)
 
 __all__ = [
-    "BOTH", "PHONE", "QUICKLY", "WIDE", "Axe", "Browser", "Open", "Opened", "expect", "launched",
+    "BOTH",
+    "PHONE",
+    "QUICKLY",
+    "WIDE",
+    "Axe",
+    "Browser",
+    "Open",
+    "Opened",
+    "expect",
+    "launched",
     "opener",
-]  # fmt: skip
+]
 
 # Chromium of a container: no sandbox, and nothing that it would do by itself.
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 QUICKLY = {"resultTypes": ["violations"]}
-WIDE, PHONE = 1400, 400
+WIDE = 1400
+PHONE = 400
 BOTH = [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light"), (PHONE, "dark")]
 
 

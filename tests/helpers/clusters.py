@@ -62,9 +62,11 @@ def spread(corpus: Corpus, n_clients: int, alpha: float | None = None) -> dict[s
 
 def planned(name: str, **method: Any) -> Study:
     small: dict[str, Any] = {
-        "name": name, "n_components": CLUSTERS, "embedding": {"dimension": DIMENSION},
+        "name": name,
+        "n_components": CLUSTERS,
+        "embedding": {"dimension": DIMENSION},
         "coherence": "nothing",
-    }  # fmt: skip
+    }
     if name == "fstc":
         network = {"local_steps": 10, "batch_size": 50, "hidden": 8, "learning_rate": 0.01}
         small |= {"max_rounds": 4, "network": network, "transports": 5, "start": {"tries": 2}}
@@ -80,9 +82,12 @@ def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
 
 
 def half(
-    plan: Study, corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a",
+    plan: Study,
+    corpus: Corpus,
+    policy: Policy = OPEN_POLICY,
+    name: str = "a",
     folder: Path | None = None,
-) -> tuple[Any, str]:  # fmt: skip
+) -> tuple[Any, str]:
     """A client that took up a vocabulary, and the vocabulary's fingerprint."""
     client: Any = client_of(plan, Site(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
@@ -149,7 +154,8 @@ def _values(content: Any) -> Iterator[Any]:
 
 
 def overheard(monkeypatch: pytest.MonkeyPatch) -> Messages:
-    messages, call = Messages(), Door.call
+    messages = Messages()
+    call = Door.call
 
     def listening(self: Door, asked: Call) -> dict[str, Any]:
         reply = call(self, asked)
@@ -172,7 +178,8 @@ def assert_nothing_else_leaves(
     texts[7] = [*texts[7], CANARY]
     corpus = replace(corpus, documents=Corpus.of(texts).documents)
     corpora = spread(corpus, 3)
-    messages, events = overheard(monkeypatch), list[dict[str, Any]]()
+    messages = overheard(monkeypatch)
+    events = list[dict[str, Any]]()
     model = train(plan, corpora, out=folder, on_event=events.append)
     written = [path for path in folder.rglob("*") if path.is_file()]
     assert {"ledger.jsonl", "model.safetensors", "events.jsonl"} <= {path.name for path in written}
@@ -196,7 +203,8 @@ def assert_sound(model: TopicModel, corpora: Any) -> None:
     for weight in model.weights.values():
         assert np.isfinite(weight).all()
     for corpus in corpora.values():
-        theta, main = model.transform(corpus), model.main_topics(corpus)
+        theta = model.transform(corpus)
+        main = model.main_topics(corpus)
         assert theta.shape == (len(corpus), model.n_topics)
         np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-5)
         empty = np.array([not text for text in texts_of(corpus)])
@@ -212,9 +220,11 @@ def empty(n: int) -> Corpus:
 def _with_empty() -> dict[str, Corpus]:
     corpora = spread(blobs(80), 2)
     first = corpora["client-1"]
-    embeddings, texts = np.array(first.embeddings), texts_of(first)
+    embeddings = np.array(first.embeddings)
+    texts = texts_of(first)
     for row in (0, 5, 39):
-        embeddings[row], texts[row] = 0, []
+        embeddings[row] = 0
+        texts[row] = []
     return {**corpora, "client-1": corpus_of(embeddings, labels_of(first), texts)}
 
 

@@ -35,7 +35,8 @@ def find_command(
     while isinstance(command, click.Group) and words:
         if (found := command.get_command(click.Context(command), words[0])) is None:
             break
-        command, words = found, words[1:]
+        command = found
+        words = words[1:]
     return command, words
 
 

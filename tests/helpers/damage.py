@@ -8,7 +8,8 @@ from collections.abc import Iterator
 def mutate(raw: bytearray, rng: random.Random) -> None:
     """Damage a message, most often where its structure is."""
     place = rng.randrange(min(len(raw), rng.choice([200, 1 << 30])) or 1)
-    kind, some = rng.randrange(5), rng.randint(1, 9)
+    kind = rng.randrange(5)
+    some = rng.randint(1, 9)
     if kind == 0:
         raw[place : place + 1] = rng.randbytes(1)
     elif kind == 1:

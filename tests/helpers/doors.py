@@ -49,8 +49,11 @@ class Asked(Door):
 
 
 def door(
-    half: Echo, policy: Policy = OPEN_POLICY, method: str = "gfedntm", path: Path | None = None,
+    half: Echo,
+    policy: Policy = OPEN_POLICY,
+    method: str = "gfedntm",
+    path: Path | None = None,
     run: str = "",
-) -> Asked:  # fmt: skip
+) -> Asked:
     half.method = method
     return Asked("north", half, policy, Ledger(method, "0123abcd", path, run))

@@ -134,7 +134,8 @@ def until_it_works(link: GrpcLink, seconds: float = 20.0) -> list[str]:
 
 def main(folder: Path, port: str) -> None:
     members = {name: (folder / f"{name}.pem").read_bytes() for name in MEMBERS}
-    key, certificate = (folder / "relay.key").read_bytes(), (folder / "relay.pem").read_bytes()
+    key = (folder / "relay.key").read_bytes()
+    certificate = (folder / "relay.pem").read_bytes()
     server = GrpcServer(Echo(), f"{HOST}:{port}", key, certificate, members)
     unwanted = {"torch", "numba"} & set(sys.modules)
     print(server.port if not unwanted else f"imports {unwanted}", flush=True)

@@ -48,14 +48,22 @@ def embedded(corpora: dict[str, Corpus], seed: int = 0) -> dict[str, Corpus]:
 def study(**method: object) -> Study:
     """A small study on those corpora, whatever the defaults are, that adds up plain replies."""
     small = {
-        "n_components": 6, "hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002,
-        "batch_size": 64, "max_rounds": 50, "embedding": {"dimension": DIMENSION},
-    }  # fmt: skip
+        "n_components": 6,
+        "hidden": [16, 12],
+        "dropout": 0.2,
+        "learning_rate": 0.002,
+        "batch_size": 64,
+        "max_rounds": 50,
+        "embedding": {"dimension": DIMENSION},
+    }
     method = {"name": "gfedntm", **small, **method}
     return Study.make(
-        method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10,
-        aggregation="plain", federation={"outliers": "none"},
-    )  # fmt: skip
+        method=method,
+        vocabulary={"min_document_frequency": 1},
+        checkpoint_every=10,
+        aggregation="plain",
+        federation={"outliers": "none"},
+    )
 
 
 def assert_same(found: Any, expected: Any) -> None:

@@ -10,8 +10,12 @@ def gensim_scores(
     topics: list[list[str]], texts: list[list[str]], measure: str, window: int | None
 ) -> list[float]:
     model = CoherenceModel(
-        topics=topics, texts=texts, dictionary=Dictionary(texts), coherence=MEASURES[measure],
-        window_size=window, processes=1,
-    )  # fmt: skip
+        topics=topics,
+        texts=texts,
+        dictionary=Dictionary(texts),
+        coherence=MEASURES[measure],
+        window_size=window,
+        processes=1,
+    )
     scores: list[float] = model.get_coherence_per_topic()
     return scores

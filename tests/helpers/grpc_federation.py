@@ -20,9 +20,20 @@ from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import HOST, PATIENCE, Background, KilledError, Notes, until
 
 __all__ = [
-    "HOST", "PATIENCE", "Background", "Cut", "KilledError", "Notes", "Outcome", "Partner",
-    "federated", "keys_of", "part_of", "signed", "until",
-]  # fmt: skip
+    "HOST",
+    "PATIENCE",
+    "Background",
+    "Cut",
+    "KilledError",
+    "Notes",
+    "Outcome",
+    "Partner",
+    "federated",
+    "keys_of",
+    "part_of",
+    "signed",
+    "until",
+]
 
 
 def keys_of(folder: Path, *names: str) -> dict[str, Key]:
@@ -78,10 +89,16 @@ class Partner:
     """A member of a study in a thread."""
 
     def __init__(
-        self, part: Participation, plan: Study, link: Link, events: Notes, service: Any = None,
+        self,
+        part: Participation,
+        plan: Study,
+        link: Link,
+        events: Notes,
+        service: Any = None,
         calls: float = math.inf,
-    ) -> None:  # fmt: skip
-        self.part, self.events = part, events
+    ) -> None:
+        self.part = part
+        self.events = events
         self.link = Cut(link, calls)
 
         def work() -> TopicModel | None:
@@ -121,26 +138,37 @@ def part_of(
 
 
 def federated(
-    plan: Study, corpora: Mapping[str, Corpus], folder: Path, policy: Policy = OPEN_POLICY,
-    policies: Mapping[str, Policy] | None = None, starts: Mapping[str, Any] | None = None,
-    seeded: bool = True, start: Any = None, keys: Mapping[str, Key] | None = None,
-) -> Outcome:  # fmt: skip
+    plan: Study,
+    corpora: Mapping[str, Corpus],
+    folder: Path,
+    policy: Policy = OPEN_POLICY,
+    policies: Mapping[str, Policy] | None = None,
+    starts: Mapping[str, Any] | None = None,
+    seeded: bool = True,
+    start: Any = None,
+    keys: Mapping[str, Key] | None = None,
+) -> Outcome:
     """Run a study with a server and all its members, over loopback."""
     from fedtopics.federation.participant import start_of
 
     keys = keys or keys_of(folder / "keys", *corpora, "server")
     plan = signed(plan.with_clients(corpora), keys)
     starts = dict.fromkeys(corpora, start) if starts is None else starts
-    events, partners = Notes(), dict[str, Partner]()
+    events = Notes()
+    partners = dict[str, Partner]()
 
     @contextmanager
     def listen(service: Service, notify: Any) -> Iterator[None]:
         for name, corpus in corpora.items():
             rules = (policies or {}).get(name, policy)
             part, notes = part_of(
-                keys[name], corpus, folder / name, rules, start=starts.get(name),
+                keys[name],
+                corpus,
+                folder / name,
+                rules,
+                start=starts.get(name),
                 insecure_seed=seeded,
-            )  # fmt: skip
+            )
             partners[name] = Partner(part, plan, LoopbackLink(service, name), notes, service)
         yield
 

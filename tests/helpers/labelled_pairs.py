@@ -6,8 +6,11 @@ from typing import Any
 
 from fedtopics.methods.flda.labelled_pairs import TopicPair
 
-OAK, KETCH, FIR = {"oak": 1.0}, {"ketch": 1.0}, {"fir": 1.0}
-OAK_ELM, KETCH_SLOOP = {"oak": 0.8, "elm": 0.6}, {"sloop": 0.8, "ketch": 0.6}
+OAK = {"oak": 1.0}
+KETCH = {"ketch": 1.0}
+FIR = {"fir": 1.0}
+OAK_ELM = {"oak": 0.8, "elm": 0.6}
+KETCH_SLOOP = {"sloop": 0.8, "ketch": 0.6}
 ROUNDS = [
     {"south": [OAK, KETCH_SLOOP], "north": [OAK_ELM, KETCH], "west": []},
     {"north": [FIR], "south": [FIR]},
@@ -16,10 +19,18 @@ ROUNDS = [
 MIRRORED = [
     TopicPair("oak", "elm", cosine, same)
     for cosine, same in (
-        (0.1, False), (0.2, False), (0.25, False), (0.3, False), (0.45, False),
-        (0.35, True), (0.5, True), (0.55, True), (0.6, True), (0.7, True),
+        (0.1, False),
+        (0.2, False),
+        (0.25, False),
+        (0.3, False),
+        (0.45, False),
+        (0.35, True),
+        (0.5, True),
+        (0.55, True),
+        (0.6, True),
+        (0.7, True),
     )
-]  # fmt: skip
+]
 
 
 def write_run(folder: Path, rounds: list[Any] | None = None) -> Path:

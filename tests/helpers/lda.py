@@ -10,7 +10,9 @@ def e_step(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Blei, Ng and Jordan's loop as it stands in their paper, one document at a time."""
     k = weights.shape[1]
-    counts, gammas, bound = np.zeros(weights.shape), [], 0.0
+    counts = np.zeros(weights.shape)
+    gammas = []
+    bound = 0.0
     for row in x:
         gamma = np.full(k, alpha + row.sum() / k)
         for _ in range(steps):

@@ -45,7 +45,9 @@ TEXTS = "text", "written"  # columns
 
 
 def write_letters(folder: Path, seed: int = 0, part: float = 1.0) -> Mapping[str, Path]:
-    rng, names, paths = np.random.default_rng(seed), list(THEMES), {}
+    rng = np.random.default_rng(seed)
+    names = list(THEMES)
+    paths = {}
     for client, size in SIZES.items():
         path = paths[client] = folder / f"{client}.csv"
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -14,7 +14,10 @@ NETWORK = {"hidden": 8, "local_steps": 5}
 METHODS: dict[str, dict[str, Any]] = {
     "gfedntm": {"max_rounds": 6},
     "gfedntm, local steps": {
-        "max_rounds": 6, "norm": "server", "optimizer": "fedavg", "local_steps": 2,
+        "max_rounds": 6,
+        "norm": "server",
+        "optimizer": "fedavg",
+        "local_steps": 2,
     },
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
     "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
@@ -24,12 +27,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", "network": NETWORK, **CLUSTERS},
     "fsccl": {"name": "fsccl", "network": NETWORK | {"deletion": 0}, **CLUSTERS},
-}  # fmt: skip
+}
 
 
 def planned(case: str, size: int | None = 2) -> Study:
     method = METHODS[case] | {"clients_per_round": size}
     if "name" not in method:
         return study(**method)
-    limits, federation = {"min_document_frequency": 1}, {"outliers": "none"}
+    limits = {"min_document_frequency": 1}
+    federation = {"outliers": "none"}
     return Study.make(method=method, vocabulary=limits, aggregation="plain", federation=federation)

@@ -61,7 +61,12 @@ def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "
     ones = np.ones(len(known), np.int64)
     return made(
         inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
-        weights={"pseudo_counts": counts.T}, vocabulary=Vocabulary(tuple(known), ones, ones),
-        shares={"east": np.array(shares)}, documents={"east": 10}, word_sums=counts,
-        coherence={}, labels={}, reading=USUAL,
-    )  # fmt: skip
+        weights={"pseudo_counts": counts.T},
+        vocabulary=Vocabulary(tuple(known), ones, ones),
+        shares={"east": np.array(shares)},
+        documents={"east": 10},
+        word_sums=counts,
+        coherence={},
+        labels={},
+        reading=USUAL,
+    )

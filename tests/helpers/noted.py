@@ -10,7 +10,8 @@ Called = list[tuple[tuple[Any, ...], Any]]
 
 def noted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Called:
     """Note each call of a function: what it was given by place, and what it returned."""
-    usual, calls = getattr(owner, name), Called()
+    usual = getattr(owner, name)
+    calls = Called()
 
     @wraps(usual)
     def noting(*given: Any, **named: Any) -> Any:

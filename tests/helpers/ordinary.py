@@ -42,10 +42,13 @@ class Ordinary(nn.Module):
         hidden = functional.softplus(self.seen(words, embedding) + self.encoder_bias)
         hidden = functional.softplus(hidden @ self.hidden + self.hidden_bias) * noise.keep_hidden
         mu, log_variance = (hidden @ self.posterior).chunk(2, 1)
-        mu, log_variance = self.norm_mu(mu), self.norm_log_variance(log_variance)
+        mu = self.norm_mu(mu)
+        log_variance = self.norm_log_variance(log_variance)
         if self.settings.posterior_gain is not None:
-            gain, shift = self.posterior_gain.chunk(2), self.posterior_shift.chunk(2)
-            mu, log_variance = gain[0] * mu + shift[0], gain[1] * log_variance + shift[1]
+            gain = self.posterior_gain.chunk(2)
+            shift = self.posterior_shift.chunk(2)
+            mu = gain[0] * mu + shift[0]
+            log_variance = gain[1] * log_variance + shift[1]
         z = mu + noise.normal * (0.5 * log_variance).exp()
         theta = torch.softmax(z, 1) * noise.keep_theta
         reconstruction = -(x * self.log_probability(theta)).sum()
@@ -109,9 +112,11 @@ class OrdinaryNeuralLDA(Ordinary):
 
 
 ORDINARY: dict[str, type[Ordinary]] = {
-    "prodlda": OrdinaryProdLDA, "neurallda": OrdinaryNeuralLDA, "combinedtm": OrdinaryCombinedTM,
+    "prodlda": OrdinaryProdLDA,
+    "neurallda": OrdinaryNeuralLDA,
+    "combinedtm": OrdinaryCombinedTM,
     "zeroshottm": OrdinaryZeroShotTM,
-}  # fmt: skip
+}
 
 
 def dense(batch: Batch) -> Tensor:
@@ -147,9 +152,11 @@ def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]
 
 
 def ordinary(
-    model: TopicModel, plan: Study, minibatches: dict[int, list[Batch]],
+    model: TopicModel,
+    plan: Study,
+    minibatches: dict[int, list[Batch]],
     kind: type[Ordinary] | None = None,
-) -> dict[str, Tensor]:  # fmt: skip
+) -> dict[str, Tensor]:
     """Train in one process on the union of the same minibatches."""
     reference = (kind or ORDINARY[model.inference.name])(model.inference, plan.seed)
     occurrences = model.vocabulary.occurrences.sum()

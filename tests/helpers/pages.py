@@ -16,9 +16,11 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 TUTORIALS = [*sorted(DOCS.glob("tutorials/*.md")), DOCS / "how-to/dask.md"]  # all are typed
 PAGES = [
-    README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "experiments").rglob("*.md")),
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "experiments").rglob("*.md")),
     *sorted(DOCS.rglob("*.md")),
-]  # fmt: skip
+]
 
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -20,7 +20,8 @@ def pair(name: str, number: int = 0, issuer: Pair | None = None) -> Pair:
     """A key and its certificate, in PEM: the same for the same arguments; of an issuer, a child."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    by, signer = subject, key
+    by = subject
+    signer = key
     if issuer is not None:
         by = x509.load_pem_x509_certificate(issuer.certificate).subject
         loaded = serialization.load_pem_private_key(issuer.key, None)

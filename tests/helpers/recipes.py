@@ -15,9 +15,12 @@ from fedtopics.privacy.recipe import RECIPES
 from tests.helpers.clusters import corpus_of
 from tests.helpers.encoders import unit
 
-THEMES, WORDS, DIMENSION = 3, 14, 16  # words of a theme
+THEMES = 3
+WORDS = 14  # words of a theme
+DIMENSION = 16
 PUBLIC = [f"theme{chr(97 + k)}{chr(97 + i)}" for k in range(THEMES) for i in range(WORDS)]
-BY_WORDS, BY_EMBEDDINGS = ("lda", "nmf"), ("kmeans", "discriminative")
+BY_WORDS = ("lda", "nmf")
+BY_EMBEDDINGS = ("kmeans", "discriminative")
 METHODS = (*BY_WORDS, *BY_EMBEDDINGS)
 CENTRES = unit(np.random.default_rng(3).normal(size=(THEMES, DIMENSION)))
 
@@ -60,7 +63,8 @@ def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: An
 
 def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:
     """A client that has taken up the public words; by default without noise."""
-    recipe, study = RECIPES.find(name), planned(name, epsilon or 1).with_clients("a")
+    recipe = RECIPES.find(name)
+    study = planned(name, epsilon or 1).with_clients("a")
     plan = plan_of(study)
     if epsilon is None:
         plan = replace(plan, privacy=None, budget=recipe.budget(None, study.method))
@@ -98,9 +102,11 @@ def _of_classes(
     columns: NDArray[np.int64], origin: NDArray[np.float64], rng: np.random.Generator
 ) -> list[tuple[str, dict[str, Any]]]:
     apart = {
-        "origin": origin, "projection": rng.normal(size=(DIMENSION, 2)),
-        "directions": unit(rng.normal(size=(THEMES, 2))), "bias": rng.normal(size=THEMES),
-    }  # fmt: skip
+        "origin": origin,
+        "projection": rng.normal(size=(DIMENSION, 2)),
+        "directions": unit(rng.normal(size=(THEMES, 2))),
+        "bias": rng.normal(size=THEMES),
+    }
     return [
         ("noisy_class_sums", {"number": 1, **apart}),
         ("class_words", {"columns": columns, **apart}),

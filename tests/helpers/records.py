@@ -22,7 +22,8 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
 
 
 def answered(ledger: Ledger, turn: int) -> None:
-    position, reply = Position(turn), {"x": np.arange(turn), "documents": 20}
+    position = Position(turn)
+    reply = {"x": np.arange(turn), "documents": 20}
     ledger.write("north", Call("gradients", {"round": turn}, position, f"{turn:x}"), reply)
     ledger.write_total(position, "gradients", f"{turn:x}", 1000)
 

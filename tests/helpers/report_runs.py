@@ -53,9 +53,15 @@ def like_the_demo() -> tuple[Study, Corpora]:
 
 def synthetic() -> tuple[Study, Corpora]:
     drawn = synthetic_lda(
-        20, n_words=400, n_topics=50, shared_topics=10, eta=0.02, n_documents=150, n_validation=1,
+        20,
+        n_words=400,
+        n_topics=50,
+        shared_topics=10,
+        eta=0.02,
+        n_documents=150,
+        n_validation=1,
         lengths=(20, 40),
-    )  # fmt: skip
+    )
     method = {"name": "lda", "n_components": 50, "max_rounds": 5, "coherence": "nothing"}
     corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
     return Study.make(name="synthetic", method=method), {
@@ -80,8 +86,11 @@ def with_canary(corpus: Corpus) -> Corpus:
 
 
 RUNS: dict[str, Callable[[], tuple[Study, Corpora]]] = {
-    "demo": like_the_demo, "synthetic": synthetic, "flda": drifting, "fstc": clustered,
-}  # fmt: skip
+    "demo": like_the_demo,
+    "synthetic": synthetic,
+    "flda": drifting,
+    "fstc": clustered,
+}
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ def documents(themes: Themes, size: int, rng: np.random.Generator) -> list[list[
 
 
 def stream(
-    rounds: Sequence[Themes] | Mapping[str, Sequence[Themes]], size: int = SIZE,
-    clients: str = "abc", seed: int = 0,
-) -> dict[str, Corpus]:  # fmt: skip
+    rounds: Sequence[Themes] | Mapping[str, Sequence[Themes]],
+    size: int = SIZE,
+    clients: str = "abc",
+    seed: int = 0,
+) -> dict[str, Corpus]:
     rng = np.random.default_rng(seed)
     plans = rounds if isinstance(rounds, Mapping) else dict.fromkeys(clients, rounds)
     return {
@@ -45,8 +47,14 @@ def coming(sizes: Mapping[int, tuple[int, Themes]], seed: int = 0) -> Corpus:
 def flda(**method: Any) -> Study:
     """A study that is quick, in slices of so many documents, with a topic for each theme."""
     small: dict[str, Any] = {
-        "name": "flda", "n_components": 3, "spare_topics": 0, "n_words": 12, "iterations": 100,
-        "min_new_documents": 20, "documents_per_round": SIZE, "coherence": "nothing",
-    }  # fmt: skip
+        "name": "flda",
+        "n_components": 3,
+        "spare_topics": 0,
+        "n_words": 12,
+        "iterations": 100,
+        "min_new_documents": 20,
+        "documents_per_round": SIZE,
+        "coherence": "nothing",
+    }
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     return Study.make(method=small | method, vocabulary=limits)

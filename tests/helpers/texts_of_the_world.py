@@ -32,6 +32,9 @@ ENGLISH = [
     "We waited at the station for the train; see www.example.org or write to me@example.org.",
 ]
 ALL = {
-    "german": GERMAN, "spanish": SPANISH, "chinese": CHINESE, "japanese": JAPANESE,
+    "german": GERMAN,
+    "spanish": SPANISH,
+    "chinese": CHINESE,
+    "japanese": JAPANESE,
     "english": ENGLISH,
-}  # fmt: skip
+}

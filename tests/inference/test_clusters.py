@@ -75,8 +75,11 @@ def test_memberships_by_discriminants() -> None:
     inference = Discriminants(3, ClusterShape(**shape()))
     np.testing.assert_allclose(shares_of(inference, weights, points), softmax_of(scores))
     assert inference.shapes() == {
-        "origin": (2,), "projection": (2, 2), "directions": (3, 2), "bias": (3,)
-    }  # fmt: skip
+        "origin": (2,),
+        "projection": (2, 2),
+        "directions": (3, 2),
+        "bias": (3,),
+    }
 
 
 def test_memberships_by_a_network() -> None:
@@ -145,7 +148,8 @@ def test_a_saved_model_comes_back_to_the_bit(
 def test_a_model_says_of_documents_what_their_client_says(
     name: str, method: Any, kind: type[ClusterInference]
 ) -> None:
-    plan, corpus = planned(name, **method), blobs(80)
+    plan = planned(name, **method)
+    corpus = blobs(80)
     model = trained(plan, {"a": corpus})
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
@@ -181,9 +185,10 @@ def test_words_move_and_extend_embeddings() -> None:
     bag = sparse.csr_array(np.array(counts, np.float32))
     weights = {
         "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
-        "rarity": np.array([1.0, 0.0, 2.0, 2.0]), "word_origin": np.array([1.0, 3.0]),
+        "rarity": np.array([1.0, 0.0, 2.0, 2.0]),
+        "word_origin": np.array([1.0, 3.0]),
         "word_directions": np.diag([1.0, 2, 3, 4]),
-    }  # fmt: skip
+    }
     inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
     found = inference.mixed(np.tile([5.0, 3.0], (4, 1)), bag, weights)
     first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight

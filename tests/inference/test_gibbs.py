@@ -50,7 +50,8 @@ def same(one: Sampled, other: Sampled) -> bool:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_guided_topic_is_that_of_its_words(seed: int) -> None:
-    apple, bread = {"apple"}, {"bread"}
+    apple = {"apple"}
+    bread = {"bread"}
     assert themes(sampled([APPLES], seed=seed)) == [apple, bread]
     assert themes(sampled([BREADS], seed=seed)) == [bread, apple]
     assert themes(sampled([APPLES, BREADS], seed=seed)) == [apple, bread]

@@ -33,7 +33,8 @@ def test_a_posterior_is_that_of_the_papers_loop() -> None:
     bag = sparse.csr_array(x)
     posterior = infer(bag, weights, 0.1, 15)
     np.testing.assert_allclose(posterior.gamma, gamma, rtol=1e-9)
-    words, found = np.flatnonzero(x.sum(0)), posterior.word_counts(weights)
+    words = np.flatnonzero(x.sum(0))
+    found = posterior.word_counts(weights)
     np.testing.assert_allclose(found, counts[words], rtol=1e-9)
     np.testing.assert_allclose(found.sum(1), x.sum(0)[words], rtol=1e-12)
     assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
@@ -47,7 +48,8 @@ def test_refined_theta_and_its_readouts() -> None:
     corpora = subjects({"a": 120, "b": 120})
     neural = ProdLDA(4, max_rounds=30, hidden=(16, 16)).fit_clients(corpora).model_
     documents = [*tokens_of(corpora["a"])[:5], []]
-    plain, mean = neural.transform(documents), neural.transform(documents, refine=True)
+    plain = neural.transform(documents)
+    mean = neural.transform(documents, refine=True)
     root = neural.transform(documents, refine=True, readout="root")
     bag = neural.count(Corpus.of(documents))[:5]
     posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])

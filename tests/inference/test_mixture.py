@@ -11,13 +11,18 @@ from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape, place
 from fedtopics.text.embeddings import EmbeddingSettings
 
 SHAPE = MixtureShape(
-    n_components=2, kappa=2.0, word_weight=0.5, smoothing=0.0,
+    n_components=2,
+    kappa=2.0,
+    word_weight=0.5,
+    smoothing=0.0,
     embedding=EmbeddingSettings(dimension=2),
-)  # fmt: skip
+)
 SUMS: dict[str, Any] = {
-    "origin": np.zeros(2), "directions": np.array([[6.0, 0.0], [0.0, 2.0]]),
-    "words": np.array([[9.0, 1.0], [1.0, 3.0]]), "weights": np.array([8.0, 4.0]),
-}  # fmt: skip
+    "origin": np.zeros(2),
+    "directions": np.array([[6.0, 0.0], [0.0, 2.0]]),
+    "words": np.array([[9.0, 1.0], [1.0, 3.0]]),
+    "weights": np.array([8.0, 4.0]),
+}
 
 
 def found(counts: Any, embeddings: Any) -> Any:

@@ -85,7 +85,8 @@ def test_weighted_sums(kind: Any) -> None:
 
 
 def moved(before: Any, now: Any, least: int) -> list[int]:
-    before, now = np.array(before), np.array(now)
+    before = np.array(before)
+    now = np.array(now)
     may = clustering.may_move(clustering.flows(before, now, max(*before, *now) + 1), least)
     return np.where(may[before, now], now, before).tolist()
 
@@ -205,10 +206,14 @@ def test_a_registered_one_is_saved_and_loaded(tmp_path: Path) -> None:
         find("halves")
     INFERENCES.register("halves", FirstHalf)
     model = made(
-        inference=FirstHalf(5, Halves(sharpness=2.0)), word_sums=np.ones((2, 5)), coherence={},
-        weights={"topics": np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.5, 0.5, 0]])}, labels={},
-        shares={"a": np.array([0.25, 0.75])}, documents={"a": 20},
-    )  # fmt: skip
+        inference=FirstHalf(5, Halves(sharpness=2.0)),
+        word_sums=np.ones((2, 5)),
+        coherence={},
+        weights={"topics": np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.5, 0.5, 0]])},
+        labels={},
+        shares={"a": np.array([0.25, 0.75])},
+        documents={"a": 20},
+    )
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
     assert isinstance(back.inference, FirstHalf)
     assert back.inference.settings == Halves(sharpness=2.0)

@@ -26,8 +26,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "gfedntm, several exchanges a round": {**NETWORK, "norm": "sync"},
     "lda": {**SMALL, "name": "lda"},
     "flda": {
-        "name": "flda", "n_components": 3, "max_rounds": 2, "threshold": 0.01,
-        "min_new_documents": 1, "keep_unmatched": True,
+        "name": "flda",
+        "n_components": 3,
+        "max_rounds": 2,
+        "threshold": 0.01,
+        "min_new_documents": 1,
+        "keep_unmatched": True,
     },
     "fstc": {
         "name": "fstc",
@@ -39,7 +43,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "coherence": "nothing",
         "embedding": {"dimension": DIMENSION},
     },
-}  # fmt: skip
+}
 
 
 def write_documents(folder: Path) -> dict[str, Path]:
@@ -76,9 +80,12 @@ def make_study(
         }
     vocabulary = {"min_document_frequency": 1}
     given = {
-        "name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, "aggregation": "plain",
+        "name": "tried",
+        "checkpoint_every": 2,
+        "vocabulary": vocabulary,
+        "aggregation": "plain",
         "federation": {"outliers": "none"} if more.get("aggregation") != "secure" else {},
-    }  # fmt: skip
+    }
     return Study.make(method=method, clients=clients, **{**given, **more})
 
 
@@ -99,9 +106,11 @@ def assert_as_here(study: Study, folders: dict[str, Path], out: Path, keys: Path
     if study.is_secure:
         held = {name: Key.load(keys / name) for name in study.clients}
         policy = Policy(min_documents=10)
-        model, here = federated(study, study.corpora(), out, policy, keys=held).model, out
+        model = federated(study, study.corpora(), out, policy, keys=held).model
+        here = out
     else:
-        model, here = train(study, out=out), out / "clients"
+        model = train(study, out=out)
+        here = out / "clients"
     for name, folder in folders.items():
         assert left(folder / "ledger.jsonl") == left(here / name / "ledger.jsonl")
         assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)

@@ -137,13 +137,17 @@ class Machine:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = {port: str(free_port()) for port in ("8000", "9094", "9095", "9096")}
         self.environment = os.environ | {
-            "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_HOME": str(folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
-            "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()), "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1", "COLUMNS": "200",
+            "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "200",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }  # fmt: skip
+        }
 
     def adapted(self, text: str) -> str:
         """A command or a file with ports that are free here, on this machine alone."""
@@ -154,9 +158,13 @@ class Machine:
     def run(self, command: str) -> str:
         """Run a command of a shell; return what it says."""
         done = subprocess.run(
-            ["/bin/sh", "-c", self.adapted(command)], cwd=self.folder, env=self.environment,
-            capture_output=True, timeout=PATIENCE, text=True,
-        )  # fmt: skip
+            ["/bin/sh", "-c", self.adapted(command)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            timeout=PATIENCE,
+            text=True,
+        )
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{said}"
         return said
@@ -166,9 +174,13 @@ class Machine:
         log = self.folder / f"{name}.log"
         with log.open("ab") as file:
             self._processes[name] = subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {self.adapted(command)}"], cwd=self.folder,
-                env=self.environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                ["/bin/sh", "-c", f"exec {self.adapted(command)}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         self.wait(lambda: awaited in log.read_text(), f"{name} to say {awaited!r}")
 
     def wait(self, done: Any, what: str) -> None:
@@ -240,7 +252,9 @@ class FakeGrid:
         from flwr.app import Context, RecordDict
         from flwr.supercore.task_identity import TaskIdentity
 
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, 1, 1
+        TaskIdentity.run_id = 7
+        TaskIdentity.node_id = 1
+        TaskIdentity.task_id = 1
         self._app = app
         self._contexts = {
             node: Context(7, node, dict(given), RecordDict(), dict(config), 7)

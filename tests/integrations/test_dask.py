@@ -135,9 +135,11 @@ def test_a_lost_scheduler_ends_a_run_that_is_resumed(
     cluster: Client, files: Path, tmp_path: Path
 ) -> None:
     """On a cluster that was started by hand."""
-    given, out = {"a": files / "*.parquet"}, tmp_path / "run"
+    given = {"a": files / "*.parquet"}
+    out = tmp_path / "run"
     frequent = study().model_copy(update={"checkpoint_every": 1})
-    file, log = tmp_path / "scheduler.json", (tmp_path / "log").open("wb")
+    file = tmp_path / "scheduler.json"
+    log = (tmp_path / "log").open("wb")
     begun = [
         subprocess.Popen([sys.executable, "-m", "dask", *words], stdout=log, stderr=log)
         for words in (
@@ -175,9 +177,10 @@ def test_groups_of_a_client_that_counts_alone(cluster: Client, files: Path) -> N
     found = [
         train(study("nmf"), clients, policies=policies, engine=of, at_once=False)
         for clients, of in (
-            (given, cluster), ({name: Corpus.read(files / "*.parquet") for name in given}, None),
+            (given, cluster),
+            ({name: Corpus.read(files / "*.parquet") for name in given}, None),
         )
-    ]  # fmt: skip
+    ]
     np.testing.assert_allclose(found[0].word_sums, found[1].word_sums, rtol=1e-9, atol=1e-9)
 
 
@@ -209,9 +212,12 @@ def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path
 
 
 def test_the_command(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], refused: Refused,
-) -> None:  # fmt: skip
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
+) -> None:
     monkeypatch.chdir(tmp_path)
     method = 'name = "big"\n[method]\nname = "nmf"\nn_components = 4\nmax_rounds = 2\n'
     Path("study.toml").write_text(f'{method}[clients.a]\ndata = "{files}/part-*.parquet"\n')

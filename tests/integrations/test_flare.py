@@ -151,14 +151,16 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
 
 @pytest.mark.quick
 def test_without_documents_a_site_keeps_why(tmp_path: Path, documents: dict[str, Path]) -> None:
-    site, there = StudySite("run-1"), job_context(tmp_path)
+    site = StudySite("run-1")
+    there = job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
     failure = tmp_path / "fedtopics" / "run-1" / FAILURE
     first = encode(Results(b"session", -1, []))
     with pytest.raises(FedTopicsError, match="has no key"):
         site.handle(first, there)
     assert "has no key" in failure.read_text()
-    key, plan = Key.create(tmp_path / "local" / "north", "north"), Study.make(clients={"north": {}})
+    key = Key.create(tmp_path / "local" / "north", "north")
+    plan = Study.make(clients={"north": {}})
     there.config.mkdir()
     (there.config / "study.toml").write_text(plan.to_toml())
     calls = decode(site.handle(first, there), Calls)
@@ -241,10 +243,8 @@ def test_the_result_is_that_of_this_process(
 ) -> None:
     if METHODS[case]["name"] == "flda":
         pytest.importorskip("tomotopy")
-    study, keys = (
-        make_study(METHODS[case], documents, aggregation=aggregation),
-        documents["north"].parent,
-    )
+    study = make_study(METHODS[case], documents, aggregation=aggregation)
+    keys = documents["north"].parent
     file = written(study, tmp_path / "study.toml")
     run = fedtopics("train", "--engine", "flare", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
@@ -259,14 +259,17 @@ def test_the_result_is_that_of_this_process(
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("forbids", "aggregation", "said"), [
-    ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
-    ('aggregation = "secure"', "plain", "requires secure aggregation"),
-    (None, "secure", "has no key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forbids", "aggregation", "said"),
+    [
+        ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
+        ('aggregation = "secure"', "plain", "requires secure aggregation"),
+        (None, "secure", "has no key"),
+    ],
+)
 def test_what_a_site_refuses_ends_the_job_with_a_sentence(
-    forbids: str | None, aggregation: str, said: str, documents: dict[str, Path], tmp_path: Path,
-) -> None:  # fmt: skip
+    forbids: str | None, aggregation: str, said: str, documents: dict[str, Path], tmp_path: Path
+) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
     Policy.read(policy)
@@ -300,9 +303,14 @@ class System:
 
     def shell(self, commands: str, timeout: float = 600.0) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S602
-            commands, shell=True, cwd=self.folder, env=self.environment,
-            capture_output=True, text=True, timeout=timeout,
-        )  # fmt: skip
+            commands,
+            shell=True,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
 
     def submit(self, study: Path, out: str, *more: str) -> subprocess.Popen[str]:
         command = [
@@ -318,9 +326,13 @@ class System:
         ]
         command += ["--startup-kit", str(self.kits / "admin@nvidia.com"), *more]
         return subprocess.Popen(
-            command, cwd=self.folder, env=self.environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def folder_at(self, site: str, out: str) -> Path:
         run = json.loads((self.folder / out / "flare.json").read_text())["run"]

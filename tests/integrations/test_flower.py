@@ -147,7 +147,8 @@ def test_killed_resident_processes_go_on(aggregation: str, documents: Path, tmp_
 
 def refused(documents: Path, tmp_path: Path, kind: str = "plain", **given: Any) -> FakeGrid:
     """A study that nobody can take part in, until its server gives up."""
-    path, wait = tmp_path / "study.toml", {"join_timeout": 20, "quorum_timeout": 1}
+    path = tmp_path / "study.toml"
+    wait = {"join_timeout": 20, "quorum_timeout": 1}
     path.write_text(study_text("gfedntm", "s", kind, documents, **wait))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
     with pytest.raises(FederationError):
@@ -165,17 +166,23 @@ def test_a_policy_that_forbids_the_method(
     assert not list(tmp_path.rglob("ledger.jsonl"))
 
 
-@pytest.mark.parametrize(("given", "sentence"), [
-    ({"data": "nowhere.csv"}, "nowhere.csv"),
-    ({"name": "north pole"}, "cannot name a client"),
-    ({"name": 7}, "needs the client's name"),
-    ({"txt": "text"}, "txt"),
-    ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"data": "nowhere.csv"}, "nowhere.csv"),
+        ({"name": "north pole"}, "cannot name a client"),
+        ({"name": 7}, "needs the client's name"),
+        ({"txt": "text"}, "txt"),
+        ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
+    ],
+)
 def test_a_wrong_setting_is_one_sentence_and_stays_there(
-    given: dict[str, Any], sentence: str, documents: Path, tmp_path: Path,
+    given: dict[str, Any],
+    sentence: str,
+    documents: Path,
+    tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     grid = refused(documents, tmp_path, **given)
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fedtopics")]
     assert lines

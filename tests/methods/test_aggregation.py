@@ -42,23 +42,27 @@ def test_totals_of_single_precision_are_rounded_once() -> None:
     assert add_up(exact)["x"] == 2.0**24 + 1 + 2.0**-9, "no float32 was there to round to"
 
 
-SHAPES, STUDY = "different shapes", "check that all run the same study|cannot be added up"
+SHAPES = "different shapes"
+STUDY = "check that all run the same study|cannot be added up"
 
 
-@pytest.mark.parametrize(("first", "second", "says"), [
-    (np.zeros(2), np.zeros(3), SHAPES),
-    (np.zeros((1, 2)), np.zeros(2), SHAPES),
-    (np.zeros(1), np.zeros(3), SHAPES),
-    (rows([0], [[1, 2]]), rows([1], [[1, 2, 3]]), SHAPES),
-    (rows([0], [[1]], n_rows=4), rows([1], [[1]], n_rows=5), SHAPES),
-    (rows([0], [[1]], n_rows=4), rows([4], [[1]], n_rows=5), SHAPES),
-    ({"y": 1, "z": 1}, {"y": 1}, STUDY),
-    ({"y": 1}, {"y": 1, "z": 1}, STUDY),
-    ({"y": 1}, {"z": 1}, STUDY),
-    (np.zeros(2), 1.0, STUDY),
-    (np.zeros(2, np.int64), np.zeros(2), STUDY),
-    ("one", "two", STUDY),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (np.zeros(2), np.zeros(3), SHAPES),
+        (np.zeros((1, 2)), np.zeros(2), SHAPES),
+        (np.zeros(1), np.zeros(3), SHAPES),
+        (rows([0], [[1, 2]]), rows([1], [[1, 2, 3]]), SHAPES),
+        (rows([0], [[1]], n_rows=4), rows([1], [[1]], n_rows=5), SHAPES),
+        (rows([0], [[1]], n_rows=4), rows([4], [[1]], n_rows=5), SHAPES),
+        ({"y": 1, "z": 1}, {"y": 1}, STUDY),
+        ({"y": 1}, {"y": 1, "z": 1}, STUDY),
+        ({"y": 1}, {"z": 1}, STUDY),
+        (np.zeros(2), 1.0, STUDY),
+        (np.zeros(2, np.int64), np.zeros(2), STUDY),
+        ("one", "two", STUDY),
+    ],
+)
 def test_shapes_and_fields_must_agree(first: Any, second: Any, says: str) -> None:
     with pytest.raises(FedTopicsError, match=says):
         add_up({"a": {"x": first}, "b": {"x": second}})
@@ -164,7 +168,8 @@ def test_sgd_by_hand(name: OptimizerName) -> None:
 @pytest.mark.parametrize("name", ["adam", "fedadam"])
 @pytest.mark.parametrize("beta1", [0.9, 0.99])
 def test_adam_is_that_of_torch(name: OptimizerName, beta1: float) -> None:
-    ours, theirs = weights(), weights()
+    ours = weights()
+    theirs = weights()
     optimizer = ServerOptimizer(name, ours, 0.01, beta1)
     parameters = [torch.nn.Parameter(tensor) for tensor in theirs.values()]
     adam = torch.optim.Adam(parameters, lr=0.01, betas=(beta1, 0.999))
@@ -181,7 +186,8 @@ def test_adam_is_that_of_torch(name: OptimizerName, beta1: float) -> None:
 @pytest.mark.parametrize("name", ["adam", "sgd"])
 def test_rows_are_a_dense_gradient_with_zeros(name: OptimizerName) -> None:
     """The other rows have gradient zero: Adam's moments still move them."""
-    dense, sparse = weights(), weights()
+    dense = weights()
+    sparse = weights()
     of_dense = ServerOptimizer(name, dense, 0.1, 0.9)
     of_rows = ServerOptimizer(name, sparse, 0.1, 0.9)
     for step, index in enumerate([[0, 2], [1], [], [0, 1, 2]]):
@@ -212,7 +218,8 @@ def test_a_step_of_adam_is_bounded_whatever_the_total() -> None:
     rng = np.random.default_rng(0)
     weights = {"w": torch.zeros(50)}
     optimizer = ServerOptimizer("adam", weights, 0.002, 0.99)
-    before, largest = weights["w"].clone(), 0.0
+    before = weights["w"].clone()
+    largest = 0.0
     for number in range(300):
         size = 10.0 ** rng.integers(-8, 16)  # of a total that an adder makes up
         total = size * rng.standard_normal(50).astype(np.float32)

@@ -24,8 +24,11 @@ def summed(parts: list[sparse.csr_array]) -> dict[str, Any]:
 
 def test_projections_are_those_of_the_co_occurrence() -> None:
     x = np.random.default_rng(0).poisson(0.7, (40, 9)).astype(float)
-    x[3], x[4], x[5, 1:] = 0, np.eye(9)[2], 0  # no pair: nothing, one word, perhaps one word
-    expected, mass = np.zeros((9, 9)), np.zeros(9)
+    x[3] = 0  # no word, so no pair
+    x[4] = np.eye(9)[2]  # one word
+    x[5, 1:] = 0  # perhaps one word
+    expected = np.zeros((9, 9))
+    mass = np.zeros(9)
     for row in x:
         n = row.sum()
         if n > 1:
@@ -64,10 +67,8 @@ def test_rare_words_are_no_anchors_where_there_are_others() -> None:
 
 
 def test_rare_words_of_a_client_are_left_out() -> None:
-    plan, policy = (
-        study(initialisation="anchors"),
-        Policy(min_documents=1, min_document_frequency=20),
-    )
+    plan = study(initialisation="anchors")
+    policy = Policy(min_documents=1, min_document_frequency=20)
     half: Any = client_of(plan, Site("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half.counts.words}), 60, 10.0)
     reply = half.function("projections")(half._fingerprint)
@@ -83,9 +84,15 @@ def test_rare_words_of_a_client_are_left_out() -> None:
 def test_networks_begin_with_them(network: str) -> None:
     corpora = subjects(dict.fromkeys("abc", 200))
     plan = study(
-        network=network, initialisation="anchors", n_components=3, max_rounds=1,
-        learning_rate=1e-9, normalise_topics=False, word_bias=False, coherence="nothing",
-    )  # fmt: skip
+        network=network,
+        initialisation="anchors",
+        n_components=3,
+        max_rounds=1,
+        learning_rate=1e-9,
+        normalise_topics=False,
+        word_bias=False,
+        coherence="nothing",
+    )
     model = train(plan, corpora, policies=dict.fromkeys("abc", OPEN_POLICY))
     logits = model.weights["beta_logits"].double().numpy()
     np.testing.assert_allclose(logits.mean(1), 0, atol=1e-6)
@@ -107,7 +114,7 @@ CASES = METHODS | {
     "k-fed": {"name": "kmeans", "algorithm": "k-fed", "representation": "tfidf"},
     "kmeans of words": {"name": "kmeans", "representation": "bow", "max_rounds": 4},
     "flda": {"name": "flda", "max_rounds": 1, "min_new_documents": 10},
-}  # fmt: skip
+}
 
 
 def study_of(case: str) -> Study:
@@ -125,8 +132,10 @@ def corpora_of(documents_with_it: int) -> dict[str, Corpus]:
     """Three clients; two have the word often, and the first one in so many documents."""
     corpora = embedded(subjects(dict.fromkeys("abc", 90)))
     for name, number in {"a": documents_with_it, "b": 40, "c": 40}.items():
-        texts = [[*text, RARE] if row < number else text
-                 for row, text in enumerate(tokens_of(corpora[name]))]  # fmt: skip
+        texts = [
+            [*text, RARE] if row < number else text
+            for row, text in enumerate(tokens_of(corpora[name]))
+        ]
         corpora[name] = replace(corpora[name], documents=Corpus.of(texts).documents)
     return corpora
 

@@ -14,9 +14,12 @@ SIZES = {"east": 60, "north": 50, "south": 50, "west": 60}
 CANNOT = "contains numbers outside the agreed bounds"
 LDA = {"name": "lda", "max_rounds": 2, "batch_size": 100}
 NETWORK = {
-    "name": "gfedntm", "max_rounds": 4, "hidden": [8, 8], "validation_share": 0.3,
+    "name": "gfedntm",
+    "max_rounds": 4,
+    "hidden": [8, 8],
+    "validation_share": 0.3,
     "validate_every": 2,
-}  # fmt: skip
+}
 EMBEDDED = {"embedding": {"dimension": DIMENSION}, "coherence": "nothing"}
 NUMBERS = {"candidates": [2, 3], "start": {"tries": 2}}
 CHOSEN = {"name": "discriminative", "max_rounds": 3, **NUMBERS, **EMBEDDED}
@@ -59,32 +62,47 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "words in all windows": (LDA, "pairs", in_windows("10", in_all), f"'10' {WINDOWS}"),
     "words in all documents": (LDA, "pairs", in_windows("0", in_all), f"'0' {WINDOWS}"),
     "windows of no document": (
-        LDA, "pairs", in_windows("0", as_many("windows", 10**6)), f"'0.windows' {CANNOT}",
+        LDA,
+        "pairs",
+        in_windows("0", as_many("windows", 10**6)),
+        f"'0.windows' {CANNOT}",
     ),
     "bound": (LDA, "expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
     "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
     "validation": (NETWORK, "validate", as_many("loss", -1e9), f"'loss' {CANNOT}"),
     "topics": (
-        FLDA, "local_topics", many_topics, "instead of ('up to 8 topics', 'up to 30 shown')",
+        FLDA,
+        "local_topics",
+        many_topics,
+        "instead of ('up to 8 topics', 'up to 30 shown')",
     ),
     "documents of a round": (
-        FLDA, "local_topics", as_many("documents", 10**12), f"'documents' {CANNOT}",
+        FLDA,
+        "local_topics",
+        as_many("documents", 10**12),
+        f"'documents' {CANNOT}",
     ),
     "clusters": (
-        {"name": "kmeans", "algorithm": "k-fed", **EMBEDDED}, "own_centres", many_clusters,
+        {"name": "kmeans", "algorithm": "k-fed", **EMBEDDED},
+        "own_centres",
+        many_clusters,
         "instead of ('up to 4 clusters', 7)",
     ),
     "distances": (
-        {"name": "kmeans", "max_rounds": 3, **EMBEDDED}, "cluster_sums",
+        {"name": "kmeans", "max_rounds": 3, **EMBEDDED},
+        "cluster_sums",
         lambda reply: {n: np.full_like(reply[n], 1e6) for n in {"distances"} & {*reply}},
         f"'distances' {CANNOT}",
     ),
     "clusterings": (
-        CHOSEN, "agreeing_pairs", no_chance, "'pairs' contains impossible numbers of pairs",
+        CHOSEN,
+        "agreeing_pairs",
+        no_chance,
+        "'pairs' contains impossible numbers of pairs",
     ),
     "words of documents": (AUTO, "extent", as_many("words", 1 << 52), f"'words' {CANNOT}"),
     "documents of all": (AUTO, "extent", as_many("documents", 1 << 52), f"'documents' {CANNOT}"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BENT)
@@ -95,7 +113,8 @@ def test_what_cannot_be_is_left_out_and_told(case: str, monkeypatch: pytest.Monk
         return reply | bend(reply) if called == function else reply
 
     bend_replies(monkeypatch, "west", bent)
-    events, limits = Notes(), {"min_document_frequency": 1}
+    events = Notes()
+    limits = {"min_document_frequency": 1}
     plan = Study.make(method={"n_components": 4, **method}, vocabulary=limits)
     model = train(plan, embedded(subjects(SIZES)), on_event=events.append, at_once=False)
     said = events.of("bad reply")

@@ -47,16 +47,21 @@ CASES: dict[str, dict[str, Any]] = {
     "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
     "discriminative": {"name": "discriminative", "max_rounds": 20, **TWICE},
     "discriminative, free": {
-        "name": "discriminative", "separation": {"sizes": "free"}, "word_weight": 0, **TWICE,
+        "name": "discriminative",
+        "separation": {"sizes": "free"},
+        "word_weight": 0,
+        **TWICE,
     },
     "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
     "fstc, frozen": {"name": "fstc", "preset": "frozen", "average_every": 1, "max_rounds": 2},
     "fsccl": {
-        "name": "fsccl", "embedding": {"model": "x", "dimension": DIMENSION}, "network": NETWORK,
+        "name": "fsccl",
+        "embedding": {"model": "x", "dimension": DIMENSION},
+        "network": NETWORK,
         "max_rounds": 2,
     },
-}  # fmt: skip
+}
 OF_WORDS = ("lloyd of tfidf", "fbow", "ftfidf")
 every = pytest.mark.parametrize("case", CASES)
 
@@ -68,7 +73,8 @@ def plan_of(case: str, **method: Any) -> Study:
 @every
 def test_permuted_clients_change_no_bit(case: str) -> None:
     """tests/federation/test_same_bits.py says the same of gRPC."""
-    corpora, plan = spread(blobs(150), 3), plan_of(case)
+    corpora = spread(blobs(150), 3)
+    plan = plan_of(case)
     forth, back = (trained(plan, c) for c in (corpora, dict(reversed(corpora.items()))))
     assert_same_result(back, forth)
     assert back.topics() == forth.topics()
@@ -104,7 +110,8 @@ def test_no_embedding_and_no_rare_word_leaves(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what a study announces is what it asks for."""
-    of, more = case.removesuffix(", candidates"), dict[str, Any]()
+    of = case.removesuffix(", candidates")
+    more = dict[str, Any]()
     if of != case:
         more = {"separation": {"tolerance": 0.05}, "start": {"tries": 1}, "candidates": (4, 5)}
     plan = plan_of(of, **more)
@@ -125,7 +132,8 @@ def test_no_embedding_and_no_rare_word_leaves(
 @pytest.mark.parametrize("corpora", ODD)
 @every
 def test_odd_corpora(case: str, corpora: str) -> None:
-    plan, clients = plan_of(case), ODD[corpora]()
+    plan = plan_of(case)
+    clients = ODD[corpora]()
     if (case, corpora) == ("k-fed", "two texts"):
         with pytest.raises(StudyError, match="have only 4 clusters with enough documents"):
             trained(plan, clients)
@@ -179,7 +187,8 @@ def test_documents_that_are_all_the_same_or_empty(case: str) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in OF_WORDS])
 def test_a_client_without_embeddings(case: str) -> None:
-    nothing, plan = corpus_of(np.zeros((20, DIMENSION))), plan_of(case)
+    nothing = corpus_of(np.zeros((20, DIMENSION)))
+    plan = plan_of(case)
     clients = {"a": nothing, "b": blobs(80)}
     if case.startswith("fstc"):
         with pytest.raises(DataError, match="Client 'a': no document has an embedding"):
@@ -219,7 +228,9 @@ def test_the_model_does_not_depend_on_where_documents_are(
 
 def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[Any, Any]:
     """The algorithm in a few lines: theta, and the topics' words, summed."""
-    directions, words, weights = sums["directions"], sums["words"], sums["weights"]
+    directions = sums["directions"]
+    words = sums["words"]
+    weights = sums["weights"]
     for _ in range(rounds + 1):
         beta = words + 0.01 / len(words)
         usual = beta.sum(0) / beta.sum()
@@ -230,12 +241,15 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
         theta *= np.exp(method.word_weight * bag @ np.log(beta).T)
         theta /= theta.sum(1, keepdims=True)
         before = words
-        directions, words, weights = theta.T @ points, theta.T @ bag, theta.sum(0)
+        directions = theta.T @ points
+        words = theta.T @ bag
+        weights = theta.sum(0)
     return theta, before
 
 
 def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    called, events = noted(monkeypatch, mixture_method, "first_sums"), Notes()
+    called = noted(monkeypatch, mixture_method, "first_sums")
+    events = Notes()
     plan = planned("mixture", **EIGHT | {"max_rounds": 4, "tolerance": 0})
     model = trained(plan, spread(CORPUS, 3), on_event=events.append)
     ((_, begun),) = called
@@ -265,13 +279,16 @@ def test_topics_of_few_documents_leave_nothing() -> None:
     corpus = blobs(60, 3, spread=0.3)
     plan = planned("mixture", n_components=4, kappa=20.0)
     client, fingerprint = half(plan, corpus, Policy(min_documents=10, min_document_frequency=1))
-    vectors, labels = np.array(corpus.embeddings), labels_of(corpus)
+    vectors = np.array(corpus.embeddings)
+    labels = labels_of(corpus)
     means = np.stack([vectors[labels == k].mean(0) for k in range(3)])
     directions = np.vstack([means, -means.sum(0)])
     state = {
-        "origin": np.zeros(DIMENSION), "directions": directions, "weights": np.ones(4),
+        "origin": np.zeros(DIMENSION),
+        "directions": directions,
+        "weights": np.ones(4),
         "words": np.zeros((4, client.bag.shape[1])),
-    }  # fmt: skip
+    }
     evidence = vars(mixture_method.Evidence.of(state, plan.method))
     reply = client.function("topic_sums")(fingerprint, 1, evidence)
     few = reply["weights"] < 10
@@ -285,13 +302,18 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
     plan = planned("mixture", n_components=2).method
     everybody: Any = SimpleNamespace(share_kept=lambda round_: 0.0)
     before = {
-        "origin": np.zeros(2), "directions": np.array([[1.0, 2.0], [3.0, 4.0]]),
-        "words": np.ones((2, 3)), "weights": np.array([5.0, 6.0]),
-    }  # fmt: skip
+        "origin": np.zeros(2),
+        "directions": np.array([[1.0, 2.0], [3.0, 4.0]]),
+        "words": np.ones((2, 3)),
+        "weights": np.array([5.0, 6.0]),
+    }
     reply = {
-        "directions": np.array([[9.0, 9.0], [0.0, 0.0]]), "weights": np.array([10.0, 1.0]),
-        "words": np.array([[7.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), "loss": 22.0, "documents": 11,
-    }  # fmt: skip
+        "directions": np.array([[9.0, 9.0], [0.0, 0.0]]),
+        "weights": np.array([10.0, 1.0]),
+        "words": np.array([[7.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+        "loss": 22.0,
+        "documents": 11,
+    }
     step = EMRounds(plan).step(everybody, before, reply, 1)
     np.testing.assert_array_equal(step.state["directions"], [[9, 9], [3, 4]])
     np.testing.assert_array_equal(step.state["words"], [[7, 0, 0], [1, 1, 1]])
@@ -306,10 +328,18 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
 def test_networks_begin_with_it(network: str) -> None:
     corpus = blobs(400, spread=1.0)
     still = {
-        "name": "gfedntm", "network": network, "n_components": CLUSTERS, "hidden": (12, 12),
-        "max_rounds": 1, "embedding": {"dimension": DIMENSION}, "initialisation": "mixture",
-        "batch_size": 100, "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
-    }  # fmt: skip
+        "name": "gfedntm",
+        "network": network,
+        "n_components": CLUSTERS,
+        "hidden": (12, 12),
+        "max_rounds": 1,
+        "embedding": {"dimension": DIMENSION},
+        "initialisation": "mixture",
+        "batch_size": 100,
+        "coherence": "nothing",
+        "learning_rate": 1e-12,
+        "optimizer": "sgd",
+    }
     plan = Study.make(method=still, vocabulary={"min_document_frequency": 1})
     model = trained(plan, spread(corpus, 3))
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"

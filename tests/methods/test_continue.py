@@ -44,7 +44,8 @@ class Embedded(NeuralLDA):
     name = "of-ones-own"
 
     def draw_decoder(self, generator: torch.Generator) -> Tensors:
-        k, n_words = self.settings.n_components, self.n_words
+        k = self.settings.n_components
+        n_words = self.n_words
         return {
             "topic_embeddings": self.uniform(generator, 1.0, k, 5),
             "word_embeddings": self.uniform(generator, 1.0, n_words, 5),
@@ -127,7 +128,8 @@ def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
 
 def test_kept_words_are_subject_to_the_policy() -> None:
     model = train(study(max_rounds=2), subjects(SIZES))
-    plan, corpora = study(max_rounds=2), subjects({"east": 30, "north": 5})
+    plan = study(max_rounds=2)
+    corpora = subjects({"east": 30, "north": 5})
     strict = {"policies": dict.fromkeys(SIZES, Policy(min_documents=10))}
     with pytest.raises(PolicyError, match="at least 10 documents, but it has 5"):
         train(plan, corpora, start=model, vocabulary="keep", **strict)
@@ -144,10 +146,12 @@ def test_kept_words_are_subject_to_the_policy() -> None:
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
 def test_a_run_that_began_with_a_model_resumes_with_it(vocabulary: Words, tmp_path: Path) -> None:
-    corpora, plan = subjects(SIZES), study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
+    corpora = subjects(SIZES)
+    plan = study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
     models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
     whole = train(plan, corpora, start=models[0], vocabulary=vocabulary, at_once=False)
-    last, begins = 12 if vocabulary == "keep" else 7, models[0]
+    last = 12 if vocabulary == "keep" else 7
+    begins = models[0]
     train_until_killed(last, plan, corpora, out=tmp_path, start=begins, vocabulary=vocabulary)
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines[:3]] == ["started", "study", "continued"]
@@ -173,7 +177,8 @@ SOME = range(8), range(4, 12)  # of a theme's words: before, and after
 def themed(part: range, seed: int = 0, size: int = 120) -> dict[str, Corpus]:
     """Two clients whose documents are of one theme each, which its embedding tells."""
     rng = np.random.default_rng(seed)
-    names, corpora = list(THEMES), {}
+    names = list(THEMES)
+    corpora = {}
     for client in ("east", "north"):
         chosen = rng.integers(len(names), size=size)
         words = [np.array([THEMES[names[k]][i] for i in part]) for k in chosen]
@@ -239,7 +244,8 @@ def test_numbers_go_with_their_words(network: str) -> None:
         if name not in by_word:
             assert torch.equal(weight, old), name
             continue
-        rows, before = weight.movedim(by_word[name], 0), old.movedim(by_word[name], 0)
+        rows = weight.movedim(by_word[name], 0)
+        before = old.movedim(by_word[name], 0)
         assert torch.equal(rows[[1, 2, 4]], before[known]), name
         new = before.mean() if name == "word_bias" else torch.zeros(())
         assert torch.equal(rows[[0, 3]], new.expand_as(rows[[0, 3]])), name
@@ -306,7 +312,8 @@ def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
 
 
 def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
-    plan, corpora = study(max_rounds=4), subjects(SIZES)
+    plan = study(max_rounds=4)
+    corpora = subjects(SIZES)
     model = loaded(train(plan, subjects(SIZES, seed=1)), tmp_path / "before")
     outcome = federated(plan, corpora, tmp_path, start=model)
     policies: dict[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)

@@ -43,9 +43,12 @@ def test_other_representations_are_refused() -> None:
 
 def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> Any:
     """The algorithm in a few lines, by scipy: memberships, and the trace of S_W^-1 S_B."""
-    method, n_clusters = plan.method, len(weights)
-    scatter, mean = np.cov(points.T, bias=True), points.mean(0)
-    bias, apart = np.zeros(n_clusters), []
+    method = plan.method
+    n_clusters = len(weights)
+    scatter = np.cov(points.T, bias=True)
+    mean = points.mean(0)
+    bias = np.zeros(n_clusters)
+    apart = []
     for _ in range(rounds + 1):
         means = sums / weights[:, None]
         between = (means - mean).T @ ((means - mean) * weights[:, None]) / len(points)
@@ -55,12 +58,14 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
         projection = vectors[:, ::-1][:, : n_clusters - 1]
         apart.append(values[::-1][: n_clusters - 1].sum())
         bias = bias - np.log(weights / weights.mean())
-        directions, projected = means @ projection, points @ projection
+        directions = means @ projection
+        projected = points @ projection
         for rows in (directions, projected):
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         exponential = np.exp(projected @ directions.T / method.temperature + bias)
         shares = exponential / exponential.sum(1, keepdims=True)
-        sums, weights = shares.T @ points, shares.sum(0)
+        sums = shares.T @ points
+        weights = shares.sum(0)
     return shares, apart
 
 
@@ -68,7 +73,8 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     called = noted(monkeypatch, discriminative, "start_separation")
     single = {"tolerance": 0, "finalists": 1, "sizes": "even"}
     plan = planned("discriminative", max_rounds=6, word_weight=0, separation=single)
-    corpus, events = blobs(300, spread=2.0), Notes()
+    corpus = blobs(300, spread=2.0)
+    events = Notes()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     ((_, start),) = called
     embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
@@ -105,8 +111,9 @@ def test_clusters_of_k_means_begin_even_and_free() -> None:
     np.testing.assert_array_equal(both.sums[:2], both.sums[2:])
     np.testing.assert_allclose(both.sums[:2], LEAST_COUNT * clusters.centres)
     assert [Split.of(clusters, sizes).even.tolist() for sizes in ("even", "free")] == [
-        [True, True], [False, False],
-    ]  # fmt: skip
+        [True, True],
+        [False, False],
+    ]
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
@@ -135,8 +142,10 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     before = Split(
         sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
         weights=np.array([[2.0, 3.0, 0.0]]),
-        bias=np.zeros((1, 3)), apart=np.zeros(1), even=np.ones(1, bool),
-    )  # fmt: skip
+        bias=np.zeros((1, 3)),
+        apart=np.zeros(1),
+        even=np.ones(1, bool),
+    )
     found = {
         "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
         "sent": np.array([[10.0, 0.0, 0.0]]),
@@ -158,10 +167,18 @@ def test_words_of_all_documents_change_nothing() -> None:
     assert clustering_accuracy(labels_of(corpus), found) > 0.95
 
 
-@pytest.mark.parametrize(("sizes", "parts"), [
-    ([334], 2), ([3999], 2), ([4000], 4), ([4000, 4000], 8),
-    ([79] * 120, 4), ([39] * 300, 2), ([4000, 4000, *[20] * 50], 2),  # small clients count
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ([334], 2),
+        ([3999], 2),
+        ([4000], 4),
+        ([4000, 4000], 8),
+        ([79] * 120, 4),
+        ([39] * 300, 2),
+        ([4000, 4000, *[20] * 50], 2),  # small clients count
+    ],
+)
 def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> None:
     class Sums:
         def sum(self, function: str, template: Any, origin: Any, part: Part) -> dict[str, Any]:
@@ -175,7 +192,8 @@ def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> 
 @pytest.mark.parametrize("per_part", [1000, 90])
 def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number, "PER_PART", per_part)
-    corpus, events = blobs(400), Notes()
+    corpus = blobs(400)
+    events = Notes()
     given: Any = {"candidates": (3, 5, 8), "start": {"tries": 4}, "word_weight": 0}
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
@@ -187,16 +205,25 @@ def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.Mon
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 
 
-@pytest.mark.parametrize(("n", "parts", "in_part"), [
-    (10, 2, 0), (19, 2, 0), (20, 2, 10), (79, 8, 0), (80, 8, 10),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "parts", "in_part"),
+    [
+        (10, 2, 0),
+        (19, 2, 0),
+        (20, 2, 10),
+        (79, 8, 0),
+        (80, 8, 10),
+    ],
+)
 def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: int) -> None:
     client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
-    origin, clusters = np.zeros(DIMENSION), np.zeros((1, CLUSTERS, DIMENSION))
+    origin = np.zeros(DIMENSION)
+    clusters = np.zeros((1, CLUSTERS, DIMENSION))
     discriminants = {
-        "projection": np.eye(DIMENSION)[None], "directions": clusters,
+        "projection": np.eye(DIMENSION)[None],
+        "directions": clusters,
         "bias": np.zeros((1, CLUSTERS)),
-    }  # fmt: skip
+    }
 
     def replies(of: Part) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}

@@ -45,11 +45,14 @@ def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
     return record_minibatches(monkeypatch)
 
 
-@pytest.mark.parametrize(("network", "optimizer", "rate", "split"), [
-    *((name, "adam", 0.002, "proportional") for name in NETWORKS),
-    ("prodlda", "sgd", 0.02, "proportional"),
-    ("prodlda", "adam", 0.002, "fixed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "optimizer", "rate", "split"),
+    [
+        *((name, "adam", 0.002, "proportional") for name in NETWORKS),
+        ("prodlda", "sgd", 0.02, "proportional"),
+        ("prodlda", "adam", 0.002, "fixed"),
+    ],
+)
 def test_fifty_rounds_equal_one_process(
     network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
@@ -63,10 +66,13 @@ def test_fifty_rounds_equal_one_process(
     assert difference(model.weights, weights) < 1e-6
 
 
-@pytest.mark.parametrize("method", [
-    {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
-    {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"encoder_input": "shares", "posterior_gain": 3.0, "alpha": 0.1},
+        {"network": "neurallda", "normalise_topics": False, "initialisation": "anchors"},
+    ],
+)
 def test_other_recipes_equal_one_process(
     method: dict[str, Any], minibatches: dict[int, list[Batch]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +108,8 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
     assert model.vocabulary.words == tuple(sorted(merged, key=lambda word: (-merged[word], word)))
     network = ORDINARY["prodlda"](model.inference, plan.seed)
     weights = dict(network.named_parameters())
-    change, rounds = 1.0, 0
+    change = 1.0
+    rounds = 0
     while change >= 0.009:
         rounds += 1
         losses = [network(*united([batch])) for batch in minibatches[rounds]]

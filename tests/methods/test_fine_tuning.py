@@ -51,10 +51,14 @@ def make_encoder(folder: Path, seed: int = 0) -> Path:
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), special, strict=True))
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
     shape = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=DIMENSION, num_hidden_layers=1,
-        num_attention_heads=2, intermediate_size=32, max_position_embeddings=16,
+        vocab_size=len(vocabulary),
+        hidden_size=DIMENSION,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
         initializer_range=0.3,
-    )  # fmt: skip
+    )
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         model = transformers.BertModel(shape)
@@ -99,11 +103,17 @@ TRUTH = np.concatenate([np.arange(len(texts)) % 3 for texts in CLIENTS.values()]
 
 def planned(folder: Path, **method: Any) -> Study:
     small: dict[str, Any] = {
-        "name": "fstc", "n_components": 3, "coherence": "nothing", "fine_tune": True,
+        "name": "fstc",
+        "n_components": 3,
+        "coherence": "nothing",
+        "fine_tune": True,
         "embedding": {"model": str(folder), "dimension": DIMENSION},
         "network": {"learning_rate": 0.01, "local_steps": 8, "batch_size": 16, "hidden": 8},
-        "encoder_learning_rate": 1e-3, "max_rounds": 3, "transports": 4, "start": {"tries": 2},
-    }  # fmt: skip
+        "encoder_learning_rate": 1e-3,
+        "max_rounds": 3,
+        "transports": 4,
+        "start": {"tries": 2},
+    }
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     return Study.make(method=filled(method, small), vocabulary=limits)
 
@@ -165,8 +175,10 @@ def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> 
 
 
 def test_a_step_on_views_embeds_them_instead(folder: Path, network: EncoderNetwork) -> None:
-    texts, views = CLIENTS["south"], [CLIENTS["north"][:24], CLIENTS["west"][:24]]
-    origin, secret = np.full(DIMENSION, 0.1), Secret(b"5" * 32)
+    texts = CLIENTS["south"]
+    views = [CLIENTS["north"][:24], CLIENTS["west"][:24]]
+    origin = np.full(DIMENSION, 0.1)
+    secret = Secret(b"5" * 32)
     tokens = network.tokens([*texts, *views[0], *views[1]])
     inputs = EncodedInputs(network, tokens, origin, secret, n_views=2)
     rows = np.array([3, 8])
@@ -180,14 +192,20 @@ def test_a_step_on_views_embeds_them_instead(folder: Path, network: EncoderNetwo
 def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) -> None:
     texts = CLIENTS["south"]
     settings = FSTCSettings(
-        name="fstc", n_components=3, fine_tune=True, alignment=1.0, warm_up=0.5,
+        name="fstc",
+        n_components=3,
+        fine_tune=True,
+        alignment=1.0,
+        warm_up=0.5,
         network={"local_steps": 1, "batch_size": 24, "hidden": 8, "learning_rate": 0.01},
         encoder_learning_rate=0.001,
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(0)
-    origin, centres = rng.normal(0, 0.1, DIMENSION), rng.normal(size=(3, DIMENSION))
+    origin = rng.normal(0, 0.1, DIMENSION)
+    centres = rng.normal(size=(3, DIMENSION))
     labels = np.eye(3)[np.arange(24) % 3].astype(np.float32)
-    first, secret = Adapter(DIMENSION, 8, 3).initial_weights(0), Secret(b"5" * 32)
+    first = Adapter(DIMENSION, 8, 3).initial_weights(0)
+    secret = Secret(b"5" * 32)
     inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
     weights = {name: w.clone() for name, w in first.items()}
     trainer = Trainer(settings, inputs, weights, labels, secret)

@@ -65,7 +65,8 @@ def test_the_papers_presets() -> None:
     assert (paper.keep_unmatched, paper.refill, paper.stop) == (False, False, "coherence")
     assert (paper.n_words, paper.spare_topics, paper.n_local) == (10, 0, 20)
     assert (paper.memory, paper.relevance) == (0.5, 1.0), "what is given wins"
-    pairwise, other = method(preset="paper-pairwise"), {"preset", "linkage", "keep_unmatched"}
+    pairwise = method(preset="paper-pairwise")
+    other = {"preset", "linkage", "keep_unmatched"}
     other |= {"refill", "memory"}
     assert pairwise.model_dump(exclude=other) == paper.model_dump(exclude=other)
     assert (pairwise.linkage, pairwise.keep_unmatched, pairwise.refill) == ("pairs", True, True)
@@ -74,13 +75,20 @@ def test_the_papers_presets() -> None:
     assert usual.n_words == 30 and usual.n_local > 20
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
-     "there are 3 seed_topics, more than n_components = 2."),
-    ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
-    ({"stop": "coherence", "coherence": "nothing"},
-     'stop = "coherence" needs a coherence other than "nothing".'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
+            "there are 3 seed_topics, more than n_components = 2.",
+        ),
+        ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
+        (
+            {"stop": "coherence", "coherence": "nothing"},
+            'stop = "coherence" needs a coherence other than "nothing".',
+        ),
+    ],
+)
 def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError) as error:
         Study.make(method={"name": "flda"} | given)
@@ -99,7 +107,8 @@ def test_how_often_which_function_is_called() -> None:
 
 
 def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
-    corpora, plan = stream(STEADY), flda()
+    corpora = stream(STEADY)
+    plan = flda()
     model, events = trained(plan, corpora)
     assert set(final(model)) == {"apple", "bread", "cloud"}
     for order in (corpora, dict(reversed(corpora.items()))):
@@ -113,7 +122,8 @@ def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
 
 
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    corpora, plan = stream(DRIFT), flda(coherence="documents", seed_topics=[["bread3", "bread4"]])
+    corpora = stream(DRIFT)
+    plan = flda(coherence="documents", seed_topics=[["bread3", "bread4"]])
     whole, rounds = trained(plan, corpora)
     train_until_killed(1, plan, corpora, out=tmp_path)
     model, rest = trained(plan, corpora, out=tmp_path, resume=True)
@@ -134,9 +144,10 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     model = train(flda(), corpora, on_event=events.append)
     arrived = [event["arrived"] for event in events.of("round")]
     assert arrived == [
-        {"a": SIZE, "b": SIZE, "c": SIZE}, {"a": SIZE, "b": SIZE, "c": 0},
+        {"a": SIZE, "b": SIZE, "c": SIZE},
+        {"a": SIZE, "b": SIZE, "c": 0},
         {"a": SIZE, "b": SIZE, "c": 25},
-    ]  # fmt: skip
+    ]
     skipped = {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
     assert events.of("skipped") == [skipped]
     came = [event["documents"] for event in events.of("arrived") if event["client"] == "c"]
@@ -224,8 +235,9 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
-        3, "topics are less coherent than those of the previous round, which are kept",
-    )  # fmt: skip
+        3,
+        "topics are less coherent than those of the previous round, which are kept",
+    )
     before = train(flda(max_rounds=2, coherence="documents"), stream(DRIFT))
     assert same(model, before)
     assert (model.info["rounds"], model.info["ids"]) == (3, before.info["ids"])

@@ -36,7 +36,8 @@ def corpora() -> dict[str, Corpus]:
 
 def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
     plan = planned(documents_per_round=None, max_rounds=3).with_clients(NAMES)
-    events, partners = Notes(), {}
+    events = Notes()
+    partners = {}
     texts = {name: tokens_of(corpus) for name, corpus in corpora().items()}
     whole = {name: [" ".join(text) + "\n" for text in of] for name, of in texts.items()}
     files = {name: tmp_path / f"{name}.csv" for name in NAMES}

@@ -96,10 +96,8 @@ class Plain(nn.Module):
         self.first = nn.Linear(DIMENSION, DIMENSION)
         self.second = nn.Linear(DIMENSION, FEATURES)
         tensors = {name: torch.tensor(array, dtype=torch.float32) for name, array in given.items()}
-        self.inner.weight.data, self.inner.bias.data = (
-            tensors["adapter_in"].T,
-            tensors["adapter_bias"],
-        )
+        self.inner.weight.data = tensors["adapter_in"].T
+        self.inner.bias.data = tensors["adapter_bias"]
         self.outer.weight.data = tensors["adapter_out"].T
         parts = [DIMENSION, FEATURES]
         self.first.weight.data, self.second.weight.data = tensors["head"].split(parts)
@@ -125,11 +123,13 @@ class Plain(nn.Module):
     def arrays(self) -> dict[str, torch.Tensor]:
         """Return the weights under our names."""
         return {
-            "adapter_in": self.inner.weight.T, "adapter_bias": self.inner.bias,
-            "adapter_out": self.outer.weight.T, "centres": self.centres,
+            "adapter_in": self.inner.weight.T,
+            "adapter_bias": self.inner.bias,
+            "adapter_out": self.outer.weight.T,
+            "centres": self.centres,
             "head": torch.cat([self.first.weight, self.second.weight]),
             "head_bias": torch.cat([self.first.bias, self.second.bias]),
-        }  # fmt: skip
+        }
 
 
 def test_a_round_is_plain_training() -> None:
@@ -203,13 +203,16 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
 
 
-@pytest.mark.parametrize(("given", "reason"), [
-    ({"representation": "bow"}, "for the method kmeans"),
-    ({"network": {"deletion": 1.0}}, "'method.network.deletion' is 1.0: .* less than 1"),
-    ({"dropout": -0.1}, "greater than or equal to 0"),
-    ({"contrast_temperature": 0}, "greater than 0"),
-    ({"alignment": 1}, "no key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"representation": "bow"}, "for the method kmeans"),
+        ({"network": {"deletion": 1.0}}, "'method.network.deletion' is 1.0: .* less than 1"),
+        ({"dropout": -0.1}, "greater than or equal to 0"),
+        ({"contrast_temperature": 0}, "greater than 0"),
+        ({"alignment": 1}, "no key"),
+    ],
+)
 def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(StudyError, match=reason):
         plan(**given)

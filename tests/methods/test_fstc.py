@@ -123,7 +123,8 @@ def broadcast(round_: int = 1, present: Any = None) -> tuple[Any, ...]:
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
     """Equation 15."""
-    points, labels = points_of(), random_labels()
+    points = points_of()
+    labels = random_labels()
     weights = Adapter(DIMENSION, 8, CLUSTERS).initial_weights(0)
     weights["adapter_out"] = torch.ones(8, DIMENSION)
     represented = represent(weights, torch.from_numpy(points)).numpy()
@@ -136,7 +137,8 @@ def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
 @pytest.mark.parametrize("alignment", [0.0, 0.5])
 def test_the_loss_of_a_step(alignment: float) -> None:
     """Equations 14, 17 and 18, of all documents in one minibatch."""
-    points, labels = points_of(), random_labels()
+    points = points_of()
+    labels = random_labels()
     labels[labels.argmax(1) == 4] = np.eye(CLUSTERS)[0]  # none is of the last cluster
     present = [True, False, True, True, True]
     one = trainer(points, labels, alignment=alignment, network=ONE, transports=0)
@@ -157,7 +159,8 @@ def test_the_loss_of_a_step(alignment: float) -> None:
 def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scores' softmax; the mixture is of what that misses."""
     called = noted(monkeypatch, Mixture, "step")
-    points, labels = points_of(), random_labels()
+    points = points_of()
+    labels = random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
     one = trainer(points, labels, network=ONE, **given)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
@@ -166,13 +169,15 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     entropy = -(labels * np.log(probable)).sum(1).mean()
     assert one.train(*broadcast()) == pytest.approx(entropy, rel=1e-5)
     (((_, missed), _),) = called
-    found, expected = np.sort(missed.detach().numpy(), 0), np.sort(labels - probable, 0)
+    found = np.sort(missed.detach().numpy(), 0)
+    expected = np.sort(labels - probable, 0)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_step_sees_views_in_the_documents_place() -> None:
     """Each view with the document's pseudo-label; centres are those of the documents."""
-    points, labels = points_of(), random_labels()
+    points = points_of()
+    labels = random_labels()
     views = [points_of()[::-1], 2 * points_of()]
     own = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
     first = Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
@@ -292,7 +297,8 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("start", ["discriminative", "kmeans"])
 def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, first_labels = [], FSTCClient.first_labels
+    told = []
+    first_labels = FSTCClient.first_labels
     monkeypatch.setattr(
         FSTCClient, "first_labels", lambda self, **g: told.append(g) or first_labels(self, **g)
     )
@@ -320,7 +326,8 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     sizes = []
     for _ in range(20):
         one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
-        centres, origin = unit_rows(rng.normal(size=(1, 4, 60))), np.zeros(60)
+        centres = unit_rows(rng.normal(size=(1, 4, 60)))
+        origin = np.zeros(60)
         given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "part": WHOLE}
         before = one.function("cluster_sums")(vocabulary, **given)["sums"][0]
         moved = centres[0] + 0.02 * rng.normal(size=(4, 60))
@@ -362,9 +369,13 @@ def whole(corpora: dict[str, Corpus]) -> Any:
 
 @pytest.mark.parametrize(("function", "round_"), [("train_locally", 4), ("network", 6)])
 def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
-    function: str, round_: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path,
+    function: str,
+    round_: int,
+    corpora: dict[str, Corpus],
+    whole: Any,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     usual: Callable[..., Any] = getattr(FSTCClient, function)
 
     @wraps(usual)

@@ -28,7 +28,8 @@ SIZES = {"a": 120, "b": 60, "c": 20}
 
 
 def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
-    events, policies = Notes(), dict.fromkeys(corpora, Policy(min_documents=least))
+    events = Notes()
+    policies = dict.fromkeys(corpora, Policy(min_documents=least))
     train(study(**method), corpora, policies=policies, on_event=events.append)
     return events
 
@@ -133,7 +134,8 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
     events = Notes()
     kept = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
-    validations, (stopped,) = events.of("validation"), events.of("stopped")
+    validations = events.of("validation")
+    (stopped,) = events.of("stopped")
     best = int(np.argmin([event["loss"] for event in validations]))
     assert validations[0]["documents"] == 40
     assert stopped["round"] == validations[-1]["round"]
@@ -209,7 +211,8 @@ def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
 
 
 def test_long_documents_get_what_nmf_finds() -> None:
-    events, corpora = Notes(), texts(20)
+    events = Notes()
+    corpora = texts(20)
     model = train(auto(), corpora, policies=OPEN, on_event=events.append)
     named = Study.make(method={"name": "nmf", **METHOD}, vocabulary={"min_document_frequency": 1})
     expected = train(named, corpora, policies=OPEN)

@@ -22,17 +22,23 @@ COUNT = {"least": LEAST}
 STUDIES: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans", "n_components": 12},
     "discriminative": {  # which words are known depends on who has them
-        "name": "discriminative", "n_components": 12, "temperature": 0.02, "word_weight": 0,
+        "name": "discriminative",
+        "n_components": 12,
+        "temperature": 0.02,
+        "word_weight": 0,
     },
     "mixture": {"name": "mixture", "n_components": 12, "start": {"tries": 2}, "max_rounds": 15},
     # Of 12 groups none stands out, so the last bits of sums decide on some of the first topics.
     "nmf": {"name": "nmf", "n_components": 7, "max_rounds": 15},
     "lda": {"name": "lda", "n_components": 12, "max_rounds": 15, "learning": "batch"},
     "lda from nmf": {
-        "name": "lda", "n_components": 10, "max_rounds": 5, "learning": "batch",
+        "name": "lda",
+        "n_components": 10,
+        "max_rounds": 5,
+        "learning": "batch",
         "initialisation": "nmf",
     },
-}  # fmt: skip
+}
 
 
 def study(secure: bool, name: str, **method: Any) -> Study:
@@ -130,7 +136,8 @@ def near(*groups: range) -> NDArray[np.float64]:
 
 def test_the_sum_of_few_leaves_if_all_have_enough() -> None:
     """Of its own 12 documents one is in the second cluster, of all clients' nine or ten."""
-    half, centres = kmeans_half(12), near(range(11), range(11, 12), range(12, 60))
+    half = kmeans_half(12)
+    centres = near(range(11), range(11, 12), range(12, 60))
     told = asked(half, centres, **COUNT)
     assert told.keys() == {"moves", "documents"}
     assert told["moves"][0].tolist() == [[11, 0, 0], [0, 1, 0], [0, 0, 0]]
@@ -147,7 +154,8 @@ def test_what_one_of_the_others_can_read(others: int, claimed: int) -> None:
     """Totals less its own are the embedding of who alone has another document of the cluster."""
     centres = near(range(11), range(11, 30), range(30, 60))
     for policy, told in (POLICY, 1), (OWN, 0):
-        victim, reader = kmeans_half(12, policy), kmeans_half(11 + others, first=12)
+        victim = kmeans_half(12, policy)
+        reader = kmeans_half(11 + others, first=12)
         moves = asked(reader, centres, **COUNT)["moves"]
         moves[0, 1, 1] += claimed - others
         counted = {"moves": asked(victim, centres, **COUNT)["moves"] + moves}
@@ -162,7 +170,8 @@ def test_what_one_of_the_others_can_read(others: int, claimed: int) -> None:
 )
 def test_who_goes_by_its_own_counts_gives_no_less(policy: Policy, least: int) -> None:
     """Its policy says so, or asks for more than the study: whatever all are said to have."""
-    half, centres = kmeans_half(12, policy), near(range(11), range(11, 12), range(12, 60))
+    half = kmeans_half(12, policy)
+    centres = near(range(11), range(11, 12), range(12, 60))
     told = asked(half, centres, least=least)
     assert told["moves"][0].tolist() == np.diag([11, 0, 0]).tolist()
     reply = asked(half, centres, least=least, counted={"moves": 1000 * np.eye(3, dtype=int)[None]})
@@ -174,8 +183,11 @@ def test_between_two_totals_no_or_many_documents_change_place() -> None:
     rng = np.random.default_rng(0)
     policy = POLICY.model_copy(update={"min_documents": 5})
     halves = [kmeans_half(20, policy, first) for first in (0, 20, 40)]
-    centres, count = rng.normal(size=(3, 4, 60)), {"least": 5}
-    sizes, of_one, before = [], [], np.zeros((3, 3, 4, 60), bool)
+    centres = rng.normal(size=(3, 4, 60))
+    count = {"least": 5}
+    sizes = []
+    of_one = []
+    before = np.zeros((3, 3, 4, 60), bool)
     for _ in range(60):
         counted = {"moves": sum(asked(half, centres, **count)["moves"] for half in halves)}
         replies = [asked(half, centres, **count, counted=counted) for half in halves]
@@ -186,7 +198,8 @@ def test_between_two_totals_no_or_many_documents_change_place() -> None:
         changed = (before ^ now).sum(3)
         sizes += changed.sum(0)[told].tolist()
         of_one += changed[:, told].ravel().tolist()
-        before, centres = now, centres + 0.1 * rng.normal(size=centres.shape)
+        before = now
+        centres = centres + 0.1 * rng.normal(size=centres.shape)
     assert min(set(sizes) - {0}) == 5
     assert 1 in of_one
 
@@ -204,7 +217,8 @@ def test_what_was_summed_in_vain_has_not_moved() -> None:
 
 def test_what_is_summed_is_what_was_counted() -> None:
     """Once: as networks are trained anew, and least squares are not solved twice."""
-    guard, computed = Guard(2, True), list[int]()
+    guard = Guard(2, True)
+    computed = list[int]()
 
     def compute() -> int:
         computed.append(1)
@@ -220,5 +234,6 @@ def test_rules() -> None:
     counts = np.array([0, 1, 9.5, 10])
     assert as_many(counts, 10).tolist() == [False, False, False, True]
     assert as_many(counts, 1).all()
-    shares, squares = np.array([10, 9.0, 5]), np.array([10, 9.0, 2.5])
+    shares = np.array([10, 9.0, 5])
+    squares = np.array([10, 9.0, 2.5])
     assert enough_have(shares, squares, 10).tolist() == [True, False, True]

@@ -89,7 +89,8 @@ def test_clusters_of_words(preset: str) -> None:
 
 
 def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
-    origin, starts = np.zeros(centres.shape[2]), list(range(len(centres)))
+    origin = np.zeros(centres.shape[2])
+    starts = list(range(len(centres)))
     given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found

@@ -95,16 +95,19 @@ def test_pairs_that_excel_has_saved_in_europe(tmp_path: Path) -> None:
 HEADER = "first,second,cosine,same\n"
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
-    (HEADER, "is not a table of pairs"),
-    ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
-    (HEADER + "a,b,.5,\na,b,.5\n", r"pairs\.csv cannot be read: row 2 has 3 fields"),
-    (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
-    (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
-    (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
-    (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has an unknown label; write 1 for the same"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
+        (HEADER, "is not a table of pairs"),
+        ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
+        (HEADER + "a,b,.5,\na,b,.5\n", r"pairs\.csv cannot be read: row 2 has 3 fields"),
+        (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
+        (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has an unknown label; write 1 for the same"),
+    ],
+)
 def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text(content)
     with pytest.raises(DataError, match=message):

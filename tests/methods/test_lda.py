@@ -28,9 +28,11 @@ def lda_study(**method: Any) -> Study:
     small: dict[str, Any] = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
     small["initialisation"] = "random"
     return Study.make(
-        method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3,
+        method=small | method,
+        vocabulary={"min_document_frequency": 1},
+        checkpoint_every=3,
         aggregation="plain",
-    )  # fmt: skip
+    )
 
 
 def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[np.float64]:
@@ -52,7 +54,8 @@ def pooled(plan: Study, drawn: Drawn, n_words: int, documents: int) -> NDArray[n
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     """The minibatches that the clients draw, by round."""
     seen: Drawn = {}
-    some, every = LDAClient.expected_counts, LDAClient.all_expected_counts
+    some = LDAClient.expected_counts
+    every = LDAClient.all_expected_counts
 
     @wraps(some)
     def asked(self: LDAClient, **given: Any) -> Any:
@@ -116,7 +119,8 @@ def test_partial_fit_counts_each_new_document_once() -> None:
     new = subjects({"a": 130, "c": 30}, seed=1)  # c has not been there before
     how: Any = {"max_rounds": 20, "batch_size": 100, "min_document_frequency": 1}
     model = LDA(4, coherence="nothing", **how).fit_clients(corpora)
-    words, before = model.vocabulary_, model.model_
+    words = model.vocabulary_
+    before = model.model_
     model.partial_fit_clients(new, policies=dict.fromkeys(new, OPEN_POLICY))
     assert model.vocabulary_ == words
     # Of c's words only those in common are known; a document without any counts nothing.

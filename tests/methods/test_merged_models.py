@@ -25,8 +25,12 @@ def one_client(
         weights={"pseudo_counts": np.ascontiguousarray(counts.T + 1e-9)},
         vocabulary=Vocabulary(words, np.minimum(occurrences, 5), occurrences),
         shares={client: np.array(share)},
-        documents={client: 10}, word_sums=counts, coherence={}, labels={}, **more,
-    )  # fmt: skip
+        documents={client: 10},
+        word_sums=counts,
+        coherence={},
+        labels={},
+        **more,
+    )
 
 
 NORTH = one_client("north", ("oak", "elm", "tea"), [[6, 4, 0], [0, 0, 5]], [0.75, 0.25])
@@ -41,13 +45,16 @@ def test_numbers() -> None:
     assert merged.vocabulary.document_frequency.tolist() == [9, 9, 5, 5]
     assert merged.word_sums.tolist() == [[10, 9, 0, 0], [0, 0, 0, 5], [0, 0, 9, 0]]
     assert {name: share.tolist() for name, share in merged.shares.items()} == {
-        "north": [0.75, 0.25, 0.0], "south": [0.5, 0.0, 0.5],
-    }  # fmt: skip
+        "north": [0.75, 0.25, 0.0],
+        "south": [0.5, 0.0, 0.5],
+    }
     assert merged.documents == {"north": 10, "south": 10}
     np.testing.assert_allclose(merged.share, [0.625, 0.125, 0.25])
     assert [set(words[:n]) for words, n in zip(merged.topics(2), (2, 1, 1), strict=True)] == [
-        {"oak", "elm"}, {"tea"}, {"flu"},
-    ]  # fmt: skip
+        {"oak", "elm"},
+        {"tea"},
+        {"flu"},
+    ]
 
 
 def test_documents_get_topics_by_words_of_all_models() -> None:
@@ -61,8 +68,10 @@ def test_documents_get_topics_by_words_of_all_models() -> None:
 
 def test_a_number_of_topics() -> None:
     assert merge_models([NORTH, SOUTH], 3).word_sums.tolist() == [
-        [10, 9, 0, 0], [0, 0, 0, 5], [0, 0, 9, 0],
-    ]  # fmt: skip
+        [10, 9, 0, 0],
+        [0, 0, 0, 5],
+        [0, 0, 9, 0],
+    ]
     one = merge_models([NORTH, SOUTH], 1)
     assert one.word_sums.tolist() == [[10, 9, 9, 5]]
     with pytest.raises(StudyError, match="n_topics=5 cannot be used; give a whole number, 1 to 4"):
@@ -90,9 +99,11 @@ def test_models_of_any_method() -> None:
     """Whatever found the topics, also by embeddings: words find them in the merged model."""
     vectors = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     makers = [
-        LDA(2, max_rounds=20), NMF(2), ProdLDA(2, max_rounds=2),
+        LDA(2, max_rounds=20),
+        NMF(2),
+        ProdLDA(2, max_rounds=2),
         MixtureTM(2, embedding_dimension=3),
-    ]  # fmt: skip
+    ]
     corpora = {name: Corpus.of(texts).with_embeddings(vectors) for name, texts in OWN.items()}
     models = [
         estimator.fit_clients({f"{name}-{n}": corpora[name]}).model_

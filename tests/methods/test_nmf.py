@@ -65,7 +65,8 @@ def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
     h = topics.T.copy()
     for _ in range(rounds):
         w = np.array([nnls(h.T, row)[0] for row in x])
-        sums, products = w.T @ x, w.T @ w
+        sums = w.T @ x
+        products = w.T @ w
         for _ in range(2):
             for k in range(len(h)):
                 h[k] = np.maximum(0, h[k] + (sums[k] - products[k] @ h) / products[k, k])
@@ -169,7 +170,8 @@ def test_words_that_all_documents_have_are_refused() -> None:
 
 def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> None:
     """What the rounds withhold, the last sums do not say either."""
-    trees, own = ["ash", "elm", "fir", "oak", "yew"], ["brig", "yawl"]
+    trees = ["ash", "elm", "fir", "oak", "yew"]
+    own = ["brig", "yawl"]
     half, rarity, fingerprint = half_of([own * 3, *[trees] * 30], 5)
     weights = {"topics": topics_of_two(), "rarity": rarity}
     sums = half.function("word_sums")(fingerprint, weights=weights)["sums"]
@@ -191,7 +193,8 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
 
 def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Path) -> None:
     """By what topics of one half of the documents say of words left out in the other."""
-    study, events = nmf_study(n_components="auto"), Notes()
+    study = nmf_study(n_components="auto")
+    events = Notes()
     model = trained(study, split(documents, 0, 2), out=tmp_path, on_event=events.append)
     tried = {each["n_components"]: each["score"] for each in events.of("candidate")}
     best = max(tried, key=lambda number: tried[number])
@@ -223,7 +226,8 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     plan = Plan(study.method, study.text, study.vocabulary, 0)
     client = NMFClient(plan, Site("a", Corpus.of(texts), policy))
     client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
-    rarity, fingerprint = np.ones(4), client._fingerprint
+    rarity = np.ones(4)
+    fingerprint = client._fingerprint
     given: Any = {"vocabulary": fingerprint, "rarity": rarity, "part": 0}
     products = client.function("word_products")(directions=np.eye(4), **given)
     assert products["products"][:2].any(1).all() and products["documents"] >= 10

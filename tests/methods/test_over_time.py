@@ -56,20 +56,24 @@ def summed(model: TopicModel, corpus: Corpus, month: int) -> Any:
     return model.transform(corpus)[there].sum(0)
 
 
-@pytest.mark.parametrize(("counts", "told"), [
-    ([30, 40, 0, 0], [True, True, False, False]),
-    ([30, 4, 20, 0], [True, False, False, False]),  # 4 would be left, so 20 are left as well
-    ([30, 4, 20, 6], [True, False, True, False]),  # of 10 in none
-    ([30, 40, 20, 50], [True, True, True, False]),
-    ([4, 3, 2, 0], [False] * 4),
-    ([10, 10, 10, 1], [False, True, True, False]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([30, 40, 0, 0], [True, True, False, False]),
+        ([30, 4, 20, 0], [True, False, False, False]),  # 4 would be left, so 20 are left as well
+        ([30, 4, 20, 6], [True, False, True, False]),  # of 10 in none
+        ([30, 40, 20, 50], [True, True, True, False]),
+        ([4, 3, 2, 0], [False] * 4),
+        ([10, 10, 10, 1], [False, True, True, False]),
+    ],
+)
 def test_periods_that_are_told(counts: list[int], told: list[bool]) -> None:
     assert periods_to_share(np.array(counts), 10).tolist() == told
 
 
 def test_sums_are_those_of_the_documents_of_a_period() -> None:
-    guard, theta = Guard(2, of_all=False), np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
+    guard = Guard(2, of_all=False)
+    theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
     reply = own_sums(guard, places, thetas, {}, {}, (2, 2))
@@ -145,15 +149,18 @@ def test_other_methods(name: str) -> None:
 SUMS = [[1.0, 2.0, 3.0]]
 
 
-@pytest.mark.parametrize("damage", [
-    {"sums": {"north": [[1.0, 2.0]]}},
-    {"sums": {"north": [[-1.0, 2.0, 3.0]]}},
-    {"begins": ["today"]},
-    {"unit": "hour"},
-    {"sums": {}},
-    {"sums": {"north": [[1e300, 2.0, 3.0]]}},
-    {"sums": {"": SUMS, "north": SUMS}},  # added up twice
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"sums": {"north": [[1.0, 2.0]]}},
+        {"sums": {"north": [[-1.0, 2.0, 3.0]]}},
+        {"begins": ["today"]},
+        {"unit": "hour"},
+        {"sums": {}},
+        {"sums": {"north": [[1e300, 2.0, 3.0]]}},
+        {"sums": {"": SUMS, "north": SUMS}},  # added up twice
+    ],
+)
 def test_damaged_periods_are_refused(damage: dict[str, Any], tmp_path: Path) -> None:
     made().save_pretrained(tmp_path)
     whole = {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": SUMS}}

@@ -55,7 +55,8 @@ def test_a_reply_without_fault() -> None:
 FIELDS = "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']"
 CANNOT = "contains numbers outside the agreed bounds"
 NOT_FINITE = "contains NaN or infinite numbers"
-NAN, INFINITE = float("nan"), float("inf")
+NAN = float("nan")
+INFINITE = float("inf")
 
 
 def of_shape(field: str, found: Any, wanted: Any) -> str:
@@ -152,25 +153,28 @@ ODD = "its field 'words' contains impossible counts of words"
 NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
 
 
-@pytest.mark.parametrize(("value", "fault"), [
-    (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
-    (Named.columns(4), ""),
-    (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
-    (["oak"], "its field 'words' does not contain counts by word"),
-    (named(oak=[0, 1, 1, 0]), ODD),  # in no document
-    (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
-    (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
-    (named(oak=[1, 2**60, 1, 0]), ODD),
-    (named(oak=[1, 10**7, 1, 0]), ODD),  # a million words a document, and more
-    (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
-    (named(oak=[1, 1, 1, -1]), ODD),
-    (named(oak=[1, 1, 1, 2]), ODD),
-    (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
-    (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
-    (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
-    (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
-    (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
+        (Named.columns(4), ""),
+        (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
+        (["oak"], "its field 'words' does not contain counts by word"),
+        (named(oak=[0, 1, 1, 0]), ODD),  # in no document
+        (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
+        (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
+        (named(oak=[1, 2**60, 1, 0]), ODD),
+        (named(oak=[1, 10**7, 1, 0]), ODD),  # a million words a document, and more
+        (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
+        (named(oak=[1, 1, 1, -1]), ODD),
+        (named(oak=[1, 1, 1, 2]), ODD),
+        (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
+        (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
+        (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
+    ],
+)
 def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
     template = {"words": WordCounts(places=2), "documents": COUNT}
     assert find_fault({"words": value, "documents": 9}, template) == fault

@@ -74,7 +74,8 @@ def test_where_all_change_nobody_goes_far(grown: float) -> None:
     sums = Sums()
     for scale in (1.0, grown, 1.0):
         replies = {name: varied(name, scale) for name in "abcde"}
-        found, added = sums(replies), add_up(replies)
+        found = sums(replies)
+        added = add_up(replies)
         # Who goes further than was usual is added behind the others: float64 rounds otherwise.
         assert_allclose(found["sums"], added["sums"], rtol=1e-14)
         assert_allclose(found["weights"]["bias"], added["weights"]["bias"], rtol=1e-6)

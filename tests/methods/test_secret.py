@@ -51,11 +51,16 @@ def test_values_stay() -> None:
 def test_every_purpose_number_client_and_seed_has_draws_of_its_own() -> None:
     secret = Secret.from_seed(0, "a")
     seeds = [
-        secret.seed("epoch"), secret.seed("epoch", 0), secret.seed("epoch", 1),
-        secret.seed("epoch", 1, 1), secret.seed("epoch", 11), secret.seed("noise", 1),
-        Secret.from_seed(1, "a").seed("epoch", 1), Secret.from_seed(0, "b").seed("epoch", 1),
+        secret.seed("epoch"),
+        secret.seed("epoch", 0),
+        secret.seed("epoch", 1),
+        secret.seed("epoch", 1, 1),
+        secret.seed("epoch", 11),
+        secret.seed("noise", 1),
+        Secret.from_seed(1, "a").seed("epoch", 1),
+        Secret.from_seed(0, "b").seed("epoch", 1),
         Secret(bytes(32)).seed("epoch", 1),
-    ]  # fmt: skip
+    ]
     assert len(set(seeds)) == len(seeds)
     assert secret.seed("epoch", 1) == Secret.from_seed(0, "a").seed("epoch", 1)
 
@@ -84,7 +89,8 @@ def test_it_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
 
 def trained(**secrets: Secret) -> TopicModel:
     """The model of two clients, of which some have a secret of their own."""
-    plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
+    plan = study(max_rounds=5)
+    corpora = subjects({"a": 60, "b": 60})
     doors = {}
     for name, corpus in corpora.items():
         half = client_of(plan, Site(name, corpus, OPEN_POLICY, secret=secrets.get(name)))
@@ -93,7 +99,8 @@ def trained(**secrets: Secret) -> TopicModel:
 
 
 def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> None:
-    plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
+    plan = study(max_rounds=5)
+    corpora = subjects({"a": 60, "b": 60})
     simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY), at_once=False)
     assert_same_bits(trained(), simulated)
     assert_same_bits(trained(a=Secret.from_seed(plan.seed, "a")), simulated)
@@ -165,5 +172,6 @@ def test_no_half_draws_from_anything_else() -> None:
     found = {use for path in HALVES for use in uses(ast.parse(path.read_text("utf-8")))}
     assert {function for function, _ in found} - PUBLIC == {"__init__"}
     assert {use for function, use in found if function == "__init__"} == {
-        "plan.seed", "self.public_seed"
-    }  # fmt: skip
+        "plan.seed",
+        "self.public_seed",
+    }

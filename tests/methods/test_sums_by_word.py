@@ -36,14 +36,17 @@ def bag_of(*words: range | list[int], n: int = 200) -> sparse.csr_array:
     return sparse.csr_array(bag)
 
 
-@pytest.mark.parametrize(("words", "kept"), [
-    ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
-    ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
-    ([range(9, 30), range(30)], [False, True]),  # the rarer one is left out
-    ([range(20), range(20)], [True, False]),  # over clients, they may be apart by few
-    ([range(5), range(5, 10), range(10, 14)], [True, True, False]),  # nothing in common
-    ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
+        ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
+        ([range(9, 30), range(30)], [False, True]),  # the rarer one is left out
+        ([range(20), range(20)], [True, False]),  # over clients, they may be apart by few
+        ([range(5), range(5, 10), range(10, 14)], [True, True, False]),  # nothing in common
+        ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
+    ],
+)
 def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[bool]) -> None:
     assert distinct_words(bag_of(*words), 10).tolist() == kept
     assert distinct_words(bag_of(*words), 1).all(), "where one document is enough"
@@ -81,8 +84,10 @@ def sums(guarded: bool) -> list[attack.Sums]:
 
 @pytest.mark.parametrize("whose", [0, -1], ids=["one client", "total"])
 def test_attacks_find_documents_without_the_guard_alone(whose: int) -> None:
-    open_, closed = sums(False)[whose], sums(True)[whose]
-    read, (solved, share) = attack.read_in_pairs(open_), attack.solved(open_)
+    open_ = sums(False)[whose]
+    closed = sums(True)[whose]
+    read = attack.read_in_pairs(open_)
+    (solved, share) = attack.solved(open_)
     assert len(read) >= 3
     assert solved >= read
     assert share == pytest.approx(1)
@@ -162,10 +167,13 @@ def test_votes_are_how_often_memberships_go_together() -> None:
 
 def pooled(members: Any, k: int) -> Any:
     """The consensus in a few lines: from the first clustering on, until documents stay."""
-    shares, before, moved = members[:, :k], np.zeros(k), len(members)
+    shares = members[:, :k]
+    before = np.zeros(k)
+    moved = len(members)
     while moved >= 1e-3 * len(members):
         sizes = shares.sum(0) + 0.01
-        moved, before = np.abs(shares.sum(0) - before).sum(), shares.sum(0)
+        moved = np.abs(shares.sum(0) - before).sum()
+        before = shares.sum(0)
         blocks = np.split(shares.T @ members + 0.01, 8, axis=1)
         votes = np.log(np.hstack([block / block.sum(1, keepdims=True) for block in blocks]))
         scores = np.exp(members @ votes.T) * sizes
@@ -182,7 +190,8 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(method, "PER_DIRECTION", 20)
     plan = planned("discriminative", max_rounds=8)
     model = trained(plan, spread(CORPUS, 3))
-    weights, embedded = model.weights, np.asarray(plan.embedded(CORPUS).embeddings)
+    weights = model.weights
+    embedded = np.asarray(plan.embedded(CORPUS).embeddings)
     np.testing.assert_allclose(weights["word_origin"], embedded.mean(0, dtype=float), atol=1e-7)
     points = centred(embedded, weights["word_origin"])
     bag = model.count(CORPUS)

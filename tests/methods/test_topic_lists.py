@@ -297,7 +297,8 @@ def test_two_topics_do_not_take_the_same_number() -> None:
 
 
 def test_what_a_round_tells() -> None:
-    old, new = known(1, FRUIT), GlobalTopic(10, ROADS, ["a"], 30.0)
+    old = known(1, FRUIT)
+    new = GlobalTopic(10, ROADS, ["a"], 30.0)
     before = FLDAState([old, known(2, SEA)], round=3)
     later = FLDAState([old, new, known(11, BERRY)], round=4, threshold=0.25)
     told = round_facts(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
@@ -305,9 +306,14 @@ def test_what_a_round_tells() -> None:
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
     sea = {"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}
     assert told == {
-        "round": 4, "documents": 50, "arrived": {"a": 50, "b": 0}, "threshold": 0.25,
-        "topics": [fruit, roads], "new": [10], "vanished": [sea],
-    }  # fmt: skip
+        "round": 4,
+        "documents": 50,
+        "arrived": {"a": 50, "b": 0},
+        "threshold": 0.25,
+        "topics": [fruit, roads],
+        "new": [10],
+        "vanished": [sea],
+    }
 
 
 def reply(**other: Any) -> dict[str, Any]:
@@ -315,20 +321,23 @@ def reply(**other: Any) -> dict[str, Any]:
     return pack_topics([FRUIT]) | usual | other
 
 
-@pytest.mark.parametrize("spoil", [
-    {"index": np.array([[0, 2]])},
-    {"index": np.array([[0.0, 1.0]])},
-    {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
-    {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
-    {"weights": np.array([[2.0, -1.0]])},
-    {"weights": np.array([[0.6, np.nan]])},
-    {"words": ["apple", "apple"]},
-    {"words": ["apple"]},
-    {"words": ["apple", "\x1b[2J"]},
-    {"words": ["apple", "x" * 101]},
-    {"occurrences": np.array([-1.0])},
-    {"documents": -1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"index": np.array([[0, 2]])},
+        {"index": np.array([[0.0, 1.0]])},
+        {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
+        {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
+        {"weights": np.array([[2.0, -1.0]])},
+        {"weights": np.array([[0.6, np.nan]])},
+        {"words": ["apple", "apple"]},
+        {"words": ["apple"]},
+        {"words": ["apple", "\x1b[2J"]},
+        {"words": ["apple", "x" * 101]},
+        {"occurrences": np.array([-1.0])},
+        {"documents": -1},
+    ],
+)
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
     assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
     assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}

@@ -48,7 +48,8 @@ def test_clustering_accuracy() -> None:
 
 def test_clusters_are_matched_together() -> None:
     """One cluster after the other, 0 would take a, and 1 have none left."""
-    labels, clusters = list("aaaaabb"), [0, 0, 0, 1, 1, 0, 0]
+    labels = list("aaaaabb")
+    clusters = [0, 0, 0, 1, 1, 0, 0]
     # 0 as a and 1 as b: 3 right; 0 as b and 1 as a: 4 right
     assert clustering_accuracy(labels, clusters) == pytest.approx(4 / 7)
     assert purity(labels, np.array(clusters)) == pytest.approx(5 / 7)
@@ -71,7 +72,8 @@ def test_topic_similarity() -> None:
 
 
 def test_topic_similarity_is_one_less_the_squared_hellinger_distance() -> None:
-    p, q = np.array([[0.2, 0.3, 0.5]]), np.array([[0.6, 0.1, 0.3]])
+    p = np.array([[0.2, 0.3, 0.5]])
+    q = np.array([[0.6, 0.1, 0.3]])
     distance = np.sqrt(((np.sqrt(p) - np.sqrt(q)) ** 2).sum() / 2)
     assert topic_similarity(p, q) == pytest.approx(1 - distance**2)
 

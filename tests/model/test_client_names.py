@@ -34,14 +34,17 @@ def test_where_it_is_shown() -> None:
     assert model.documents.keys() == model.shares.keys() == {"north", "south"}
 
 
-@pytest.mark.parametrize(("names", "message"), [
-    ({"west": "West"}, "no client 'west'; choose from: north, south"),
-    ({"north": "x" * 101}, "name of client north has 101 characters"),
-    ({"north": "a\nb"}, "name of client north contains a control character"),
-    ({"north": 3}, "name of client north is not a text"),
-    ({"north": "south"}, "Two clients have the same name"),
-    ({"north": "x", "south": "x"}, "Two clients have the same name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"west": "West"}, "no client 'west'; choose from: north, south"),
+        ({"north": "x" * 101}, "name of client north has 101 characters"),
+        ({"north": "a\nb"}, "name of client north contains a control character"),
+        ({"north": 3}, "name of client north is not a text"),
+        ({"north": "south"}, "Two clients have the same name"),
+        ({"north": "x", "south": "x"}, "Two clients have the same name"),
+    ],
+)
 def test_names_that_cannot_be(names: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=message):
         made().with_client_names(names)

@@ -77,7 +77,8 @@ def test_documents_that_are_scored_do_not_choose() -> None:
         for row in draw_halves(Secret.from_seed(0, name), len(texts), 1)[SCORED]:
             texts[row].sort()
         others[name] = Corpus.of(texts)
-    plan, policies = study(max_rounds=20), dict.fromkeys(SIZES, OPEN_POLICY)
+    plan = study(max_rounds=20)
+    policies = dict.fromkeys(SIZES, OPEN_POLICY)
     one, other = (train(plan, documents, policies=policies) for documents in (corpora, others))
     np.testing.assert_array_equal(one.beta, other.beta)
     assert one.reading == other.reading
@@ -137,7 +138,8 @@ def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
 @pytest.mark.parametrize("there", [0.0, 20.0])
 def test_words_that_were_hardly_counted_are_left_out_of_a_score(there: float) -> None:
     """Those in no document, and here milk: in 2 of 5 documents, and known to be in 100."""
-    topics, shares = [["tea", "oak", "milk"], ["tea", "oak", "elm"]], np.full((2, 3), there)
+    topics = [["tea", "oak", "milk"], ["tea", "oak", "elm"]]
+    shares = np.full((2, 3), there)
     counted = federated_coherence(counting([]), topics, "documents", shares)
     both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
     expected = [np.nan if there else both, np.nan]
@@ -195,8 +197,9 @@ def test_a_word_counts_in_halves_if_each_has_enough_documents_with_it(seed: int)
     """Else a half's counts were of fewer, or those of all less the other half's."""
     rng = np.random.default_rng(seed)
     share = [1.0, 0.2, 0.12, 0.08]  # of 60 documents: some halves have too few of the last
-    texts = [[word for word, p in zip(WORDS, share, strict=True) if rng.random() < p]
-             for _ in range(60)]  # fmt: skip
+    texts = [
+        [word for word, p in zip(WORDS, share, strict=True) if rng.random() < p] for _ in range(60)
+    ]
     half = client(texts)
     everything = {word: sum(word in text for text in texts) for word in WORDS}
     for part in (CHOOSING, SCORED):

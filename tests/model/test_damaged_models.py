@@ -28,7 +28,8 @@ def test_any_flipped_bit_or_cut_is_one_sentence(kind: str, name: str, tmp_path: 
     """Unless the file says the same as before, as another blank does."""
     model = MODELS[kind]()
     file = model.save_pretrained(tmp_path) / name
-    whole, same = file.read_bytes(), 0
+    whole = file.read_bytes()
+    same = 0
     for damaged in damages(whole, 120):
         file.write_bytes(damaged)
         try:
@@ -56,10 +57,17 @@ def test_labels_of_any_damaged_file_are_refused_or_read(tmp_path: Path) -> None:
             assert str(file) in str(error)
 
 
-@pytest.mark.parametrize("change", [
-    {"n_components": HUGE}, {"n_components": 10**30}, {"hidden": [HUGE, HUGE]},
-    {"hidden": [10**30, 1]}, {"hidden": [4, HUGE]}, {"embedding": {"dimension": 10**12}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_components": HUGE},
+        {"n_components": 10**30},
+        {"hidden": [HUGE, HUGE]},
+        {"hidden": [10**30, 1]},
+        {"hidden": [4, HUGE]},
+        {"embedding": {"dimension": 10**12}},
+    ],
+)
 def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_path: Path) -> None:
     with_network().save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())["settings"]
@@ -79,9 +87,13 @@ def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_pa
 
 @pytest.mark.parametrize(
     "shared",
-    [{}, {"topics": torch.zeros(3, 5)}, {"topics": torch.zeros(4, 5), "theta_mean": torch.zeros(4)},
-     {"topics": torch.full((3, 5), torch.nan), "theta_mean": torch.zeros(3)}],
-)  # fmt: skip
+    [
+        {},
+        {"topics": torch.zeros(3, 5)},
+        {"topics": torch.zeros(4, 5), "theta_mean": torch.zeros(4)},
+        {"topics": torch.full((3, 5), torch.nan), "theta_mean": torch.zeros(3)},
+    ],
+)
 def test_what_is_shared_has_to_make_topics(shared: dict[str, torch.Tensor], tmp_path: Path) -> None:
     with_network().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"

@@ -67,7 +67,8 @@ def test_each_circle_says_which_document_it_is(model: LDA, shown: DocumentMap) -
     root = ElementTree.fromstring(shown.svg())  # noqa: S314 - ours
     said = [title.text or "" for title in root.iter(f"{SVG}title")]
     assert sorted(int(re.findall(r"document (\d+):", each)[0]) for each in said) == [*range(80)]
-    theta, words = model.transform(ALL), model.topics(3)
+    theta = model.transform(ALL)
+    words = model.topics(3)
     first = next(each for each in said if each.startswith("document 7: "))
     main = int(theta[7].argmax())
     assert first.startswith(f"document 7: {' '.join(words[main])} {theta[7, main]:.0%}")

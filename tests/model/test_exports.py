@@ -21,12 +21,16 @@ from tests.helpers.models import BETA, WORDS, made
 
 def test_topic_info() -> None:
     assert made().get_topic_info(2)[0] == {
-        "topic": 1, "label": "", "suggested": "", "share": 0.4375,
+        "topic": 1,
+        "label": "",
+        "suggested": "",
+        "share": 0.4375,
         "count": 18,  # of 17.5 documents
-        "name": "1___init___flu_tea_oak", "words": ["__init__", "flu"],
+        "name": "1___init___flu_tea_oak",
+        "words": ["__init__", "flu"],
         "coherence": {"npmi": pytest.approx(np.nan, nan_ok=True)},
         "clients": {"north": 0.25, "south": 1.0},
-    }  # fmt: skip
+    }
     found = [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()]
     assert found == [(1, 18, ""), (0, 15, "Trees | shrubs"), (2, 8, "")]  # the last of 7.5
 
@@ -34,9 +38,16 @@ def test_topic_info() -> None:
 def test_pandas() -> None:
     frame = made().to_pandas(3)
     assert list(frame.columns) == [
-        "Topic", "Count", "Name", "CustomName", "Representation", "Share", "Coherence_npmi",
-        "Share_north", "Share_south",
-    ]  # fmt: skip
+        "Topic",
+        "Count",
+        "Name",
+        "CustomName",
+        "Representation",
+        "Share",
+        "Coherence_npmi",
+        "Share_north",
+        "Share_south",
+    ]
     assert frame["Topic"].tolist() == [1, 0, 2]
     assert frame["Count"].tolist() == [18, 15, 8]
     assert frame["Representation"][1] == ["oak", "elm", "flu"]
@@ -105,9 +116,15 @@ def test_csv() -> None:
     assert text.splitlines()[1] == "1,,0.4375,18,__init__ flu,,0.25,1.0"
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows[1] == {
-        "topic": "0", "label": 'Trees, "shrubs"', "share": "0.375", "count": "15",
-        "words": "oak elm", "coherence_npmi": "0.5", "share_north": "0.5", "share_south": "0.0",
-    }  # fmt: skip
+        "topic": "0",
+        "label": 'Trees, "shrubs"',
+        "share": "0.375",
+        "count": "15",
+        "words": "oak elm",
+        "coherence_npmi": "0.5",
+        "share_north": "0.5",
+        "share_south": "0.0",
+    }
 
 
 def test_markdown() -> None:

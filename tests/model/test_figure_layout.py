@@ -30,8 +30,10 @@ def test_a_strip_is_of_what_is_shown() -> None:
     colour = {"a": "c0", "b": "c1", "c": "cx", "d": "cx"}
     pieces = layout.strip({"parts": {"b": 0.3, "a": 0.1, "c": 0.1, "d": 0.1}}, colour)
     assert [(p["colour"], p["start"], p["length"]) for p in pieces] == [
-        ("c0", 0.0, 16.7), ("c1", 16.7, 50.0), ("cx", 66.7, 33.3),
-    ]  # fmt: skip
+        ("c0", 0.0, 16.7),
+        ("c1", 16.7, 50.0),
+        ("cx", 66.7, 33.3),
+    ]
     assert layout.strip({"parts": {}}, colour) == [{"colour": "cx", "start": 0.0, "length": 100.0}]
 
 

@@ -35,8 +35,9 @@ def test_clients_beside_each_other() -> None:
     content = made().plot_clients().content
     assert [row[1] for row in cells_of(content)] == ["25 %", "50 %", "25 %", "100 %", "0 %", "0 %"]
     assert re.findall(r"</span>(\w+) <small>(\d+) documents", content) == [
-        ("north", "30"), ("south", "10"),
-    ]  # fmt: skip
+        ("north", "30"),
+        ("south", "10"),
+    ]
 
 
 def test_hidden_shares_are_not_in_the_facts() -> None:
@@ -51,9 +52,10 @@ def test_hidden_shares_are_not_in_the_facts() -> None:
 
 def test_a_map_has_a_circle_a_topic() -> None:
     content = made().plot_map().content
-    assert re.findall(r'aria-label="(\d) [^"]*, ([\d.]+%)"', content) == [
-        ("1", "43.8%"), ("0", "37.5%"), ("2", "18.8%"),
-    ] * 2  # fmt: skip
+    assert (
+        re.findall(r'aria-label="(\d) [^"]*, ([\d.]+%)"', content)
+        == [("1", "43.8%"), ("0", "37.5%"), ("2", "18.8%")] * 2
+    )
 
 
 @pytest.mark.parametrize("name", PLOTS)

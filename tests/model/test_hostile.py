@@ -45,17 +45,21 @@ def test_words_of_a_file_that_are_none(word: Any, tmp_path: Path) -> None:
 PAST: dict[str, Any] = {"round": 1, "documents": 3, "topics": [], "new": [], "vanished": []}
 
 
-@pytest.mark.parametrize("changes", [
-    {"shares": {"no\x1b[2Jrth": [0.5, 0.25, 0.25]}},
-    {"documents": {"<b>north": 3}},
-    {"documents": {"x" * 65: 3}},
-    {"coherence": {"np\x9bmi": [0.5, 0.25, 0.25]}},
-    {"info": {"method": "lda\x1b]0;title\x07"}},
-    {"info": {"method": "x" * 10**6}},
-    {"info": {"history": [PAST | {"new_ones": ["oak", "\u202eelm"]}]}},
-    {"info": {"a": {"b\nc": 1}}},
-    {"info": {"method": "e" + 50 * "\u0301"}},
-], ids=lambda changes: str(changes)[:40])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shares": {"no\x1b[2Jrth": [0.5, 0.25, 0.25]}},
+        {"documents": {"<b>north": 3}},
+        {"documents": {"x" * 65: 3}},
+        {"coherence": {"np\x9bmi": [0.5, 0.25, 0.25]}},
+        {"info": {"method": "lda\x1b]0;title\x07"}},
+        {"info": {"method": "x" * 10**6}},
+        {"info": {"history": [PAST | {"new_ones": ["oak", "\u202eelm"]}]}},
+        {"info": {"a": {"b\nc": 1}}},
+        {"info": {"method": "e" + 50 * "\u0301"}},
+    ],
+    ids=lambda changes: str(changes)[:40],
+)
 def test_names_of_a_file_that_are_none(changes: dict[str, Any], tmp_path: Path) -> None:
     folder = made().save_pretrained(tmp_path)
     said = refused(write(folder, "config.json", **changes))
@@ -71,8 +75,14 @@ def test_labels_of_all_scripts_and_written_in_one_way() -> None:
 def test_notebooks_have_a_table_and_no_other_tag(model: TopicModel) -> None:
     tags = {*re.findall(r"<([^>\s]*)", model._repr_html_())}
     assert {tag.strip("/") for tag in tags} == {
-        "table", "caption", "thead", "tbody", "tr", "th", "td",
-    }  # fmt: skip
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
 
 
 def test_a_notebook_shows_words_and_labels_as_they_are() -> None:

@@ -55,31 +55,41 @@ def test_labels_that_people_wrote_are_kept(saved: Path, tmp_path: Path) -> None:
 SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ({"topic": 0}, "is not a list of topics; correct it, or delete it"),
-    ([SECRET], "is not a list of topics; correct it, or delete it"),
-    ([{"label": SECRET}], "Row 1 of .* names no topic of the model; set its topic to a number"),
-    ([{"topic": 1}, {"topic": 3}], "Row 2 of .* a number from 0 to 2, or delete the row"),
-    *(([{"topic": odd}], "Row 1 of") for odd in (-1, True, 1.0, "1")),
-    ([{"topic": 1}, {"topic": 1}], "has two rows for topic 1; delete one of them"),
-    ([{"topic": 1, "label": None}], "label of topic 1 is not a text; put it in quotes"),
-    ([{"topic": 1, "label": [SECRET]}], "label of topic 1 is not a text; put it in quotes"),
-    ([{"topic": 1, "label": 101 * "x"}], "topic 1 has 101 characters; shorten it to at most"),
-    ([{"topic": 1, "label": f"a\n{SECRET}"}], r"contains a control character \(U\+000A\); write"),
-    *(
-        ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
-        for odd in "\x1b\u202e\u2028"
-    ),
-    *(
-        ([{"topic": 1, "label": odd}], "label of topic 1")  # turns, hides, or is piled up
-        for odd in ("\ufffe", "zero\u200bwidth", "\u061c", "e" + 7 * "\u0301", "\u0301")
-    ),
-    (b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]', "not valid JSON at line 3; correct it, or"),
-    (b"", "is not valid JSON at line 1"),
-    ("[]".encode("utf-16"), "is not a list of topics"),
-    (b"[" * 100_000, "is not a list of topics"),
-    (b'[{"topic": 0, "label": "\\ud800"}]', r"control character \(U\+D800\)"),
-], ids=lambda value: ascii(value)[:40])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"topic": 0}, "is not a list of topics; correct it, or delete it"),
+        ([SECRET], "is not a list of topics; correct it, or delete it"),
+        ([{"label": SECRET}], "Row 1 of .* names no topic of the model; set its topic to a number"),
+        ([{"topic": 1}, {"topic": 3}], "Row 2 of .* a number from 0 to 2, or delete the row"),
+        *(([{"topic": odd}], "Row 1 of") for odd in (-1, True, 1.0, "1")),
+        ([{"topic": 1}, {"topic": 1}], "has two rows for topic 1; delete one of them"),
+        ([{"topic": 1, "label": None}], "label of topic 1 is not a text; put it in quotes"),
+        ([{"topic": 1, "label": [SECRET]}], "label of topic 1 is not a text; put it in quotes"),
+        ([{"topic": 1, "label": 101 * "x"}], "topic 1 has 101 characters; shorten it to at most"),
+        (
+            [{"topic": 1, "label": f"a\n{SECRET}"}],
+            r"contains a control character \(U\+000A\); write",
+        ),
+        *(
+            ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
+            for odd in "\x1b\u202e\u2028"
+        ),
+        *(
+            ([{"topic": 1, "label": odd}], "label of topic 1")  # turns, hides, or is piled up
+            for odd in ("\ufffe", "zero\u200bwidth", "\u061c", "e" + 7 * "\u0301", "\u0301")
+        ),
+        (
+            b'[\n{"topic": 0,\n "label": "quetzalcoatl}\n]',
+            "not valid JSON at line 3; correct it, or",
+        ),
+        (b"", "is not valid JSON at line 1"),
+        ("[]".encode("utf-16"), "is not a list of topics"),
+        (b"[" * 100_000, "is not a list of topics"),
+        (b'[{"topic": 0, "label": "\\ud800"}]', r"control character \(U\+D800\)"),
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
 def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: str) -> None:
     if isinstance(content, bytes):
         (saved / "topics.json").write_bytes(content)
@@ -106,14 +116,17 @@ def test_with_labels() -> None:
     np.testing.assert_array_equal(two.beta, model.beta)
 
 
-@pytest.mark.parametrize(("labels", "message"), [
-    ({3: "x"}, "There is no topic 3 to label; the model has topics 0 to 2"),
-    ({"1": "x"}, "There is no topic '1' to label"),
-    ({True: "x"}, "There is no topic True to label"),
-    ({1: None}, "The label of topic 1 is not a text"),
-    ({1: 101 * "x"}, "The label of topic 1 has 101 characters"),
-    ({1: "a\tb"}, "The label of topic 1 contains a control character"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({3: "x"}, "There is no topic 3 to label; the model has topics 0 to 2"),
+        ({"1": "x"}, "There is no topic '1' to label"),
+        ({True: "x"}, "There is no topic True to label"),
+        ({1: None}, "The label of topic 1 is not a text"),
+        ({1: 101 * "x"}, "The label of topic 1 has 101 characters"),
+        ({1: "a\tb"}, "The label of topic 1 contains a control character"),
+    ],
+)
 def test_labels_that_cannot_be(labels: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().with_labels(labels)
@@ -135,8 +148,10 @@ def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_pa
     rows = {row["topic"]: row for row in model.get_topic_info()}
     assert [rows[k]["suggested"] for k in range(3)] == ["", "__init__, flu, tea", "Oak, elm, flu"]
     assert [*model.to_pandas()["CustomName"]] == [
-        "__init__, flu, tea (suggested)", "Trees", "Oak, elm, flu (suggested)",
-    ]  # fmt: skip
+        "__init__, flu, tea (suggested)",
+        "Trees",
+        "Oak, elm, flu (suggested)",
+    ]
     for text in (card(model), as_markdown(model.get_topic_info()), as_csv([*rows.values()])):
         assert text.count("(suggested)") == 2
         assert "Oak, elm, flu (suggested)" in text

@@ -14,10 +14,13 @@ from tests.helpers.models import BETA, edit_config, made
 SIDES = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(size=(80, 3)) / 10
 EMBEDDED = Corpus.of(ALL).with_embeddings(SIDES.astype(np.float32))
 MODELS = [
-    LDA(4, max_rounds=3), NMF(4), ProdLDA(4, max_rounds=3),
+    LDA(4, max_rounds=3),
+    NMF(4),
+    ProdLDA(4, max_rounds=3),
     FLDA(4, max_rounds=1, iterations=50, min_new_documents=1),
-    MixtureTM(4, embedding_dimension=3), ShortTextClustering(4, embedding_dimension=3),
-]  # fmt: skip
+    MixtureTM(4, embedding_dimension=3),
+    ShortTextClustering(4, embedding_dimension=3),
+]
 
 
 def test_numbers_of_a_merged_model() -> None:
@@ -27,8 +30,9 @@ def test_numbers_of_a_merged_model() -> None:
     np.testing.assert_allclose(merged.beta, [(2 * BETA[0] + BETA[2]) / 3, BETA[1]])
     np.testing.assert_allclose(merged.share, [0.5625, 0.4375])
     assert {name: share.tolist() for name, share in merged.shares.items()} == {
-        "north": [0.75, 0.25], "south": [0.0, 1.0],
-    }  # fmt: skip
+        "north": [0.75, 0.25],
+        "south": [0.0, 1.0],
+    }
     assert merged.word_sums.tolist() == [[2, 0, 0, 0, 6], [1, 1, 1, 1, 0]]
     assert merged.coherence == {}
 
@@ -55,14 +59,17 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
         back.to_pandas(), back._repr_html_()
 
 
-@pytest.mark.parametrize(("topics", "message"), [
-    ([0, 3], "no topic 3; the model has topics 0 to 2"),
-    ([-1, 0], "no topic -1"),
-    ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
-    ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
-    ([[0], 1], "a list of topic numbers, or a list of such lists"),
-    (["a"], "a list of topic numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        ([0, 3], "no topic 3; the model has topics 0 to 2"),
+        ([-1, 0], "no topic -1"),
+        ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
+        ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
+        ([[0], 1], "a list of topic numbers, or a list of such lists"),
+        (["a"], "a list of topic numbers"),
+    ],
+)
 def test_topics_that_cannot_be_merged(topics: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().merge_topics(topics)
@@ -101,11 +108,19 @@ MERGED = made().merge_topics([0, 1])
 WHOLE = MERGED.inference.settings.model_dump(mode="json")
 
 
-@pytest.mark.parametrize("settings", [
-    {"groups": [0, 0]}, {"groups": [0, 0, 0]}, {"groups": [0, 2, 1]}, {"inference": "nothing"},
-    {"precision": "float1"}, {"settings": {"n_components": 3, "alpha": -1}},
-    {"n_components": 3}, {"inference": "merged", "settings": WHOLE},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"groups": [0, 0]},
+        {"groups": [0, 0, 0]},
+        {"groups": [0, 2, 1]},
+        {"inference": "nothing"},
+        {"precision": "float1"},
+        {"settings": {"n_components": 3, "alpha": -1}},
+        {"n_components": 3},
+        {"inference": "merged", "settings": WHOLE},
+    ],
+)
 def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
     folder = MERGED.save_pretrained(tmp_path)
     edit_config(folder, settings=WHOLE | settings)

@@ -32,16 +32,20 @@ def test_rows_are_means_of_theta(model: TopicModel) -> None:
     times = ["2025-03-01"] * 20 + ["2025-03-31"] * 30 + ["2025-04-01"] * 30
     theta = model.transform(ALL)
     rows = model.topics_over_time(ALL, times)
-    march, april = theta[:50], theta[50:]
+    march = theta[:50]
+    april = theta[50:]
     assert rows == [
         {
-            "period": period, "topic": topic, "documents": len(part), "clients": 1,
+            "period": period,
+            "topic": topic,
+            "documents": len(part),
+            "clients": 1,
             "share": pytest.approx(part[:, topic].mean(), rel=1e-5),
             "count": pytest.approx(part[:, topic].sum(), rel=1e-5),
         }
         for period, part in ((date(2025, 3, 1), march), (date(2025, 4, 1), april))
         for topic in (0, 1)
-    ]  # fmt: skip
+    ]
 
 
 def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) -> None:
@@ -56,36 +60,46 @@ def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) 
     assert periods(every) == [2024, 2025, 2026, 2027]
 
 
-@pytest.mark.parametrize(("by", "begins"), [
-    (None, [date(2024, 12, 1), date(2025, 2, 1)]),
-    ("year", [date(2024, 1, 1), date(2025, 1, 1)]),
-    ("quarter", [date(2024, 10, 1), date(2025, 1, 1)]),
-    ("week", [date(2024, 12, 30), date(2025, 2, 17)]),  # Mondays
-    ("day", [date(2024, 12, 31), date(2025, 2, 20)]),
-])  # fmt: skip
-@pytest.mark.parametrize("form", [
-    lambda days: days,
-    lambda days: [day.isoformat() for day in days],
-    lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
-    lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
-    lambda days: [f"{day.isoformat()}T01:30:00+14:00" for day in days],
-    lambda days: np.array(days, "datetime64[ns]"),
-], ids=["dates", "texts", "times", "zones", "texts of zones", "numpy"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("by", "begins"),
+    [
+        (None, [date(2024, 12, 1), date(2025, 2, 1)]),
+        ("year", [date(2024, 1, 1), date(2025, 1, 1)]),
+        ("quarter", [date(2024, 10, 1), date(2025, 1, 1)]),
+        ("week", [date(2024, 12, 30), date(2025, 2, 17)]),  # Mondays
+        ("day", [date(2024, 12, 31), date(2025, 2, 20)]),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda days: days,
+        lambda days: [day.isoformat() for day in days],
+        lambda days: [datetime(day.year, day.month, day.day, 23, 59) for day in days],
+        lambda days: [datetime(d.year, d.month, d.day, 1, tzinfo=EAST) for d in days],
+        lambda days: [f"{day.isoformat()}T01:30:00+14:00" for day in days],
+        lambda days: np.array(days, "datetime64[ns]"),
+    ],
+    ids=["dates", "texts", "times", "zones", "texts of zones", "numpy"],
+)
 def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: Any) -> None:
     days = [date(2025, 2, 20)] * 40 + [date(2024, 12, 31)] * 40
     assert periods(model.topics_over_time(ALL, form(days), by=by)) == begins
 
 
-@pytest.mark.parametrize(("times", "message"), [
-    ([1] * 79, "80 documents but 79 times or classes"),
-    (["oak"] * 80, "cannot be read as a time"),
-    ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
-    ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
-    ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
-    ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
-    (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
-    ([True] * 80, "cannot be read as a time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([1] * 79, "80 documents but 79 times or classes"),
+        (["oak"] * 80, "cannot be read as a time"),
+        ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
+        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
+        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
+        ([True] * 80, "cannot be read as a time"),
+    ],
+)
 def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
         model.topics_over_time(ALL, times)
@@ -99,8 +113,9 @@ def test_documents_without_a_value_are_counted(model: TopicModel, none: Any) -> 
     times: list[Any] = [*["2025-01-01"] * 40, *["2025-02-01"] * 37, none, none, none]
     found = grouped_by_time(model, ALL, np.array(times, object))
     assert [(row["period"], row["documents"]) for row in found.rows[::2]] == [
-        (date(2025, 1, 1), 40), (date(2025, 2, 1), 37)
-    ]  # fmt: skip
+        (date(2025, 1, 1), 40),
+        (date(2025, 2, 1), 37),
+    ]
     assert (found.without, found.few, found.unknown) == (3, 0, 0)
     by_class = grouped_by_class(model, ALL, times, min_documents=38)
     assert [row["class"] for row in by_class.rows] == ["2025-01-01"] * 2

@@ -27,7 +27,8 @@ def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     vocabulary = type(model.vocabulary)(words, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
     model = made(vocabulary=vocabulary)
     sums = model.word_sums / np.maximum(model.word_sums.sum(0), 1)
-    heat, topics = sums[:, :2].mean(1), model.find_topics("heat")
+    heat = sums[:, :2].mean(1)
+    topics = model.find_topics("heat")
     assert topics[1] == pytest.approx(sorted(heat, reverse=True))
     assert model.find_topics("rents") == model.find_topics("rent")
     for unknown in ("hea", "oaks", "tenancies"):

@@ -9,13 +9,16 @@ SHARES = np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
 FREQUENCY = np.array([0.6, 0.1, 0.3])
 
 
-@pytest.mark.parametrize(("relevance", "expected"), [
-    (1.0, [[0, 1, 2], [0, 2, 1]]),
-    # 0.5 / 0.6, 0.3 / 0.1, 0.2 / 0.3; and 0.5 / 0.6, 0.1 / 0.1, 0.4 / 0.3
-    (0.0, [[1, 0, 2], [2, 1, 0]]),
-    # Of the second: 0.5 / sqrt(0.6) = 0.65, 0.1 / sqrt(0.1) = 0.32, 0.4 / sqrt(0.3) = 0.73
-    (0.5, [[1, 0, 2], [2, 0, 1]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("relevance", "expected"),
+    [
+        (1.0, [[0, 1, 2], [0, 2, 1]]),
+        # 0.5 / 0.6, 0.3 / 0.1, 0.2 / 0.3; and 0.5 / 0.6, 0.1 / 0.1, 0.4 / 0.3
+        (0.0, [[1, 0, 2], [2, 1, 0]]),
+        # Of the second: 0.5 / sqrt(0.6) = 0.65, 0.1 / sqrt(0.1) = 0.32, 0.4 / sqrt(0.3) = 0.73
+        (0.5, [[1, 0, 2], [2, 0, 1]]),
+    ],
+)
 def test_by_probability_by_lift_and_in_between(relevance: float, expected: list[list[int]]) -> None:
     assert Reading(relevance).order(SHARES, FREQUENCY, 3).tolist() == expected
 
@@ -35,15 +38,18 @@ def test_first_words_come_before_all_others_as_ranked() -> None:
     assert Reading(1.0).order(shares, np.full(3, 1 / 3), 3).tolist() == [[1, 2, 0]]
 
 
-@pytest.mark.parametrize(("first", "fits"), [
-    ((), True),
-    (((0, 2), (1, 0)), True),
-    (((0, 2),), False),
-    (((0, 3), (1, 0)), False),
-    (((0, -1), (1, 0)), False),
-    (((0, 0), (1, 0)), False),
-    (((0, 2), (1,)), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "fits"),
+    [
+        ((), True),
+        (((0, 2), (1, 0)), True),
+        (((0, 2),), False),
+        (((0, 3), (1, 0)), False),
+        (((0, -1), (1, 0)), False),
+        (((0, 0), (1, 0)), False),
+        (((0, 2), (1,)), False),
+    ],
+)
 def test_first_words_that_a_model_can_have(first: tuple[tuple[int, ...], ...], fits: bool) -> None:
     assert Reading(first=first).fits(2, 3) == fits
 
@@ -59,14 +65,17 @@ def npmi(*scores: float, n: int = 10) -> np.ndarray:
     return np.stack([np.full((n, n), score) for score in scores])
 
 
-@pytest.mark.parametrize(("columns", "pairs", "chosen"), [
-    ([ALIKE, APART], [npmi(0.5, 0.5), npmi(0.1, 0.1)], 1),
-    ([APART, ALIKE], [npmi(0.1, 0.1), npmi(0.5, 0.5)], 0),
-    ([APART, NEARLY], [npmi(0.1, 0.1), npmi(0.3, 0.0)], 1),
-    ([APART, NEARLY], [npmi(0.1, 0.1), npmi(0.3, -0.2)], 0),
-    ([APART, APART], [npmi(0.2, 0.2), npmi(0.2, 0.2)], 0),
-    ([APART], [npmi(-1.0, -1.0)], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "pairs", "chosen"),
+    [
+        ([ALIKE, APART], [npmi(0.5, 0.5), npmi(0.1, 0.1)], 1),
+        ([APART, ALIKE], [npmi(0.1, 0.1), npmi(0.5, 0.5)], 0),
+        ([APART, NEARLY], [npmi(0.1, 0.1), npmi(0.3, 0.0)], 1),
+        ([APART, NEARLY], [npmi(0.1, 0.1), npmi(0.3, -0.2)], 0),
+        ([APART, APART], [npmi(0.2, 0.2), npmi(0.2, 0.2)], 0),
+        ([APART], [npmi(-1.0, -1.0)], 0),
+    ],
+)
 def test_the_most_coherent_of_the_different_is_chosen(
     columns: list[np.ndarray], pairs: list[np.ndarray], chosen: int
 ) -> None:

@@ -41,22 +41,32 @@ def test_no_terms(terms: dict[str, list[str]]) -> None:
         made().match_terms(TERMS, by="sound")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
-    ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
-    ("TERMS.CSV", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
-    ("terms.csv", "\ufeffsynonym;term\r\nasthma;J45\r\ncholera;A00\r\nwheezing;J45\r\n;\r\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("terms.toml", '"J45" = ["asthma", "wheezing"]\nA00 = ["cholera"]\n'),
+        ("terms.csv", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+        ("TERMS.CSV", "term,synonym\nJ45,asthma\nA00,cholera\nJ45,wheezing\n"),
+        ("terms.csv", "\ufeffsynonym;term\r\nasthma;J45\r\ncholera;A00\r\nwheezing;J45\r\n;\r\n"),
+    ],
+)
 def test_files(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, "utf-8", newline="")
     assert read_terms(tmp_path / name) == {"J45": ["asthma", "wheezing"], "A00": ["cholera"]}
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("terms.toml", "J45 = 'asthma'"), ("terms.toml", "J45 = [1]"), ("terms.toml", ""),
-    ("terms.csv", "term,synonym\n"), ("terms.toml", "\0"),
-    ("terms.toml", "J45 = " + 5000 * "["), ("terms.toml", "J45 = " + 5000 * "1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("terms.toml", "J45 = 'asthma'"),
+        ("terms.toml", "J45 = [1]"),
+        ("terms.toml", ""),
+        ("terms.csv", "term,synonym\n"),
+        ("terms.toml", "\0"),
+        ("terms.toml", "J45 = " + 5000 * "["),
+        ("terms.toml", "J45 = " + 5000 * "1"),
+    ],
+)
 def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(StudyError, match="has no terms; write TOML"):
@@ -65,10 +75,13 @@ def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
         read_terms(tmp_path)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("a,b\n1,2\n", r"There is no column 'term' in .*terms\.csv"),
-    ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 field,"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", r"There is no column 'term' in .*terms\.csv"),
+        ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 field,"),
+    ],
+)
 def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "terms.csv").write_text(text)
     with pytest.raises(StudyError, match=message):

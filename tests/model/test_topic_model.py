@@ -93,16 +93,19 @@ def test_what_a_network_does_not_see_has_an_even_theta(
     assert table["known_words"] == [2, 0, 0, 1]
 
 
-@pytest.mark.parametrize("method", [
-    {},
-    {"preset": "paper", "norm": "local"},
-    {"norm": "server", "precision": "float64"},
-    {"norm": "server", "optimizer": "fedavg", "local_steps": 2},
-    {"network": "neurallda"},
-    {"network": "neurallda", "layer_norm": True, "learn_prior": True},
-    {"network": "combinedtm", "coherence": "nothing"},
-    {"network": "zeroshottm", "relevance": 0.5},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        {},
+        {"preset": "paper", "norm": "local"},
+        {"norm": "server", "precision": "float64"},
+        {"norm": "server", "optimizer": "fedavg", "local_steps": 2},
+        {"network": "neurallda"},
+        {"network": "neurallda", "layer_norm": True, "learn_prior": True},
+        {"network": "combinedtm", "coherence": "nothing"},
+        {"network": "zeroshottm", "relevance": 0.5},
+    ],
+)
 def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path, method: dict[str, Any]) -> None:
     model = trained(**method)
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
@@ -113,8 +116,10 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path, method: dict[str, A
     assert back.reading == model.reading
     assert back.topics() == model.topics()
     assert (back.vocabulary.plain(), back.text, back.info) == (
-        model.vocabulary.plain(), model.text, model.info,
-    )  # fmt: skip
+        model.vocabulary.plain(),
+        model.text,
+        model.info,
+    )
     np.testing.assert_array_equal(back.word_sums, model.word_sums)
     assert back.get_topic_info() == model.get_topic_info()
 
@@ -150,16 +155,19 @@ def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
         TopicModel.from_pretrained(saved)
 
 
-@pytest.mark.parametrize("change", [
-    {"inference": "other"},
-    {"precision": "float7"},
-    {"settings": {"n_components": 1}},
-    {"shares": None},
-    {"text": {"stop_words": "klingon"}},
-    {"precision": "load"},
-    {"info": [1]},
-    *("{", "[]", "3", "{}", '{"format": 1}'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inference": "other"},
+        {"precision": "float7"},
+        {"settings": {"n_components": 1}},
+        {"shares": None},
+        {"text": {"stop_words": "klingon"}},
+        {"precision": "load"},
+        {"info": [1]},
+        *("{", "[]", "3", "{}", '{"format": 1}'),
+    ],
+)
 def test_config_that_does_not_fit(saved: Path, change: Any) -> None:
     if isinstance(change, str):
         (saved / "config.json").write_text(change)

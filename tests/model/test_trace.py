@@ -16,7 +16,8 @@ from tests.helpers.command_line import CANARY
 
 PACKAGE = str(Path(fedtopics.__file__).parent)
 N_DOCUMENTS = 60
-MOST_FUNCTIONS, MOST_FORMS = 34, 8  # forms besides text, and lists of it
+MOST_FUNCTIONS = 34
+MOST_FORMS = 8  # forms besides text, and lists of text
 
 
 def is_document(value: Any, depth: int = 3) -> bool:
@@ -41,7 +42,8 @@ def test_a_document_passes_few_functions_and_forms(tmp_path: Path) -> None:
     file = tmp_path / "north.csv"
     file.write_text("\n".join(["text", f"{CANARY} {texts[0]}", *texts[1:]]))
     model = LDA(2, random_state=0).fit(texts).model_
-    functions, forms = set(), set()
+    functions = set()
+    forms = set()
 
     def trace(frame: FrameType, event: str, result: Any) -> None:
         code = frame.f_code

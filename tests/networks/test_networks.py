@@ -60,7 +60,9 @@ def test_weights_that_a_loss_does_not_use_stay(norm: str) -> None:
 
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
-DOCUMENTS, WORDS, TOPICS = 7, 101, 3  # no multiple of what a processor takes at once
+DOCUMENTS = 7  # not a multiple of what a processor takes at once
+WORDS = 101
+TOPICS = 3
 
 
 def inputs(dtype: torch.dtype, spread: float) -> tuple[list[Tensor], Batch]:

@@ -37,7 +37,8 @@ def policy_with(folder: Path, most: float) -> Policy:
 def test_studies_add_up_to_less_than_their_epsilons() -> None:
     """As `dp-accounting` has it of two releases."""
     assert together([THREE]) == 3.0
-    accountant, whole = PLDAccountant(), Budget(THREE, {"all": 1.0})
+    accountant = PLDAccountant()
+    whole = Budget(THREE, {"all": 1.0})
     for _ in range(2):
         accountant.compose(dp_event.GaussianDpEvent(whole.sigma("all")))
     assert together([THREE, THREE]) == pytest.approx(accountant.get_epsilon(1e-6), abs=0.005)
@@ -58,7 +59,8 @@ def test_what_is_spent_never_falls() -> None:
     for _ in range(20):
         promises: list[Privacy] = []
         for _ in range(6):
-            epsilon, delta = 10 ** rng.uniform(-2, 1.5), 10 ** rng.uniform(-12, -3)
+            epsilon = 10 ** rng.uniform(-2, 1.5)
+            delta = 10 ** rng.uniform(-12, -3)
             before = together(promises)
             promises.append(Privacy(epsilon=epsilon, delta=delta, **kinds[rng.integers(3)]))
             assert together(promises) >= before
@@ -66,7 +68,8 @@ def test_what_is_spent_never_falls() -> None:
 
 def test_a_document_whose_place_another_takes_counts_twice() -> None:
     """Of an author one document counts: without it, the next one, and a sum changes by 2."""
-    first, second = np.eye(3), -np.eye(3)
+    first = np.eye(3)
+    second = -np.eye(3)
     vectors = np.array([first[0], second[0], first[1]])
     authors = pa.chunked_array([["ann", "ann", "ben"]])
     corpus = replace(Corpus.of([["oak"], ["elm"], ["ash"]]), authors=authors)
@@ -111,13 +114,18 @@ def test_a_run_that_goes_on_is_counted_once(tmp_path: Path) -> None:
             policy.check_privacy("north", THREE, "first", *other)
 
 
-@pytest.mark.parametrize("other", [
-    {"epsilon": 2}, {"epsilon": 3, "delta": 1e-7},
-    {"epsilon": 3, "unit": "author", "most_documents": 5},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"epsilon": 2},
+        {"epsilon": 3, "delta": 1e-7},
+        {"epsilon": 3, "unit": "author", "most_documents": 5},
+    ],
+)
 def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) -> None:
     """By the name of a study and of a run alone it would cost nothing."""
-    policy, promised = policy_with(tmp_path, 20), Privacy(**other)
+    policy = policy_with(tmp_path, 20)
+    promised = Privacy(**other)
     policy.check_privacy("north", THREE, "first", "run")
     policy.check_privacy("north", promised, "first", "run")
     kept = Account(tmp_path / "policy.account.jsonl")
@@ -151,7 +159,8 @@ SHARES = {"words": 0.15, "mean": 0.02, "moments": 0.08, "first": 0.1, "second": 
 
 def spent(promised: Privacy, shares: dict[str, float]) -> float:
     """The epsilon of all releases, by their privacy loss distributions (PLD)."""
-    accountant, budget = PLDAccountant(), Budget(promised, shares)
+    accountant = PLDAccountant()
+    budget = Budget(promised, shares)
     for release in shares:
         accountant.compose(dp_event.GaussianDpEvent(budget.sigma(release)))
     return float(accountant.get_epsilon(promised.delta * (1 - ROUNDING))) + ROUNDING
@@ -162,7 +171,8 @@ def test_all_releases_come_to_epsilon_by_two_accountants(epsilon: float) -> None
     """Renyi's bound is above the exact one, by a tenth or so."""
     promised = Privacy(epsilon=epsilon)
     assert epsilon - 0.005 < spent(promised, SHARES) <= epsilon
-    budget, accountant = Budget(promised, SHARES), RdpAccountant()
+    budget = Budget(promised, SHARES)
+    accountant = RdpAccountant()
     for name in SHARES:
         accountant.compose(dp_event.GaussianDpEvent(budget.sigma(name)))
     assert epsilon - 0.005 < accountant.get_epsilon(1e-6) < 1.15 * epsilon
@@ -210,7 +220,8 @@ def test_shares_of_more_than_all() -> None:
 # that differ by one document; how often the best guess of which it was is right bounds epsilon from
 # below, with confidence (Clopper and Pearson). benchmarks/attacks/neighbours.py does it with whole
 # studies, a hundred thousand times as well; here are some of them.
-TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
+TIMES = 100_000  # calls, of different secrets
+DRAWN = 500
 CLIENTS = 3
 DELTA = 1e-3  # which so many draws can tell from 0
 CONFIDENCE = 1e-3
@@ -243,7 +254,8 @@ def least_epsilon(with_it: NDArray[np.float64], without: NDArray[np.float64]) ->
     """Bound epsilon from below by how often a guess is right, and wrong."""
     best = 0.0
     for threshold in np.quantile(with_it, np.linspace(0.5, 0.9999, 40)):
-        right, wrong = (with_it > threshold).sum(), (without > threshold).sum()
+        right = (with_it > threshold).sum()
+        wrong = (without > threshold).sum()
         surely = beta.ppf(CONFIDENCE, right, TIMES - right + 1)
         at_most = beta.ppf(1 - CONFIDENCE, wrong + 1, TIMES - wrong)
         best = max(best, np.log(max(surely - DELTA, 1e-12) / at_most))
@@ -299,11 +311,15 @@ def test_sums_of_a_study_say_no_more_than_the_accountant_allows(name: str, epsil
 def test_too_little_noise_in_a_study_is_noticed(name: str) -> None:
     case = neighbours.Case(name, 1.0, 0.1)
     rows = [
-        {"there": there, "times": 60,
-         "above": (each > levels).sum(1), "below": (each < -levels).sum(1)}
+        {
+            "there": there,
+            "times": 60,
+            "above": (each > levels).sum(1),
+            "below": (each < -levels).sum(1),
+        }
         for levels in [neighbours.thresholds(1.0)[:, None]]
         for there, each in guesses(case, 60).items()
-    ]  # fmt: skip
+    ]
     assert neighbours.least_epsilon(rows) > 1.0
 
 

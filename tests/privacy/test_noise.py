@@ -79,7 +79,8 @@ class Words:
         self.words = list(words)
 
     def update(self, asked: bytes) -> bytes:
-        words, self.words = self.words[: len(asked) // 8], self.words[len(asked) // 8 :]
+        words = self.words[: len(asked) // 8]
+        self.words = self.words[len(asked) // 8 :]
         return np.array(words, "<u8").tobytes()
 
 

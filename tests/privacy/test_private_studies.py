@@ -80,13 +80,18 @@ def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyP
 
 def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a document, what is left is noise alone; vectors of words are public."""
-    messages, plan = overheard(monkeypatch), planned("kmeans", 8)
+    messages = overheard(monkeypatch)
+    plan = planned("kmeans", 8)
     nothing = Corpus.of([["x"]] * 4).with_embeddings(np.zeros((4, DIMENSION), np.float32))
     trained(plan, of_themes("ab") | {"empty": nothing})
     sums = [(f, r) for name, f, _, r in messages.calls if name == "empty" and f != "word_vectors"]
     assert [function for function, _ in sums] == [
-        "extent", "key_words", "noisy_cluster_sums", "noisy_cluster_sums", "cluster_words",
-    ]  # fmt: skip
+        "extent",
+        "key_words",
+        "noisy_cluster_sums",
+        "noisy_cluster_sums",
+        "cluster_words",
+    ]
     budget = RECIPES.find("kmeans").budget(Privacy(epsilon=8), plan.method)
     part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
     assert np.std(sums[4][1]["counts"]) == pytest.approx(part, rel=0.2)
@@ -122,7 +127,8 @@ def test_with_noise_the_themes_are_found_by_what_a_study_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked so often as it says, in as many rounds as it has, and once more their number."""
-    corpora, messages = of_themes(), overheard(monkeypatch)
+    corpora = of_themes()
+    messages = overheard(monkeypatch)
     plan = planned(name, 3, max_rounds=6)
     model = trained(plan, corpora)
     asked = [function for client, function, _, _ in messages.calls if client == "a"]
@@ -155,7 +161,8 @@ def test_topics_with_given_words() -> None:
 def test_sums_of_several_are_those_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the noise, which is left out here."""
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.asarray(values, float))
-    corpus, plan = themed(3000), planned(name, 50)
+    corpus = themed(3000)
+    plan = planned(name, 50)
     alone = trained(plan.model_copy(update={"aggregation": "plain"}), {"all": corpus})
     several = trained(plan, spread(corpus, 3))
     # Rounding may say which topic of a sketch is found first.
@@ -171,7 +178,8 @@ def test_sums_of_several_are_those_of_one(name: str, monkeypatch: pytest.MonkeyP
 def test_a_run_goes_on_without_asking_twice(
     stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpora, plan = spread(themed(9000), 3), planned("kmeans", 8, max_rounds=6)
+    corpora = spread(themed(9000), 3)
+    plan = planned("kmeans", 8, max_rounds=6)
     whole = trained(plan, corpora)
     train_until_killed(stop, plan, corpora, run=trained, out=tmp_path)
     messages = overheard(monkeypatch)
@@ -223,7 +231,8 @@ def test_a_client_goes_by_its_policy_and_its_account(tmp_path: Path) -> None:
     again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"used 3, and with this one it would be 4\.42"):
         Participation(key_of("north"), themed(100), policy, tmp_path / "more").review(again)
-    of_sums, alone = Policy(min_documents_in_sum=200), Policy(methods=("lda",))
+    of_sums = Policy(min_documents_in_sum=200)
+    alone = Policy(methods=("lda",))
     for other, says in (of_sums, "must be without min_documents_in_sum"), (alone, "nmf"):
         with pytest.raises(PolicyError, match=says):
             Participation(key_of("north"), themed(100), other, tmp_path / "other").review(plan)

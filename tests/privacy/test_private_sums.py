@@ -77,7 +77,8 @@ def test_words_that_surely_occur() -> None:
 
 
 def test_a_cluster_that_noise_hides_keeps_its_centre() -> None:
-    centres, directions = np.eye(2), np.eye(3)[:, :2]
+    centres = np.eye(2)
+    directions = np.eye(3)[:, :2]
     sums = np.array([[0.0, 30.0, 9.0], [1.0, 0.0, 40.0]])
     moved, alive = estimates.move(centres, sums, directions, 1.0)
     np.testing.assert_allclose(moved, [[0, 1], [0, 1]])
@@ -170,12 +171,19 @@ def test_an_author_more_changes_each_release_by_one_at_most(
 
 
 def test_documents_of_authors() -> None:
-    tea, milk = np.ones(2), np.zeros(2)
+    tea = np.ones(2)
+    milk = np.zeros(2)
     rows: list[Row] = [
-        ("ann", ["tea"], tea), ("ben", ["tea"], tea), ("ann", ["tea"], tea), ("ann", ["tea"], milk),
-        ("", ["tea"], tea), ("ann", ["ale"], tea), ("ann", ["gin"], tea), ("", ["ale"], tea),
+        ("ann", ["tea"], tea),
+        ("ben", ["tea"], tea),
+        ("ann", ["tea"], tea),
+        ("ann", ["tea"], milk),
         ("", ["tea"], tea),
-    ]  # fmt: skip
+        ("ann", ["ale"], tea),
+        ("ann", ["gin"], tea),
+        ("", ["ale"], tea),
+        ("", ["tea"], tea),
+    ]
     found, weights = counted_once(corpus_of(rows), OF_AUTHORS)
     assert found.tolist() == [0, 1, 3, 4, 5, 7]
     np.testing.assert_allclose(weights, [1 / 3, 1, 1 / 3, 1, 1 / 3, 1])

@@ -20,39 +20,45 @@ BOUND = {"epsilon": 3}
 YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
 
 
-@pytest.mark.parametrize(("method", "why"), [
-    ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
-    ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
-    ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
-    ({"name": "lda", "max_rounds": 2}, "max_rounds between 3 and 50; the first 2 find"),
-    ({"name": "nmf", "max_rounds": 51}, "set max_rounds between 3 and 50"),
-    ({"name": "kmeans", "max_rounds": 3}, "set max_rounds between 4 and 50"),
-    ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
-    ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
-    ({"name": "nmf", "over_time": YEARS}, "leave out over_time"),
-    ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
-    ({"name": "kmeans", "representation": "bow"}, "leave out representation"),
-    ({"name": "discriminative", "candidates": [2, 3]}, "set n_components to a number"),
-    ({"name": "nmf", "n_components": "auto"}, "set n_components to a number"),
-    ({"name": "discriminative", "word_weight": 0.5}, "leave out word_weight"),
-    ({"name": "discriminative", "separation": {"sizes": "both"}}, 'and sizes = "both"'),
-    ({"name": "discriminative", "max_rounds": 3}, "max_rounds between 4 and 50; the first 3"),
-    ({"name": "flda"}, r"Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
-    ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
-    ({"name": "auto"}, "it chooses a method by exact numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
+        ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
+        ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
+        ({"name": "lda", "max_rounds": 2}, "max_rounds between 3 and 50; the first 2 find"),
+        ({"name": "nmf", "max_rounds": 51}, "set max_rounds between 3 and 50"),
+        ({"name": "kmeans", "max_rounds": 3}, "set max_rounds between 4 and 50"),
+        ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
+        ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
+        ({"name": "nmf", "over_time": YEARS}, "leave out over_time"),
+        ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
+        ({"name": "kmeans", "representation": "bow"}, "leave out representation"),
+        ({"name": "discriminative", "candidates": [2, 3]}, "set n_components to a number"),
+        ({"name": "nmf", "n_components": "auto"}, "set n_components to a number"),
+        ({"name": "discriminative", "word_weight": 0.5}, "leave out word_weight"),
+        ({"name": "discriminative", "separation": {"sizes": "both"}}, 'and sizes = "both"'),
+        ({"name": "discriminative", "max_rounds": 3}, "max_rounds between 4 and 50; the first 3"),
+        ({"name": "flda"}, r"Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
+        ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
+        ({"name": "auto"}, "it chooses a method by exact numbers"),
+    ],
+)
 def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> None:
     with pytest.raises(StudyError, match=f"{method['name']} does not support .*{why}"):
         Study.make(method=method, differential_privacy=BOUND)
     Study.make(method=method)
 
 
-@pytest.mark.parametrize(("clients", "more", "why"), [
-    (2, {}, "which needs three clients"),
-    (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
-    (9, {"federation": {"outliers": "median"}}, "leave out federation.outliers"),
-    (1001, {}, "at most 1,000 clients"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("clients", "more", "why"),
+    [
+        (2, {}, "which needs three clients"),
+        (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
+        (9, {"federation": {"outliers": "median"}}, "leave out federation.outliers"),
+        (1001, {}, "at most 1,000 clients"),
+    ],
+)
 def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
     given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
     with pytest.raises(StudyError, match=why):
@@ -79,8 +85,10 @@ def test_settings_with_a_bound() -> None:
     """What a study does not name is what can have a bound; what it names stays."""
     study = Study.make(method={"name": "lda"}, differential_privacy=BOUND)
     assert study.method.model_dump(include={"learning", "coherence", "max_rounds"}) == {
-        "learning": "batch", "coherence": "nothing", "max_rounds": 4,
-    }  # fmt: skip
+        "learning": "batch",
+        "coherence": "nothing",
+        "max_rounds": 4,
+    }
     assert Study.make(method={"name": "lda"}).method.max_rounds == 200
     assert study.with_rounds(9).method.max_rounds == 9
     assert RECIPES.find("lda").repeats(study.with_rounds(9).method) == 7
@@ -98,7 +106,8 @@ def test_public_words_are_different_ones() -> None:
 @pytest.mark.parametrize("rounds", [1, 2, 47])
 def test_releases_share_one_budget(name: str, rounds: int) -> None:
     """However many rounds there are."""
-    plan, promised = planned(name, 3), Privacy(epsilon=3)
+    plan = planned(name, 3)
+    promised = Privacy(epsilon=3)
     recipe = RECIPES.find(name)
     shares = recipe.budget(promised, plan.with_rounds(recipe.rounds_once + rounds).method).shares
     assert sum(shares.values()) == pytest.approx(1)
@@ -110,7 +119,8 @@ def test_releases_share_one_budget(name: str, rounds: int) -> None:
 
 
 def public_words(study: Study) -> list[str]:
-    words, method = study.differential_privacy.words, study.method  # type: ignore[union-attr]
+    words = study.differential_privacy.words  # type: ignore[union-attr]
+    method = study.method
     return RECIPES.find(method.method_name).public_words(words, method, TextRules())
 
 

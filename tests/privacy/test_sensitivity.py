@@ -85,7 +85,8 @@ def released(
     documents: Sequence[Document], name: str, asked: list[tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
     """Return all that a client gives, without noise; the embeddings are as a study takes them."""
-    texts, vectors = [text for text, _ in documents], [vector for _, vector in documents]
+    texts = [text for text, _ in documents]
+    vectors = [vector for _, vector in documents]
     corpus = Corpus.of([*texts, ["x"]])  # one without a known word, so that none is empty
     corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
     corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
@@ -100,7 +101,8 @@ def released(
 @pytest.mark.parametrize("name", METHODS)
 def test_a_document_more_changes_each_release_by_one_at_most(name: str) -> None:
     """Wherever it comes in, whatever others are there, and however the question is put."""
-    rng, largest = np.random.default_rng(7), dict[str, float]()
+    rng = np.random.default_rng(7)
+    largest = dict[str, float]()
     for trial in range(24):
         asked = questions(name, rng)
         if trial % 2:
@@ -109,7 +111,8 @@ def test_a_document_more_changes_each_release_by_one_at_most(name: str) -> None:
         others += others[: rng.integers(0, 3)]  # some of them twice
         place = rng.integers(0, len(others) + 1)
         with_it = [*others[:place], anything(rng), *others[place:]]
-        before, after = released(others, name, asked), released(with_it, name, asked)
+        before = released(others, name, asked)
+        after = released(with_it, name, asked)
         for field, value in after.items():
             change = float(np.linalg.norm(value - before[field]))
             assert change <= ONE, f"{field} of {with_it[place]} at {place}"
@@ -146,7 +149,8 @@ def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyP
     vectors = unit(rng.normal(size=(500, 384)))
     centres = np.repeat(unit(rng.normal(size=(1, 384))).astype(float), 19, axis=0)
     centres += 1e-17 * rng.normal(size=centres.shape)
-    directions, projection = unit(rng.normal(size=(20, 19))), 1e-17 * rng.normal(size=(384, 19))
+    directions = unit(rng.normal(size=(20, 19)))
+    projection = 1e-17 * rng.normal(size=(384, 19))
     of = points.Discriminant(projection, directions, np.zeros(20), 0.15)
     for draw in (
         lambda given: contributions.placed(given, np.zeros(384), centres)[1],
@@ -169,11 +173,18 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
         assert set(half.schedule(settings)) == asked | {"extent"} | public
 
 
-@pytest.mark.parametrize(("name", "field", "value"), [
-    ("sketch", "rarity", np.inf), ("sketch", "rarity", np.nan), ("sketch", "columns", 3),
-    ("noisy_topic_words", "topics", -1.0), ("noisy_topic_words", "topics", 0.0),
-    ("noisy_topic_words", "topics", np.nan), ("noisy_topic_words", "columns", 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("sketch", "rarity", np.inf),
+        ("sketch", "rarity", np.nan),
+        ("sketch", "columns", 3),
+        ("noisy_topic_words", "topics", -1.0),
+        ("noisy_topic_words", "topics", 0.0),
+        ("noisy_topic_words", "topics", np.nan),
+        ("noisy_topic_words", "columns", 3),
+    ],
+)
 def test_questions_by_which_a_document_counts_twice(name: str, field: str, value: float) -> None:
     """Infinite weights of a word would say, by a reply that fails, whether a document has it."""
     half = half_of(Corpus.of([["x"]]), "lda")

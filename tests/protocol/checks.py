@@ -37,9 +37,11 @@ class Checks:
     """Sees what masks and seals members use, and what they say and accept."""
 
     def __init__(self, names: list[str], accomplices: set[str], lies: bool, disks_fail: bool):
-        self.names, self.accomplices = names, accomplices
+        self.names = names
+        self.accomplices = accomplices
         self.honest = set(names) - accomplices
-        self.lies, self.disks_fail = lies, disks_fail
+        self.lies = lies
+        self.disks_fail = disks_fail
         self.acting: Member | None = None
         self.opened = self.forged = 0  # sums that open; totals of accomplices that were taken
         self._derived: list[tuple[tuple[Any, ...], bytes]] = []
@@ -54,7 +56,9 @@ class Checks:
 
     def watch(self, stack: ExitStack) -> None:
         """Look on when keys are derived, vectors masked and replies sealed."""
-        real_derive, real_mask, real_seal = masks.derive, masks.mask, keys.seal
+        real_derive = masks.derive
+        real_mask = masks.mask
+        real_seal = keys.seal
 
         def derive(secret: bytes, *label: Any) -> bytes:
             key = real_derive(secret, *label)
@@ -72,8 +76,10 @@ class Checks:
             return real_seal(key, content)
 
         for module, name, found in (
-            (masks, "derive", derive), (masks, "mask", mask), (keys, "seal", seal)
-        ):  # fmt: skip
+            (masks, "derive", derive),
+            (masks, "mask", mask),
+            (keys, "seal", seal),
+        ):
             stack.enter_context(patch.object(module, name, found))
 
     # Vectors and replies that leave
@@ -84,13 +90,15 @@ class Checks:
         member = self.acting
         if member is None:
             return
-        name, list_ = member.name, member.record.list_digest
+        name = member.name
+        list_ = member.record.list_digest
         self._vectors[list_, name] = whole
         if name not in self.honest:
             return
         if any(others[other] not in self._drawn[other] for other in self.honest - {name}):
             raise ViolationError("h: a vector is masked with the key of a stranger")
-        content, uses = digest(whole.tobytes()), []
+        content = digest(whole.tobytes())
+        uses = []
         known = int.from_bytes(words[-8:], "little")  # what the adversary sees of the tag
         for label, key in self._derived:
             low, high = label[2:4] if label[0] == "pair" else ("", "")
@@ -129,12 +137,14 @@ class Checks:
         if name not in self.honest or not isinstance(message, Part | Body):
             return
         if isinstance(message, Part):
-            step, kind = message.step, "part"
+            step = message.step
+            kind = "part"
             self._signed[step, message.transcript].add(name)
             self._drawn[name].add(message.key)
         else:
             assert self.acting is not None
-            step, kind = self.acting.record.step, "body"
+            step = self.acting.record.step
+            kind = "body"
         if not self.disks_fail and self._sent.setdefault((name, step, kind), content) != content:
             raise ViolationError(f"d: two different messages: {kind}")
 
@@ -142,7 +152,8 @@ class Checks:
 
     def accepted(self, member: Member, before: Record) -> None:
         """Take note of a total or of replies that a member accepts."""
-        part, opened = decode(before.parts[0], Part), member.last.opened
+        part = decode(before.parts[0], Part)
+        opened = member.last.opened
         if member.name not in self.honest:
             return
         place = before.transcript, part.function, before.list_digest, member.last.digest
@@ -198,9 +209,7 @@ class Checks:
             for use in filter(self._is_hidden, uses):
                 matrix[i, streams[use[0]]] += use[3]
             matrix[i, len(streams) + vectors[name, content]] = 1
-        opened = [
-            row[len(streams) :] for row in echelon(matrix) if not row[: len(streams)].any()
-        ]  # fmt: skip
+        opened = [row[len(streams) :] for row in echelon(matrix) if not row[: len(streams)].any()]
         allowed = []
         for list_ in {row[2] for row in rows}:
             mine = {row[0]: row[1] for row in rows if row[2] == list_}
@@ -215,7 +224,8 @@ class Checks:
 
 def echelon(rows: Any) -> list[Any]:
     """Return independent rows with the same span, modulo a prime."""
-    matrix, rank = np.array(rows, object) % Q, 0
+    matrix = np.array(rows, object) % Q
+    rank = 0
     for column in range(matrix.shape[1] if matrix.size else 0):
         pivot = next((i for i in range(rank, len(matrix)) if matrix[i, column]), None)
         if pivot is None:

@@ -20,8 +20,10 @@ class Disk:
 
     def __init__(self, point: Callable[[], None] = _nothing) -> None:
         self.point = point
-        self.record, self.content = b"", b""
-        self.totals, self.synced = b"", b""  # as written, as after a power cut
+        self.record = b""
+        self.content = b""
+        self.totals = b""  # as written, as after a power cut
+        self.synced = b""
         self.checkpoint = (0, bytes(24))  # the step and the state of the program
 
     def save(self, record: Record, content: bytes | None = None) -> None:

@@ -57,19 +57,32 @@ class Place:
 
     def copy(self) -> Place:
         new = copy.copy(self)
-        new.disk, new.sent = copy.copy(self.disk), dict(self.sent)
+        new.disk = copy.copy(self.disk)
+        new.sent = dict(self.sent)
         if self.member is not None:
             new.member = copy.copy(self.member)
             new.member._disk = new.disk
         return new
 
     def key(self) -> Any:
-        m, d = self.member, self.disk
+        m = self.member
+        d = self.disk
         process = m and (m.phase, m.reason, encode(m.record), m.content, m.last.opened)
         return (
-            process, d.record, d.content, d.totals, d.synced, d.checkpoint, self.process, self.step,
-            self.says, self.call, self.has_ended, sorted(self.sent.items()), self.results,
-        )  # fmt: skip
+            process,
+            d.record,
+            d.content,
+            d.totals,
+            d.synced,
+            d.checkpoint,
+            self.process,
+            self.step,
+            self.says,
+            self.call,
+            self.has_ended,
+            sorted(self.sent.items()),
+            self.results,
+        )
 
 
 @dataclass
@@ -90,7 +103,8 @@ class State:
         if self.relay is not None:
             relay = new.relay = copy.copy(self.relay)
             relay._keep = new.keep
-            relay._parts, relay._bodies = dict(relay._parts), dict(relay._bodies)
+            relay._parts = dict(relay._parts)
+            relay._bodies = dict(relay._bodies)
             relay.asks, relay.done = dict(relay.asks), set(relay.done)
             relay._sum = None if relay._sum is None else relay._sum.copy()
         for place in new.places.values():
@@ -99,11 +113,19 @@ class State:
 
     def key(self) -> bytes:
         r = self.relay
-        relay = None if r is None else (
-            sorted(r._parts.items()), r._list, sorted(r._bodies.items()),
-            None if r._sum is None else r._sum.tobytes(), sorted(r.asks.items()), r.halted,
-            sorted(r.done),
-        )  # fmt: skip
+        relay = (
+            None
+            if r is None
+            else (
+                sorted(r._parts.items()),
+                r._list,
+                sorted(r._bodies.items()),
+                None if r._sum is None else r._sum.tobytes(),
+                sorted(r.asks.items()),
+                r.halted,
+                sorted(r.done),
+            )
+        )
         places = [place.key() for place in self.places.values()]
         return digest(repr((places, relay, self.file, self.orphans, self.kills)))[:16]
 
@@ -160,7 +182,8 @@ class State:
 
     def kill(self, name: str, power: bool) -> None:
         """Kill a member's process, or the relay."""
-        self.kills, self.budget = self.kills - 1, NEVER
+        self.kills = self.kills - 1
+        self.budget = NEVER
         if not name:
             self.relay = None
             for place in self.places.values():
@@ -172,7 +195,9 @@ class State:
             self.orphans = (*self.orphans, (name, place.call[2]))
         if power:
             place.disk.totals = place.disk.synced
-        place.member, place.call, place.says = None, None, ()
+        place.member = None
+        place.call = None
+        place.says = ()
 
     # Members
 
@@ -180,7 +205,8 @@ class State:
         record, _, entries = place.disk.load()
         found = {entry.step: entry.opened for entry in entries}
         at, _ = place.disk.checkpoint
-        name, number = place.name, place.process
+        name = place.name
+        number = place.process
         place.process += 1
         for step in range(max(at, 1), record.step):
             self.check(place, step, found.get(step, []))
@@ -233,13 +259,16 @@ class State:
         assert place.call is not None
         assert place.member is not None
         kind, _, content = place.call
-        member, said = place.member, list[bytes]()
+        member = place.member
+        said = list[bytes]()
         if kind == "say":
             place.says = place.says[1:]
         elif kind == "fetch":
             said = member.open(content)
         elif member.phase == "done":
-            place.has_ended, place.member, place.call = True, None, None
+            place.has_ended = True
+            place.member = None
+            place.call = None
             return
         else:
             message = decode(content, Answer).message
@@ -310,8 +339,11 @@ def explore(steps: list[tuple[str, Kind]], kills: int = 1) -> Counter[str]:
     places = {name: Place(name, Disk()) for name in NAMES}
     first = State(steps, places, None, kills=kills)
     first = first.copy()
-    numbers, parents, done = {first.key(): 0}, defaultdict[int, list[int]](list), list[int]()
-    stack, count = [(0, first)], Counter[str]()
+    numbers = {first.key(): 0}
+    parents = defaultdict[int, list[int]](list)
+    done = list[int]()
+    stack = [(0, first)]
+    count = Counter[str]()
     while stack:
         number, state = stack.pop()
         if state.is_done:
@@ -326,7 +358,8 @@ def explore(steps: list[tuple[str, Kind]], kills: int = 1) -> Counter[str]:
                 if len(numbers) % 20_000 == 0:
                     print(f"{len(numbers):,} states, {len(stack):,} to go on from", flush=True)
             parents[numbers[key]].append(number)
-    reached, ways = set(done), list(done)
+    reached = set(done)
+    ways = list(done)
     while ways:
         for parent in parents[ways.pop()]:
             if parent not in reached:
@@ -334,7 +367,8 @@ def explore(steps: list[tuple[str, Kind]], kills: int = 1) -> Counter[str]:
                 ways.append(parent)
     if len(reached) < len(numbers):
         raise ViolationError(f"{len(numbers) - len(reached):,} states lead to no end")
-    count["states"], count["ends"] = len(numbers), len(done)
+    count["states"] = len(numbers)
+    count["ends"] = len(done)
     return count
 
 

@@ -75,7 +75,8 @@ def _clone(world: World, kind: str, name: str) -> None:
         gone = (said or running)[0] if world.operator else r.choice(running)
         world.processes.remove(gone)
         rest = world.running(name)[0]
-        world.disks[name], world.documents[name] = rest.disk, rest.documents
+        world.disks[name] = rest.disk
+        world.documents[name] = rest.documents
 
     world.after(8.0 if world.operator else r.uniform(0.2, 8), end)
     world.quiet = max(world.quiet, world.now + 8.1)
@@ -83,7 +84,9 @@ def _clone(world: World, kind: str, name: str) -> None:
 
 def _network(world: World, kind: str, name: str) -> None:
     if kind == "loss":
-        world.loss, world.copies, world.delay = 0.3, 0.3, 0.5
+        world.loss = 0.3
+        world.copies = 0.3
+        world.delay = 0.5
         down = 6.0
     else:
         down = world.r.uniform(1, 8)
@@ -94,7 +97,9 @@ def _network(world: World, kind: str, name: str) -> None:
 
     def end() -> None:
         if kind == "loss":
-            world.loss, world.copies, world.delay = 0.0, 0.0, 0.05
+            world.loss = 0.0
+            world.copies = 0.0
+            world.delay = 0.05
         else:
             world.cut -= pair
 

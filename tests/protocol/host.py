@@ -39,7 +39,8 @@ class Host:
 
     def keep(self, content: bytes) -> None:
         self.world.point()
-        self.before, self.file = self.file, content
+        self.before = self.file
+        self.file = content
         self.world.point()
 
     def arrive(self, p: Process, number: int, kind: str, content: bytes) -> None:
@@ -101,7 +102,8 @@ class Host:
         self.relay = None
         if power and not self.keeps_durably:
             self.file = self.before
-        held, self.held = self.held, {}
+        held = self.held
+        self.held = {}
         world = self.world
         for _, p, number in held.values():
             if world.r.random() < 0.5:  # the connection is reset; else nothing comes

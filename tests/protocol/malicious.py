@@ -56,7 +56,9 @@ class Malicious(Relay):
 
     def __init__(self, world: World, file: bytes, keep: Callable[[bytes], None]) -> None:
         super().__init__(world.names, file, keep)
-        self.world, self.memory, self.r = world, world.memory, world.r
+        self.world = world
+        self.memory = world.memory
+        self.r = world.r
 
     def say(self, name: str, content: bytes) -> None:
         message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
@@ -71,7 +73,8 @@ class Malicious(Relay):
             self.memory.totals.append(self.last.total)
 
     def ask(self, name: str, ask: Ask) -> Answer | None:
-        honest, r = super().ask(name, ask), self.r
+        honest = super().ask(name, ask)
+        r = self.r
         if ask.phase == "done" or r.random() > self.world.lies:
             return honest
         kind = r.choice(KINDS)
@@ -101,7 +104,9 @@ class Malicious(Relay):
 
     def _mixed(self, name: str, step: int) -> list[bytes] | None:
         """Make a list of parts that it remembers, and of parts that it or an accomplice makes."""
-        parts, r, found = self.memory.parts, self.r, []
+        parts = self.memory.parts
+        r = self.r
+        found = []
         own = [part for _, part in parts if part.name == name and part.step == step]
         if not own:
             return None
@@ -132,7 +137,9 @@ class Malicious(Relay):
     # Totals
 
     def fetch(self, list_: bytes) -> bytes:
-        honest, r, memory = super().fetch(list_), self.r, self.memory
+        honest = super().fetch(list_)
+        r = self.r
+        memory = self.memory
         if r.random() > 2 * self.world.lies:
             return honest
         kind = r.choice(["changed", "changed", "forged", "forged", "old", "subset", "none"])
@@ -159,7 +166,8 @@ class Malicious(Relay):
 
     def _forged(self, parts: list[bytes]) -> bytes | None:
         """Make up a total, with a right tag, with the group key of an accomplice."""
-        part, r = decode(parts[0], Part), self.r
+        part = decode(parts[0], Part)
+        r = self.r
         group = self.memory.groups.get((part.step, part.transcript))
         if not group or part.step == 0:
             return None

@@ -26,7 +26,9 @@ class RecordFirst(Disk):
     """Writes the record before the totals are durable."""
 
     def save(self, record: Record, content: bytes | None = None) -> None:
-        durable, self.sync = self.sync, lambda: None  # type: ignore[method-assign]
+        # type: ignore[method-assign]
+        durable = self.sync
+        self.sync = lambda: None
         super().save(record, content)
         self.sync = durable  # type: ignore[method-assign]
         self.sync()
@@ -49,7 +51,8 @@ class RecordNotSynced(Disk):
         self.before = b""
 
     def save(self, record: Record, content: bytes | None = None) -> None:
-        self.before, before = self.record, self.record
+        self.before = self.record
+        before = self.record
         super().save(record, content)
         self.before = before
 
@@ -83,10 +86,13 @@ class ListNotSaved(Disk):
 
 
 DISKS = {
-    "record first": RecordFirst, "record before content": RecordBeforeContent,
-    "record not synced": RecordNotSynced, "totals not synced": TotalsNotSynced,
-    "totals cut before the checkpoint": CutFirst, "the list not saved": ListNotSaved,
-}  # fmt: skip
+    "record first": RecordFirst,
+    "record before content": RecordBeforeContent,
+    "record not synced": RecordNotSynced,
+    "totals not synced": TotalsNotSynced,
+    "totals cut before the checkpoint": CutFirst,
+    "the list not saved": ListNotSaved,
+}
 
 
 # Each is called instead of a function of the real code, with the world and that function.

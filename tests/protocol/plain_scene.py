@@ -34,7 +34,8 @@ class TinyDoor:
     """A client with a state between two calls of a round; `change` may change its replies."""
 
     def __init__(self, name: str) -> None:
-        self.seed, self.documents = NAMES.index(name) + 1, 10 * len(name)
+        self.seed = NAMES.index(name) + 1
+        self.documents = 10 * len(name)
         self.x = np.zeros(3)
         self.calls: list[tuple[str, Any]] = []
         self.change: Callable[[str, dict[str, Any]], Any] = lambda function, reply: reply
@@ -46,7 +47,8 @@ class TinyDoor:
         return found
 
     def repeat(self, call: Call) -> dict[str, Any]:
-        function, payload = call.function, call.payload
+        function = call.function
+        payload = call.payload
         if function == "size":
             return {"documents": self.documents}
         if function == "first":
@@ -89,14 +91,18 @@ def program(
         reports.append(report)
         w = w + mean + second["x"] / second["documents"]
         if number % 2 == 0 and isinstance(clients, PlainClients):
-            saved.w, saved.round, saved.step, saved.turn = w, number, clients.step, clients.turn
+            saved.w = w
+            saved.round = number
+            saved.step = clients.step
+            saved.turn = clients.turn
             after()
     return w
 
 
 def here(*members: Sequence[str], rule: Rule = "none") -> Any:
     """The model of one process, with the members of each round (the last ones of all further)."""
-    saved, robust = Saved(), Robust(rule, lambda _: None)
+    saved = Saved()
+    robust = Robust(rule, lambda _: None)
     for number in range(1, ROUNDS + 1):
         names = members[min(number, len(members)) - 1]
         clients = LocalClients({name: TinyDoor(name) for name in names}, robust=robust)
@@ -109,7 +115,9 @@ class TinyLink:
     """A link to the server that is there now. `kill_at` has numbers of calls that kill."""
 
     def __init__(self, scene: Scene, name: str) -> None:
-        self.scene, self.name, self.count = scene, name, 0
+        self.scene = scene
+        self.name = name
+        self.count = 0
         self.kill_at: dict[int, bool] = {}  # whether the call arrives before
 
     def _call(self, method: str, *given: Any) -> Any:
@@ -140,7 +148,10 @@ class Scene:
     """A server and clients, each in a thread, that are started again when they are killed."""
 
     def __init__(self, folder: Path, rules: Rules) -> None:
-        self.folder, self.rules, self.timeout, self.stays = folder, rules, 60.0, 5.0
+        self.folder = folder
+        self.rules = rules
+        self.timeout = 60.0
+        self.stays = 5.0
         self.service: PlainServer | None = None
         self.is_over = False
         self.events: list[Any] = []
@@ -175,7 +186,8 @@ class Scene:
         return None
 
     def server(self) -> Any:
-        saved, notify = self.saved["server"], self.events.append
+        saved = self.saved["server"]
+        notify = self.events.append
         log = Log(self.folder / "log", saved.step)
         append = log.append
 
@@ -202,7 +214,9 @@ class Scene:
             log.close()
 
     def _client(self, name: str, software: str) -> Any:
-        folder, saved, notify = self.folder / name, self.saved[name], self.events.append
+        folder = self.folder / name
+        saved = self.saved[name]
+        notify = self.events.append
         folder.mkdir(exist_ok=True)
         patience = Patience(self.timeout, notify)
         remote = Remote(self.links[name], software, 1, folder, patience)

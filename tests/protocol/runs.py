@@ -64,7 +64,8 @@ def play(kind: str, seed: int, mutant: str = "") -> tuple[str, World]:
 
 def many(kind: str, seeds: range, mutant: str = "") -> tuple[Counter[str], list[str]]:
     """Run seeds of a kind; return how they ended, and what was not allowed."""
-    endings, violations = Counter[str](), []
+    endings = Counter[str]()
+    violations = []
     for seed in seeds:
         try:
             ending, world = play(kind, seed, mutant)
@@ -81,8 +82,15 @@ def many(kind: str, seeds: range, mutant: str = "") -> tuple[Counter[str], list[
     return endings, violations
 
 
-COLUMNS = ["same model", "stopped", "stuck", "violation", "sums opened",
-           "false totals of accomplices", "slowest"]  # fmt: skip
+COLUMNS = [
+    "same model",
+    "stopped",
+    "stuck",
+    "violation",
+    "sums opened",
+    "false totals of accomplices",
+    "slowest",
+]
 
 
 def main() -> int:
@@ -97,7 +105,9 @@ def main() -> int:
     if options.exhaustive:
         return exhaustive.main()
     kinds = [options.kind] if options.kind else list(KINDS)
-    each, found, begin = -(-options.seeds // len(kinds)), list[str](), time.monotonic()
+    each = -(-options.seeds // len(kinds))
+    found = list[str]()
+    begin = time.monotonic()
     print("| kind | seeds | seconds |", " | ".join(COLUMNS), "|")
     print("| --- |" + " ---: |" * (len(COLUMNS) + 2))
     for kind in kinds:
@@ -106,8 +116,12 @@ def main() -> int:
         endings, violations = many(kind, seeds, options.mutant)
         found += violations
         numbers = [f"{endings[column]:,}" for column in COLUMNS]
-        print(f"| {kind} | {each:,} | {time.monotonic() - start:.1f} |", " | ".join(numbers), "|",
-              flush=True)  # fmt: skip
+        print(
+            f"| {kind} | {each:,} | {time.monotonic() - start:.1f} |",
+            " | ".join(numbers),
+            "|",
+            flush=True,
+        )
         for violation in violations[:10]:
             print(f"  {violation}", file=sys.stderr, flush=True)
     seconds = time.monotonic() - begin

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 P = 2**61 - 1
 ECDSA = ec.ECDSA(SHA256(), deterministic_signing=True)
-pack, unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
+pack = msgspec.msgpack.encode
+unpack = msgspec.msgpack.decode
 Field = bytes | str | int
 
 
@@ -68,12 +69,23 @@ class Second:
     """A member without a disk."""
 
     def __init__(
-        self, name: str, study: bytes, private: ec.EllipticCurvePrivateKey,
-        certificates: Mapping[str, ec.EllipticCurvePublicKey], random: Callable[[int], bytes],
-    ) -> None:  # fmt: skip
-        self.name, self.study, self.names = name, study, sorted(certificates)
-        self.private, self.certificates, self.random = private, certificates, random
-        self.run, self.number, self.transcript, self.group = b"", 0, b"", b""
+        self,
+        name: str,
+        study: bytes,
+        private: ec.EllipticCurvePrivateKey,
+        certificates: Mapping[str, ec.EllipticCurvePublicKey],
+        random: Callable[[int], bytes],
+    ) -> None:
+        self.name = name
+        self.study = study
+        self.names = sorted(certificates)
+        self.private = private
+        self.certificates = certificates
+        self.random = random
+        self.run = b""
+        self.number = 0
+        self.transcript = b""
+        self.group = b""
 
     def _sign(self, *fields: Field) -> bytes:
         return self.private.sign(joined("fedtopics 3", self.study, *fields), ECDSA)
@@ -86,7 +98,9 @@ class Second:
         """Begin a step: point 1."""
         if self.number == 0:
             content = self.random(32) if self.name == self.names[0] else b""
-        self.function, self.kind, self.content = function, kind, content
+        self.function = function
+        self.kind = kind
+        self.content = content
         place = self.run, self.number, self.transcript
         self.agreed = [*place, function, kind, digest(layout)]
         self.context = digest("context", self.study, *self.agreed, *self.names)
@@ -121,7 +135,8 @@ class Second:
 
     def _masked(self) -> bytes:
         vector = np.frombuffer(self.content, "<i8").tolist()
-        found, tag = list(vector), self._tag(vector)
+        found = list(vector)
+        tag = self._tag(vector)
         for other in self.names:
             if other == self.name:
                 continue
@@ -133,7 +148,8 @@ class Second:
             tag += sign * last
         if self.name == self.names[0]:
             pad, last = self._pad(len(vector))
-            found, tag = [x + p for x, p in zip(found, pad, strict=True)], tag + last
+            found = [x + p for x, p in zip(found, pad, strict=True)]
+            tag = tag + last
         numbers = [*(x % 2**64 for x in found), tag % P]
         return b"".join(x.to_bytes(8, "little") for x in numbers)
 
@@ -143,8 +159,9 @@ class Second:
             content = sealed(key(self.group, "call", self.bound, self.name), self.content)
         elif self.name == self.names[0]:
             secrets = {n: exchanged(self.once, self.public[n]) for n in self.names[1:]}
-            boxes = [sealed(key(s, "group", self.bound, n), self.content)
-                     for n, s in secrets.items()]  # fmt: skip
+            boxes = [
+                sealed(key(s, "group", self.bound, n), self.content) for n, s in secrets.items()
+            ]
             content = pack(boxes)
         return pack([content, self._sign("reply", self.bound, self.name, content)])
 
@@ -159,8 +176,9 @@ class Second:
                 self._check(name, signature, "reply", self.bound, name, content)
             opened = []
             if self.number > 0:
-                opened = [unsealed(key(group, "call", self.bound, n), r[0])
-                          for n, r in replies.items()]  # fmt: skip
+                opened = [
+                    unsealed(key(group, "call", self.bound, n), r[0]) for n, r in replies.items()
+                ]
             elif self.name == self.names[0]:
                 group = self.content
             else:
@@ -170,7 +188,8 @@ class Second:
         content = joined(self.transcript, self.function, self.list, digest(*opened))
         self.transcript = hmac.digest(key(group, "transcript"), content, "sha256")
         self.group = key(group, "next", self.transcript)
-        self.run, self.number = self.run or self.list, self.number + 1
+        self.run = self.run or self.list
+        self.number = self.number + 1
         return opened
 
     def _opened(self, total: bytes) -> bytes:
@@ -213,15 +232,25 @@ def vectors() -> dict[str, Any]:
         total = added(found) if kind == "sum" else pack(found)
         opened = [member.open(total) for member in members.values()]
         assert opened.count(opened[0]) == len(opened)
-        steps.append({
-            "function": function, "kind": kind, "contents": [c.hex() for c in contents.values()],
-            "parts": [each.hex() for each in parts], "bodies": [each.hex() for each in bodies],
-            "total": total.hex(), "opened": [each.hex() for each in opened[0]],
-            "transcript": members["ann"].transcript.hex(),
-        })  # fmt: skip
-    return {"study": STUDY.hex(), "layout": b"layout".hex(), "members": list(members),
-            "private keys": [p.private_numbers().private_value for p in PRIVATE.values()],
-            "steps": steps}  # fmt: skip
+        steps.append(
+            {
+                "function": function,
+                "kind": kind,
+                "contents": [c.hex() for c in contents.values()],
+                "parts": [each.hex() for each in parts],
+                "bodies": [each.hex() for each in bodies],
+                "total": total.hex(),
+                "opened": [each.hex() for each in opened[0]],
+                "transcript": members["ann"].transcript.hex(),
+            }
+        )
+    return {
+        "study": STUDY.hex(),
+        "layout": b"layout".hex(),
+        "members": list(members),
+        "private keys": [p.private_numbers().private_value for p in PRIVATE.values()],
+        "steps": steps,
+    }
 
 
 def added(bodies: Sequence[bytes]) -> bytes:

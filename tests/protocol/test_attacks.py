@@ -46,8 +46,10 @@ def run() -> Run:
 
 
 def invented(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
-    whole, member = np.array([7, 7, 7]), run.members[name]
-    group, (_, bound) = member.record.group, member._bound()
+    whole = np.array([7, 7, 7])
+    member = run.members[name]
+    group = member.record.group
+    (_, bound) = member._bound()
     tag = masks.tag_of(group, bound, whole) + masks._tag_pad(group, bound)
     words = whole.astype("<u8") + masks.stream(derive(group, "pad", bound), 3)
     return words.tobytes() + (tag % P).to_bytes(8, "little")
@@ -57,7 +59,8 @@ def invented(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
 def test_no_changed_total_is_accepted(run: Run, contents: dict[str, bytes]) -> None:
     run.give("sum", "sum", contents)
     run.show_list()
-    member, r = run.members["bob"], random.Random(1)  # noqa: S311
+    member = run.members["bob"]
+    r = random.Random(1)  # noqa: S311
     bound = member._bound()[1]
     true = np.frombuffer(honest(run, "bob", run.bodies), "<u8")
     changes = [1, 1 << 32, 1 << 60, 1 << 61, 1 << 63, (1 << 64) - 1, P, (1 << 64) - P, 2 * P]
@@ -133,7 +136,8 @@ def test_replies_that_differ_are_found_at_the_next_step(run: Run) -> None:
 
 
 def test_two_group_keys_are_found_at_step_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, boxes = Member._sealed, list[bytes]()
+    real = Member._sealed
+    boxes = list[bytes]()
 
     def sealed(self: Member, others: dict[str, bytes], bound: bytes) -> bytes:
         if self.record.step or self.name != "ann":
@@ -198,10 +202,14 @@ def test_a_small_total_is_not_found_in_the_transcript(run: Run) -> None:
             first
             for first in range(20)
             if next_transcript(
-                group, before.transcript, "sum", before.list_digest,
+                group,
+                before.transcript,
+                "sum",
+                before.list_digest,
                 digest(np.array([first, first + 3, first + 6]).tobytes()),
-            ) == seen
-        ]  # fmt: skip
+            )
+            == seen
+        ]
 
     assert tried(before.group) == [3]
     assert [tried(key) for key in (b"", bytes(32), before.transcript)] == [[], [], []]
@@ -276,7 +284,8 @@ def test_one_signature_in_two_spellings_is_one_list(tmp_path: Path) -> None:
 
 
 def test_a_member_that_lies_about_its_step_is_named_as_well(run: Run) -> None:
-    relay, ann = Relay(NAMES, b"", bytes), run.members["ann"]
+    relay = Relay(NAMES, b"", bytes)
+    ann = run.members["ann"]
     relay.ask("cat", Ask(b"process", 10**6, "part", b""))
     answer = relay.ask("ann", decode(ann.question(), Ask))
     assert answer is not None

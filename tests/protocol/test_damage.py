@@ -71,7 +71,8 @@ def test_a_large_part_is_refused_by_the_relay() -> None:
 def test_damaged_messages_are_refused_by_the_relay(run: Run, kind: Kind) -> None:
     run.give("step", kind, VECTORS)
     run.show_list()
-    ann, bob = run.members["ann"], run.members["bob"]
+    ann = run.members["ann"]
+    bob = run.members["bob"]
     list_ = ann.record.list_digest
     first, *others = [encode(Body(list_, n, content)) for n, content in run.bodies.items()]
     for damage in [*damaged(run.parts["ann"]), *damaged(copy.copy(ann).stop("reason")[0])]:

@@ -84,9 +84,10 @@ def test_members_compare_layouts() -> None:
     digest = Layout.of(template, MEMBERS, len(MEMBERS)).digest
     assert digest == Layout.of(template, list("xyz"), 3).digest
     others = [
-        {"y": Field((2,), 1e6, -1e6)}, {"x": Field((1, 2), 1e6, -1e6)},
+        {"y": Field((2,), 1e6, -1e6)},
+        {"x": Field((1, 2), 1e6, -1e6)},
         {"x": Field((2,), 1e6, -1e6, dtype="float32")},
-    ]  # fmt: skip
+    ]
     digests = {Layout.of(each, MEMBERS, len(MEMBERS)).digest for each in others}
     assert len(digests | {digest, Layout.of(template, list("abcdefghij"), 10).digest}) == 5
 

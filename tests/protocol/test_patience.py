@@ -56,7 +56,8 @@ def test_a_refusal_is_not_tried_again(clock: Clock) -> None:
 
 def test_who_is_waited_for_is_shown_soon_then_rarely_and_a_refusal_at_once(clock: Clock) -> None:
     events: list[Any] = []
-    patience, away = Patience(3600, events.append), {"west": "not connected yet"}
+    patience = Patience(3600, events.append)
+    away = {"west": "not connected yet"}
     for _ in range(700):
         patience.waits_for(away, 0.0)
         clock.sleep(1)

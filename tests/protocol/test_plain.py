@@ -89,8 +89,10 @@ def test_a_client_that_is_late_is_lost_and_comes_back(scene: Scene, function: st
             time.sleep(0.2)
         return reply
 
-    scene.doors["south"].change, scene.doors["north"].change = late, slow
-    found, two = models(scene), list(NAMES[:2])
+    scene.doors["south"].change = late
+    scene.doors["north"].change = slow
+    found = models(scene)
+    two = list(NAMES[:2])
     is_repeated = function == "second"
     assert ("repeated" in scene.kinds()) == is_repeated
     assert [report["attempts"] for report in scene.reports[:2]] == [1, 1 + is_repeated]
@@ -118,8 +120,10 @@ def test_a_client_that_is_always_late_ends_a_run_that_needs_it(scene: Scene) -> 
 
 
 def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
-    scene.rules, scene.timeout = Rules(3, 0.1, 0.1, 20), 0.1
-    server, client = scene.serve(), scene.join("east")
+    scene.rules = Rules(3, 0.1, 0.1, 20)
+    scene.timeout = 0.1
+    server = scene.serve()
+    client = scene.join("east")
     states = "east: connected; north: not connected; south: not connected"
     with pytest.raises(FederationError, match=states):
         server.result(20)
@@ -160,10 +164,13 @@ def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
     assert {"bad reply", "excluded"} < scene.kinds()
 
 
-@pytest.mark.parametrize(("failure", "reason", "error"), [
-    (PolicyError("The policy says no."), "its policy refuses", "The policy says no"),
-    (ValueError("a text"), "its software has a defect", r"a defect \(ValueError in round 0\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("failure", "reason", "error"),
+    [
+        (PolicyError("The policy says no."), "its policy refuses", "The policy says no"),
+        (ValueError("a text"), "its software has a defect", r"a defect \(ValueError in round 0\)"),
+    ],
+)
 def test_nobody_waits_for_who_ends(
     scene: Scene, failure: Exception, reason: str, error: str
 ) -> None:
@@ -255,8 +262,9 @@ def test_a_client_that_was_away_for_long_gets_the_checkpoint(scene: Scene) -> No
     scene.rules = Rules(2, 0.2, 20, 20)
     may_end = threading.Event()
     scene.doors["east"].change = lambda called, reply: (
-        may_end.wait(20) if len(scene.doors["east"].calls) == 10 else None, reply
-    )[1]  # fmt: skip
+        may_end.wait(20) if len(scene.doors["east"].calls) == 10 else None,
+        reply,
+    )[1]
     running = [scene.serve(), *map(scene.join, NAMES[:2])]
     until(lambda: len(scene.doors["east"].calls) == 10)  # in the last round
     running.append(scene.join("south"))

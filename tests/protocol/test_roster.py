@@ -34,9 +34,11 @@ CONTENT = b"part 7 of a run"
 
 
 def certificate(
-    private: CertificateIssuerPrivateKeyTypes, names: tuple[str, ...] = ("north",),
-    begins: int = -1, ends: int = 9,
-) -> bytes:  # fmt: skip
+    private: CertificateIssuerPrivateKeyTypes,
+    names: tuple[str, ...] = ("north",),
+    begins: int = -1,
+    ends: int = 9,
+) -> bytes:
     """A self-signed certificate of these names, from and until so many days from now."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
     now = datetime.now(UTC)
@@ -90,8 +92,10 @@ def test_the_same_content_has_the_same_signature(north: Key, tmp_path: Path) -> 
 
 def test_a_host_name_for_any_name() -> None:
     assert [host_of(name) for name in ("north", "St_Mary.1", "X-")] == [
-        "north", "st-5f-mary-2e-1", "x",
-    ]  # fmt: skip
+        "north",
+        "st-5f-mary-2e-1",
+        "x",
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", "-a", "a b", "a" * 65, "ä"])
@@ -124,16 +128,19 @@ def encrypted(folder: Path) -> None:
     (folder / "key.pem").write_bytes(pem)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
-    (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
-    (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
-    (encrypted, "has no key, or a damaged one"),
-    (
-        lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
-        r"The key and the certificate in .*north do not belong together\.",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
+        (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
+        (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
+        (encrypted, "has no key, or a damaged one"),
+        (
+            lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
+            r"The key and the certificate in .*north do not belong together\.",
+        ),
+    ],
+)
 def test_no_keys(change: Callable[[Path], None], message: str, north: Key, tmp_path: Path) -> None:
     change(tmp_path / "north")
     with pytest.raises(IdentityError, match=message) as error:
@@ -141,14 +148,21 @@ def test_no_keys(change: Callable[[Path], None], message: str, north: Key, tmp_p
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (b"", "is damaged, or not a certificate; ask its owner"),
-    (certificate(p256())[:-60], "is damaged, or not a certificate"),
-    (certificate(p256(), begins=-9, ends=-2), r"is valid from \d{4}-\d\d-\d\d to .* make a new"),
-    (certificate(p256(), begins=2), "is valid from .* this computer's date is .* set the"),
-    (certificate(ec.generate_private_key(ec.SECP384R1())), "has no P-256 key; use"),
-    (certificate(ed25519.Ed25519PrivateKey.generate()), "has no P-256 key"),
-], ids=["empty", "damaged", "expired", "not begun", "another curve", "another kind"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is damaged, or not a certificate; ask its owner"),
+        (certificate(p256())[:-60], "is damaged, or not a certificate"),
+        (
+            certificate(p256(), begins=-9, ends=-2),
+            r"is valid from \d{4}-\d\d-\d\d to .* make a new",
+        ),
+        (certificate(p256(), begins=2), "is valid from .* this computer's date is .* set the"),
+        (certificate(ec.generate_private_key(ec.SECP384R1())), "has no P-256 key; use"),
+        (certificate(ed25519.Ed25519PrivateKey.generate()), "has no P-256 key"),
+    ],
+    ids=["empty", "damaged", "expired", "not begun", "another curve", "another kind"],
+)
 def test_certificates_that_cannot_be_used(content: bytes, message: str) -> None:
     with pytest.raises(IdentityError, match=f"The certificate of north {message}"):
         read_certificate(content, "of north")

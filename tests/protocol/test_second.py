@@ -25,11 +25,19 @@ def verify(name: str, signature: bytes, content: bytes) -> bool:
 
 
 def member_of(name: str) -> Member:
-    drawn, private = second.randomness(name), second.PRIVATE[name]
+    drawn = second.randomness(name)
+    private = second.PRIVATE[name]
     return Member(
-        name, second.STUDY, list(second.PUBLIC), lambda c: private.sign(c, second.ECDSA), verify,
-        lambda n: bytes(8) if n == 8 else drawn(n), Disk(), Record(), b"",
-    )  # fmt: skip
+        name,
+        second.STUDY,
+        list(second.PUBLIC),
+        lambda c: private.sign(c, second.ECDSA),
+        verify,
+        lambda n: bytes(8) if n == 8 else drawn(n),
+        Disk(),
+        Record(),
+        b"",
+    )
 
 
 def test_the_vectors_are_those_of_the_second_implementation() -> None:
@@ -41,7 +49,8 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
     members = [member_of(name) for name in given["members"]]
     relay = Relay(given["members"], b"", lambda file: None)
     for step in given["steps"]:
-        parts, layout = [], bytes.fromhex(given["layout"])
+        parts = []
+        layout = bytes.fromhex(given["layout"])
         for member, content in zip(members, step["contents"], strict=True):
             content = bytes.fromhex(content)
             parts += member.give(step["function"], step["kind"], layout, content)
@@ -61,9 +70,11 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
 
 
 def test_the_second_implementation_refuses_what_is_false() -> None:
-    private, drawn = second.PRIVATE["bob"], second.randomness("bob")
+    private = second.PRIVATE["bob"]
+    drawn = second.randomness("bob")
     bob = second.Second("bob", second.STUDY, private, second.PUBLIC, drawn)
-    ann, cat = member_of("ann"), member_of("cat")
+    ann = member_of("ann")
+    cat = member_of("cat")
     step = ("group key", "call", b"", b"")
     (first,), own, (last,) = ann.give(*step), bob.part(*step), cat.give(*step)
     with pytest.raises(InvalidSignature):

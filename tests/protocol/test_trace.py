@@ -17,7 +17,9 @@ from tests.helpers.federation import study, subjects
 from tests.helpers.grpc_federation import federated
 
 PACKAGE = str(Path(fedtopics.__file__).parent)
-MOST_FUNCTIONS, MOST_MODULES = 110, 19  # a whole step, with ledger, checks and the way back
+# a whole step, with ledger, checks and the way back
+MOST_FUNCTIONS = 110
+MOST_MODULES = 19
 
 
 class Trace:

@@ -24,11 +24,38 @@ def within_lists(depth: int) -> Any:
 
 
 PLAIN = [
-    None, True, False, 0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 0.0, -0.0, 1 / 3, 5e-324,
-    1.7976931348623157e308, float("inf"), float("-inf"), "", "oak", "Grüße, Straße, ẞ",
-    "🌳🦆\u0301", "\x00\n", [], [1, "two", None], ["a", "b"], [[], [[]]], ["one", 2], {}, {"": {}},
-    b"", b"\0\xff",
-    {"z": 1, "a": {"y": 2, "b": [3.5, {"x": None}]}}, [{"a": 1}, {"a": 2}],
+    None,
+    True,
+    False,
+    0,
+    -1,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    0.0,
+    -0.0,
+    1 / 3,
+    5e-324,
+    1.7976931348623157e308,
+    float("inf"),
+    float("-inf"),
+    "",
+    "oak",
+    "Grüße, Straße, ẞ",
+    "🌳🦆\u0301",
+    "\x00\n",
+    [],
+    [1, "two", None],
+    ["a", "b"],
+    [[], [[]]],
+    ["one", 2],
+    {},
+    {"": {}},
+    b"",
+    b"\0\xff",
+    {"z": 1, "a": {"y": 2, "b": [3.5, {"x": None}]}},
+    [{"a": 1}, {"a": 2}],
     Rows(np.array([0, 3, 8]), np.arange(6, dtype=np.float32).reshape(3, 2), 9),
     Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float64), 9),
     Rows(np.arange(4), np.full((4, 1), -0.0, np.float32), 4),
@@ -37,10 +64,12 @@ PLAIN = [
     Rows(np.array([1]), np.arange(6.0).reshape(1, 2, 3), 2),
     Named(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
     np.array([0x7FF8DEADBEEF0001, 0xFFF0000000000001, 1 << 63], np.uint64).view(np.float64),
-    Named.columns(3), Named(["oak"], np.zeros((1, 0), np.int64)),
-    [None] * (MOST_FIELDS - 1), within_lists(DEEPEST - 1),
+    Named.columns(3),
+    Named(["oak"], np.zeros((1, 0), np.int64)),
+    [None] * (MOST_FIELDS - 1),
+    within_lists(DEEPEST - 1),
     {f"{i}": {"signature": b"x" * 72, "certificate": b"x" * 1200} for i in range(1500)},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:30])
@@ -68,7 +97,8 @@ def test_arrays_of_every_kind(dtype: str, shape: tuple[int, ...]) -> None:
 
 def test_arrays_arrive_as_aligned_as_torchs() -> None:
     """Matrix products differ in the last bit with the alignment of their factors."""
-    sparse, odd = matrix(5000, 2, 3), np.zeros(3, np.uint8)
+    sparse = matrix(5000, 2, 3)
+    odd = np.zeros(3, np.uint8)
     values = {"odd": odd, "x": np.ones(5), "y": np.ones((3, 3)), "sparse": sparse, "z": np.ones(7)}
     back = there_and_back({**values, "rows": Rows(np.array([1]), np.ones((1, 9)), 2)})
     back["rows"] = back["rows"].values
@@ -84,11 +114,28 @@ def test_arrays_arrive_in_the_usual_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{1, 2}, object(), 1j, np.zeros(1, complex), np.zeros(1, np.float16),
-              np.array(["a"]), np.array([None]), {"x": lambda: 0}, int, {1: 2}, {None: 1}, 2**63,
-              -(2**63) - 1, np.uint64(2**63), bytearray(1), memoryview(b"x"),
-              np.ones((200, 100), np.float16), Named(["oak"], np.ones((1, 1)))],
-)  # fmt: skip
+    "value",
+    [
+        {1, 2},
+        object(),
+        1j,
+        np.zeros(1, complex),
+        np.zeros(1, np.float16),
+        np.array(["a"]),
+        np.array([None]),
+        {"x": lambda: 0},
+        int,
+        {1: 2},
+        {None: 1},
+        2**63,
+        -(2**63) - 1,
+        np.uint64(2**63),
+        bytearray(1),
+        memoryview(b"x"),
+        np.ones((200, 100), np.float16),
+        Named(["oak"], np.ones((1, 1))),
+    ],
+)
 def test_nothing_else_travels(value: Any) -> None:
     with pytest.raises(TypeError):
         dumps(value)
@@ -105,20 +152,23 @@ def matrix(n_rows: int, n_columns: int, n_present: int, dtype: str = "float32") 
     return array
 
 
-@pytest.mark.parametrize(("array", "data"), [
-    # Of 4,096 rows of four bytes a bitmap has 512 bytes: 128 rows.
-    (matrix(4096, 1, 4096), 4 * 4096),
-    (matrix(4096, 1, 4096 - 144), 4 * 4096),  # and 64 where it ends
-    (matrix(4096, 1, 4096 - 145), 512 + 4 * (4096 - 144)),
-    (matrix(4096, 1, 1), 512 + 64),
-    (matrix(4096, 1, 0), 512),
-    (matrix(2048, 1, 0, "float64"), 256),
-    (matrix(2048, 1, 9, "int64"), 256 + 128),
-    (matrix(4095, 1, 0), 4 * 4096),  # too small to look
-    (matrix(4096, 2, 0, "int8"), 8192),
-    (np.zeros(1 << 14), 1 << 17),
-    (np.zeros((64, 64, 4)), 1 << 17),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("array", "data"),
+    [
+        # Of 4,096 rows of four bytes a bitmap has 512 bytes: 128 rows.
+        (matrix(4096, 1, 4096), 4 * 4096),
+        (matrix(4096, 1, 4096 - 144), 4 * 4096),  # and 64 where it ends
+        (matrix(4096, 1, 4096 - 145), 512 + 4 * (4096 - 144)),
+        (matrix(4096, 1, 1), 512 + 64),
+        (matrix(4096, 1, 0), 512),
+        (matrix(2048, 1, 0, "float64"), 256),
+        (matrix(2048, 1, 9, "int64"), 256 + 128),
+        (matrix(4095, 1, 0), 4 * 4096),  # too small to look
+        (matrix(4096, 2, 0, "int8"), 8192),
+        (np.zeros(1 << 14), 1 << 17),
+        (np.zeros((64, 64, 4)), 1 << 17),
+    ],
+)
 def test_zero_rows_stay_behind_where_that_is_smaller(array: Any, data: int) -> None:
     assert len(dumps({"x": array})) - 64 == data  # the structure fits into one piece
     assert_same(there_and_back(array), array)
@@ -135,7 +185,8 @@ def test_rows_of_negative_zeros_and_nan_are_something() -> None:
     assert_same(there_and_back(array), array)
 
 
-ALIGNMENT, LENGTH = 64, 8
+ALIGNMENT = 64
+LENGTH = 8
 
 
 def body(structure: Any, data: bytes = b"") -> bytes:
@@ -211,7 +262,7 @@ DAMAGED: dict[str, tuple[Any, bytes]] = {
     "a number beyond 63 bits": (2**63, b""),
     "sixteen million letters": ("x" * LARGEST_STRUCTURE, b""),
     "many arrays, together too large": ([array("uint8", 8, 2**16, code=SPARSE)] * 9, bytes(64)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", DAMAGED)

@@ -115,6 +115,7 @@ def test_none_of_many_words_is_lost() -> None:
     ]
     limits = VocabularyLimits(max_words=3000)
     replies = [reply(each, 1000) for each in counts]
-    found, whole = agreed(replies, 5000, limits, v.MOST_BUCKETS)[0], plain_sum(replies)
+    found = agreed(replies, 5000, limits, v.MOST_BUCKETS)[0]
+    whole = plain_sum(replies)
     expected = agree(whole.names, whole.values, 5000, limits).words
     assert agree(found.names, found.values, 5000, limits).words == expected

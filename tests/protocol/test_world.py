@@ -19,21 +19,28 @@ EACH = 21  # seeds: 504 together
 # One that finds each mutant, and the check that fails.
 FOUND_BY = {
     "streams not bound to the list": ("evil 1 quiet", 1, "c:"),
-    "a second list": ("evil 1", 5, "d:"), "transcripts not compared": ("evil 0", 2, "f:"),
+    "a second list": ("evil 1", 5, "d:"),
+    "transcripts not compared": ("evil 0", 2, "f:"),
     "signatures not checked": ("evil 2", 3, "h:"),
     "another part after a restart": ("faults", 0, "d:"),
     "computed again after a restart": ("between", 2, "i:"),
-    "a reply with the part": ("operator", 0, "f:"), "a bare tag": ("faults", 0, "e:"),
-    "no tag": ("evil 0", 10, "b:"), "a transcript without the key": ("between", 0, "g:"),
+    "a reply with the part": ("operator", 0, "f:"),
+    "a bare tag": ("faults", 0, "e:"),
+    "no tag": ("evil 0", 10, "b:"),
+    "a transcript without the key": ("between", 0, "g:"),
     "a key that is not hedged": ("operator rng", 3, "a:"),
-    "a stop for later processes": ("operator", 1, "i:"), "a dropped ask": ("powers", 28, "i:"),
-    "a total forgotten": ("relay", 1, "i:"), "the relay's file not synced": ("powers", 3, "i:"),
-    "a checkpoint before the record": ("powers", 69, "b:"), "record first": ("between", 54, "i:"),
-    "record before content": ("between", 26, "i:"), "record not synced": ("faults", 0, "d:"),
+    "a stop for later processes": ("operator", 1, "i:"),
+    "a dropped ask": ("powers", 28, "i:"),
+    "a total forgotten": ("relay", 1, "i:"),
+    "the relay's file not synced": ("powers", 3, "i:"),
+    "a checkpoint before the record": ("powers", 69, "b:"),
+    "record first": ("between", 54, "i:"),
+    "record before content": ("between", 26, "i:"),
+    "record not synced": ("faults", 0, "d:"),
     "totals not synced": ("between", 4, "i:"),
     "totals cut before the checkpoint": ("between", 55, "i:"),
     "the list not saved": ("evil 1", 7, "d:"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,13 +64,12 @@ def test_a_seed_decides_everything() -> None:
 def test_the_smallest_case_in_all_orders() -> None:
     """With kills it takes minutes: python -m tests.protocol.world --exhaustive."""
     with cached():
-        assert explore(CASES["sum"], kills=0) == {
-            "transitions": 6813, "states": 2550, "ends": 1
-        }  # fmt: skip
+        assert explore(CASES["sum"], kills=0) == {"transitions": 6813, "states": 2550, "ends": 1}
 
 
 def test_a_folder_is_written_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, order = Folder(tmp_path), list[str]()
+    folder = Folder(tmp_path)
+    order = list[str]()
     real = record.write_durably
 
     def write(path: Path, content: bytes) -> None:
@@ -75,12 +81,15 @@ def test_a_folder_is_written_in_that_order(tmp_path: Path, monkeypatch: pytest.M
     folder.save(Record(step=1), b"content")
     folder.close()
     assert [name for i, name in enumerate(order) if name != "sync" or i == 0] == [
-        "sync", "content", "record"
-    ]  # fmt: skip
+        "sync",
+        "content",
+        "record",
+    ]
 
 
 def test_a_total_is_written_whole_where_the_disk_takes_a_part_of_it(tmp_path: Path) -> None:
-    folder, entry = Folder(tmp_path), Entry(0, "sum", [b"total" * 99])
+    folder = Folder(tmp_path)
+    entry = Entry(0, "sum", [b"total" * 99])
     file = folder._totals
     folder._totals = SimpleNamespace(write=lambda content: file.write(content[:100]))
     folder.append(entry)
@@ -90,7 +99,9 @@ def test_a_total_is_written_whole_where_the_disk_takes_a_part_of_it(tmp_path: Pa
 
 
 def test_a_folder_has_what_the_disk_of_the_world_has(tmp_path: Path) -> None:
-    r, disk, folder = random.Random(1), Disk(), Folder(tmp_path)  # noqa: S311
+    r = random.Random(1)  # noqa: S311
+    disk = Disk()
+    folder = Folder(tmp_path)
     for step in range(60):
         part = Part(b"", step, b"", "sum", "sum", b"", "ann", r.randbytes(9))
         now = Record(step=step, group=r.randbytes(32), parts=[encode(part)])

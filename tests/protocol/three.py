@@ -14,7 +14,8 @@ from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Body, Kind, List, Stop, decode, encode
 from tests.protocol.disks import Disk
 
-NAMES, STUDY = ["ann", "bob", "cat"], b"study"
+NAMES = ["ann", "bob", "cat"]
+STUDY = b"study"
 NOTHING = dict.fromkeys(NAMES, b"")
 NUMBERS = {name: np.arange(3) + i for i, name in enumerate(NAMES)}
 VECTORS = {name: whole.tobytes() for name, whole in NUMBERS.items()}
@@ -35,9 +36,15 @@ def member_of(
     """A member that begins, or goes on with what its disk has."""
     disk = disk or Disk()
     return Member(
-        name, STUDY, NAMES, lambda c: sign(name, c), lambda n, s, c: s == sign(n, c),
-        random, disk, *disk.load()[:2],
-    )  # fmt: skip
+        name,
+        STUDY,
+        NAMES,
+        lambda c: sign(name, c),
+        lambda n, s, c: s == sign(n, c),
+        random,
+        disk,
+        *disk.load()[:2],
+    )
 
 
 def honest(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:

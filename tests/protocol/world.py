@@ -31,7 +31,11 @@ from tests.protocol.malicious import STUDY, Memory
 from tests.protocol.mutants import DISKS, MUTANTS, mutated
 
 NAMES = ["ann", "bob", "cat", "dan", "eve"]
-DEADLINE, IDLE, SHORTEST, LONGEST = 30.0, 0.5, 0.5, 10.0  # seconds, as `exchange` has them
+# seconds, as `exchange` has them
+DEADLINE = 30.0
+IDLE = 0.5
+SHORTEST = 0.5
+LONGEST = 10.0
 STAY = 60.0  # seconds at the end of a member
 PATIENCE = 60.0  # seconds after the last fault until everyone has the model
 USUAL = ["kill", "kill", "power", "powers", "relay", "relay power", "loss", "cut", "half", "late"]
@@ -60,13 +64,24 @@ class World:
     """Members, a relay and everything between them."""
 
     def __init__(
-        self, seed: int, kinds: Collection[str] = USUAL, evil: bool = False, accomplices: int = 0,
-        mutant: str = "", count: tuple[int, int] = (1, 6), operator: bool = False,
-        between: float = 0.004, reform: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        seed: int,
+        kinds: Collection[str] = USUAL,
+        evil: bool = False,
+        accomplices: int = 0,
+        mutant: str = "",
+        count: tuple[int, int] = (1, 6),
+        operator: bool = False,
+        between: float = 0.004,
+        reform: float = 0.0,
+    ) -> None:
         r = self.r = random.Random(seed)  # noqa: S311
-        self.seed, self.evil, self.mutant, self.operator = seed, evil, mutant, operator
-        self.between, self.reform = between, reform
+        self.seed = seed
+        self.evil = evil
+        self.mutant = mutant
+        self.operator = operator
+        self.between = between
+        self.reform = reform
         self.names = NAMES[: r.choice([3, 3, 4, 5] if evil else [2, 3, 3, 4, 5])]
         self.accomplices = set(r.sample(self.names, min(accomplices, len(self.names) - 2)))
         self.lies = r.choice([0.03, 0.1, 0.3]) if evil else 0.0
@@ -74,22 +89,28 @@ class World:
         self.checks = Checks(self.names, self.accomplices, evil, self.disks_fail)
         choices: list[tuple[str, Kind]] = [("sum", "sum"), ("sum", "sum"), ("reply", "call")]
         self.steps: list[tuple[str, Kind]] = [
-            ("group key", "call"), *r.choices(choices, k=r.randint(2, 7)), ("end", "call")
-        ]  # fmt: skip
+            ("group key", "call"),
+            *r.choices(choices, k=r.randint(2, 7)),
+            ("end", "call"),
+        ]
         self.now = self.quiet = 0.0  # until when there are faults
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.events = self.calls = 0
-        self.memory, self.computed = Memory(), b""
+        self.memory = Memory()
+        self.computed = b""
         self.asks: dict[str, Ask] = {}  # of a mutant
         self.disks: dict[str, Disk] = {}
         self.snapshots: dict[str, list[Disk]] = defaultdict(list)
         self.processes: list[Process] = []
-        self.documents, self.restarts = Counter[str](), Counter[str]()
+        self.documents = Counter[str]()
+        self.restarts = Counter[str]()
         self.touched = set[str]()  # whose disk an operator or an attacker changed
         self.models: dict[str, tuple[bytes, bytes]] = {}
         self.ended = set[str]()
         self.cut = set[tuple[str, str]]()
-        self.loss, self.copies, self.delay = 0.0, 0.0, 0.05
+        self.loss = 0.0
+        self.copies = 0.0
+        self.delay = 0.05
         self.host = Host(self)
         if count[1]:
             at = 0.0
@@ -166,7 +187,8 @@ class World:
         """Start a member's process from its disk, unless there is one, or it has ended."""
         if self.running(name) or name in self.ended:
             return
-        disk, r = self.disks[name], self.r
+        disk = self.disks[name]
+        r = self.r
         record, content, entries = disk.load()
         found = {entry.step: entry for entry in entries}
         step, state = disk.checkpoint
@@ -177,26 +199,41 @@ class World:
                 break
             state = settled(state, found[number].opened)
         member = Member(
-            name, STUDY, self.names, lambda content: self.sign(name, content), self.verify,
-            r.randbytes, disk, record, content,
-        )  # fmt: skip
+            name,
+            STUDY,
+            self.names,
+            lambda content: self.sign(name, content),
+            self.verify,
+            r.randbytes,
+            disk,
+            record,
+            content,
+        )
         process = Process(
             name, member, disk, self.documents[name], r.randint(0, 1), state, max(step, record.step)
         )
         self.processes.append(process)
         if reason:
-            member.phase, member.reason = "stopped", reason
+            member.phase = "stopped"
+            member.reason = reason
         else:
             self.compute(process)
 
     def clone(self, original: Process) -> None:
         """Let a copy of a process run, with its memory and a copy of its disk."""
-        disk, member = copy.copy(original.disk), copy.copy(original.member)
-        member._disk, member._random = disk, self.r.randbytes
+        disk = copy.copy(original.disk)
+        member = copy.copy(original.member)
+        member._disk = disk
+        member._random = self.r.randbytes
         process = Process(
-            original.name, member, disk, original.documents + self.r.randint(0, 1),
-            original.rounding, original.state, original.step,
-        )  # fmt: skip
+            original.name,
+            member,
+            disk,
+            original.documents + self.r.randint(0, 1),
+            original.rounding,
+            original.state,
+            original.step,
+        )
         self.processes.append(process)
         if member.phase == "compute":
             self.compute(process)
@@ -207,7 +244,8 @@ class World:
         """Let the program compute its next vector or reply, and give it."""
 
         def ready() -> None:
-            member, step = p.member, p.step
+            member = p.member
+            step = p.step
             if p not in self.processes or member.phase != "compute":
                 return
             if step == len(self.steps):
@@ -235,7 +273,8 @@ class World:
 
     def act(self, p: Process, work: Callable[[], list[bytes]]) -> None:
         """Let a member do something, look at what it says, and go on; it can die meanwhile."""
-        member, before = p.member, p.member.record
+        member = p.member
+        before = p.member.record
         self.checks.acting = member
         try:
             said = work()
@@ -280,7 +319,8 @@ class World:
 
     def halt(self, p: Process, reason: str) -> None:
         """A process ends with a sentence, without a message to the others."""
-        p.member.phase, p.member.reason = "stopped", f"{p.name}: {reason}"
+        p.member.phase = "stopped"
+        p.member.reason = f"{p.name}: {reason}"
 
     # Calls of a process, one at a time
 
@@ -306,7 +346,8 @@ class World:
     def failed(self, p: Process, number: int, kind: str, content: bytes) -> None:
         """The relay cannot be reached, or the deadline has passed: try again, later each time."""
         if p.number == number and p in self.processes:
-            p.number, pause = -1, p.pause * self.r.uniform(0.75, 1.25)
+            p.number = -1
+            pause = p.pause * self.r.uniform(0.75, 1.25)
             p.pause = min(2 * p.pause, LONGEST)
             self.after(pause, lambda: self.call(p, kind, content))
 
@@ -314,7 +355,9 @@ class World:
         """Take the answer to a call, unless it is not the newest one."""
         if p.number != number or p not in self.processes:
             return
-        p.number, p.pause, member = 0, SHORTEST, p.member
+        p.number = 0
+        p.pause = SHORTEST
+        member = p.member
         if kind == "refused":
             self.halt(p, content.decode())
         elif kind == "say":

@@ -81,7 +81,8 @@ def found_by(lists: dict[str, Any], wanted: str) -> set[int]:
 def test_search_finds_words_deep_in_a_list(many: Reported, opening: Open) -> None:
     opened = opening(many.page)
     lists = embedded(many.html)
-    search, found = opened.page.get_by_label("Search"), opened.page.get_by_role("status")
+    search = opened.page.get_by_label("Search")
+    found = opened.page.get_by_role("status")
     for topic in (0, 17, 49):
         word = lists[str(topic)][0][29][0]
         assert word not in many.model.topics(10)[topic]

@@ -27,9 +27,12 @@ from tests.helpers.recipes import PUBLIC, planned, themed
 ROOT = Path(__file__).parents[2]
 CANARY = "quetzalcoatl"
 ABOUT = {
-    "purpose": "To find what <b>letters</b> are about | and more", "operator": "City of Elms",
-    "recipients": ["the council"], "retention": "until 2028", "contact": "archive@example.org",
-}  # fmt: skip
+    "purpose": "To find what <b>letters</b> are about | and more",
+    "operator": "City of Elms",
+    "recipients": ["the council"],
+    "retention": "until 2028",
+    "contact": "archive@example.org",
+}
 HEADINGS = (
     *("0", "0.1", "0.2", "0.3", "0.4", "0.5"),
     *("1", "1.1", "1.1.a", "1.1.b", "1.1.c", "1.1.d", "1.2", "1.3", "1.4"),
@@ -101,7 +104,8 @@ def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -
 
 
 def test_what_it_says_is_what_records_say(north: Path) -> None:
-    form, lines = assess(north), lines_that_left(north / "ledger.jsonl")
+    form = assess(north)
+    lines = lines_that_left(north / "ledger.jsonl")
     number = [json.loads(line) for line in (north / "ledger.jsonl").read_text().splitlines()]
     (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "function"]
     told = [line for line in number if line["what"] in ("left", "came")]
@@ -119,7 +123,8 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         first, last = (int(n.replace(",", "")) for n in span.split(" to "))
         of = [i for i, line in enumerate(number, 1) if line.get("function") == function]
         assert (first, last) == (of[0], of[-1])
-    wire, texts = sum(line["bytes"] for line in lines), number[0]["text_bytes"]
+    wire = sum(line["bytes"] for line in lines)
+    texts = number[0]["text_bytes"]
     seen = "documents, vocabulary: words, counted, shares, model; all else was sent in secure sums"
     assert f"Members saw from north: {seen}" in said(form, "1.2")
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
@@ -262,9 +267,13 @@ def checked(folder: Path) -> dict[str, bool | None]:
 
 def audit(folder: Path, study: str) -> Path:
     found = {
-        "study": study, "shadows": 16, "documents": 3200, "auc": 0.512, "found": 0.014,
+        "study": study,
+        "shadows": 16,
+        "documents": 3200,
+        "auc": 0.512,
+        "found": 0.014,
         "allowed": [0.7, 0.2],
-    }  # fmt: skip
+    }
     path = folder / "audit.json"
     path.write_text(json.dumps(found))
     return path
@@ -361,7 +370,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     assert [list(row) for row in table.rows] == [
         ["membership, by the model", "0.512", "1.4%", "3,200"],
         ["allowed by epsilon", "0.700", "20.0%", "-"],
-    ]  # fmt: skip
+    ]
     assert "fedtopics audit attack STUDY" not in asked(form, "3.1")
     assert digest in str(form)
     (check,) = [check for check in verify(private_north) if check.what == "audit"]

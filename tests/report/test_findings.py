@@ -70,8 +70,10 @@ def test_a_federations_periods_are_rows_and_what_grew() -> None:
     assert [row["share"] for row in summary["over_time"]] == [0.5, 0.25, 0.25, 0.25, 0.5, 0.25]
     assert summarise(made())["over_time"] is None
     assert summary["change"]["topics"][1] == {
-        "before": 0.25, "after": 0.5, "points": [(0.0, 0.25), (1.0, 0.5)],
-    }  # fmt: skip
+        "before": 0.25,
+        "after": 0.5,
+        "points": [(0.0, 0.25), (1.0, 0.5)],
+    }
     assert "one client" not in summary["found"][2]
 
 
@@ -165,9 +167,11 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
 def test_a_policy_that_was_not_kept_to_is_told() -> None:
     row = {"function": "forward", "method": "gfedntm", "documents": 9, "fields": [], "replies": 1}
     facts = RunFacts(
-        "run", ledgers={"north": [row | {"bytes": 7, "masked": False}]},
-        policies={"north": Policy(methods=("lda",))}, place="client",
-    )  # fmt: skip
+        "run",
+        ledgers={"north": [row | {"bytes": 7, "masked": False}]},
+        policies={"north": Policy(methods=("lda",))},
+        place="client",
+    )
     fact = answers(summarise(model(), facts))["Was its policy met?"]
     assert fact["good"] is False
     assert fact["detail"] == (
@@ -176,19 +180,26 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(("info", "value", "good", "detail"), [
-    ({}, "Only sums, no guarantee", None, "Sums of few documents can reveal one"),
-    ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
-    ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
-    (
-        {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
-        "Yes, epsilon 3", True, "For each document.",
-    ),
-    (
-        {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},
-        "Only for experiments", False, "drawn from the study's seed",
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("info", "value", "good", "detail"),
+    [
+        ({}, "Only sums, no guarantee", None, "Sums of few documents can reveal one"),
+        ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
+        ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
+        (
+            {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
+            "Yes, epsilon 3",
+            True,
+            "For each document.",
+        ),
+        (
+            {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},
+            "Only for experiments",
+            False,
+            "drawn from the study's seed",
+        ),
+    ],
+)
 def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail: str) -> None:
     fact = answers(summarise(model(info={"method": "lda"} | info)))["Is it private?"]
     assert (fact["value"], fact["good"]) == (value, good)
@@ -196,19 +207,48 @@ def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail:
 
 
 WRONG: list[Any] = [
-    None, True, -1, 0.5, 7, 2**63, 10**400, math.nan, -math.inf, "", "1", "x\x1b", "y" * 500,
-    [], [[]], [None], ["1"], {}, {"a": {"b": [1]}},
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0.5,
+    7,
+    2**63,
+    10**400,
+    math.nan,
+    -math.inf,
+    "",
+    "1",
+    "x\x1b",
+    "y" * 500,
+    [],
+    [[]],
+    [None],
+    ["1"],
+    {},
+    {"a": {"b": [1]}},
+]
 TRIED = 120  # replacements of each model
 TOPIC = {"id": 4, "words": ["oak"], "occurrences": 3.5, "clients": ["north"]}
 INFO = {
-    "method": "flda", "rounds": 3, "seed": 1, "length": 7.5, "seen": 40, "ids": [4, 1, 2],
+    "method": "flda",
+    "rounds": 3,
+    "seed": 1,
+    "length": 7.5,
+    "seen": 40,
+    "ids": [4, 1, 2],
     "history": [
-        {"round": 1, "documents": 40, "arrived": {"north": 30}, "threshold": 0.5,
-         "topics": [TOPIC], "new": [4], "vanished": [TOPIC]},
+        {
+            "round": 1,
+            "documents": 40,
+            "arrived": {"north": 30},
+            "threshold": 0.5,
+            "topics": [TOPIC],
+            "new": [4],
+            "vanished": [TOPIC],
+        },
     ],
     "continued": {"model": "beef", "method": "lda", "rounds": 2, "vocabulary": "keep"},
-}  # fmt: skip
+}
 
 
 def clusters() -> TopicModel:
@@ -219,9 +259,15 @@ def clusters() -> TopicModel:
     return made(
         inference=Centres(5, shape),
         weights=weights,
-        info={"method": "kmeans", "rounds": 3, "seed": 1, "sizes": sizes, "same": 1,
-              "unclear": {"north": 2, "south": 0}},
-    )  # fmt: skip
+        info={
+            "method": "kmeans",
+            "rounds": 3,
+            "seed": 1,
+            "sizes": sizes,
+            "same": 1,
+            "unclear": {"north": 2, "south": 0},
+        },
+    )
 
 
 MODELS = {"topics": lambda: made(info=INFO), "clusters": clusters}
@@ -252,8 +298,10 @@ def test_anything_for_anything(kind: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(render, "environment", cache(render.environment))  # for templates
     MODELS[kind]().save_pretrained(tmp_path)
     edit_config(tmp_path)
-    files = {name: (tmp_path / name).read_text() for name in ("config.json", "vocabulary.json",
-             "topics.json")}  # fmt: skip
+    files = {
+        name: (tmp_path / name).read_text()
+        for name in ("config.json", "vocabulary.json", "topics.json")
+    }
     shown(tmp_path)
     tries = [
         (name, number, wrong)
@@ -283,7 +331,9 @@ def test_suggested_labels_are_marked() -> None:
     summary = summarise(made().with_suggested_labels())
     told = {topic["topic"]: (topic["label"], topic["suggested"]) for topic in summary["topics"]}
     assert told == {
-        0: ("Trees | shrubs", False), 1: ("__init__, flu, tea", True), 2: ("Oak, elm, flu", True),
-    }  # fmt: skip
+        0: ("Trees | shrubs", False),
+        1: ("__init__, flu, tea", True),
+        2: ("Oak, elm, flu", True),
+    }
     assert "Oak, elm, flu (suggested)" in markdown(summary)
     assert html(summary).count('<span class="badge">suggested</span>') == 2

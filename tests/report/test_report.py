@@ -58,7 +58,8 @@ def rows_of(markdown: str, first: str) -> list[list[str]]:
 
 
 def test_shares_counts_and_coherence_are_the_models(run: Reported) -> None:
-    model, topics = run.model, run.summary["topics"]
+    model = run.model
+    topics = run.summary["topics"]
     total = sum(model.documents.values())
     assert [topic["topic"] for topic in topics] == np.argsort(-model.share, kind="stable").tolist()
     shown = run.tables[f"{run.summary['kind'].capitalize()}s by share"]
@@ -136,7 +137,8 @@ def hidden_in(summary: Summary) -> set[tuple[int, str]]:
 
 
 def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> None:
-    model, topics = run.model, run.summary["topics"]
+    model = run.model
+    topics = run.summary["topics"]
     few = {
         (k, name)
         for name, share in model.shares.items()
@@ -187,12 +189,14 @@ def test_what_is_hidden_is_nowhere_in_the_page(tmp_path: Path) -> None:
             assert bool(found) == ((k, name) not in hidden), found
 
 
-@pytest.mark.parametrize(("least", "hidden"), [
-
-    (7, {(0, "south"), (2, "south")}),
-    (8, {(0, "south"), (2, "south"), (1, "north"), (2, "north")}),
-    (15, {(0, "south"), (1, "south"), (2, "south"), (1, "north"), (2, "north")}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("least", "hidden"),
+    [
+        (7, {(0, "south"), (2, "south")}),
+        (8, {(0, "south"), (2, "south"), (1, "north"), (2, "north")}),
+        (15, {(0, "south"), (1, "south"), (2, "south"), (1, "north"), (2, "north")}),
+    ],
+)
 def test_the_threshold_can_be_chosen(least: int, hidden: set[tuple[int, str]]) -> None:
     summary = summarise(made(), min_documents=least)
     assert hidden_in(summary) == hidden
@@ -233,7 +237,8 @@ def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
 
 def test_topics_over_rounds_are_the_historys(tmp_path_factory: pytest.TempPathFactory) -> None:
     run = reported("flda", tmp_path_factory)
-    history, told = run.model.info["history"], run.summary["over_rounds"]
+    history = run.model.info["history"]
+    told = run.summary["over_rounds"]
     assert [row["round"] for row in told] == [1, 2, 3]
     for past, row in zip(history, told, strict=True):
         named = {topic["id"]: topic["words"] for topic in past["topics"]}
@@ -303,12 +308,18 @@ def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
     assert again.with_suffix(".md").read_bytes() == run.page.with_suffix(".md").read_bytes()
 
 
-@pytest.mark.parametrize(("file", "content"), [
-    ("events.jsonl", "{\n"), ("events.jsonl", "[1]\n"),
-    ("events.jsonl", '{"event": "round", "loss": 1}\n'),
-    ("events.jsonl", '{"event": "round", "round": "two"}\n'), ("study.toml", "[method"),
-    ("study.toml", 'method = "lda"'), ("study.toml", "\udcff"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("events.jsonl", "{\n"),
+        ("events.jsonl", "[1]\n"),
+        ("events.jsonl", '{"event": "round", "loss": 1}\n'),
+        ("events.jsonl", '{"event": "round", "round": "two"}\n'),
+        ("study.toml", "[method"),
+        ("study.toml", 'method = "lda"'),
+        ("study.toml", "\udcff"),
+    ],
+)
 def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -> None:
     (copied / file).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(RunError) as error:
@@ -324,7 +335,8 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
     corpus = next(iter(run.corpora.values()))
     summary = summarise(run.model, run.facts, documents=corpus)
     page = write_report(summary, tmp_path / "own.html")
-    theta, main = run.model.transform(corpus), run.model.main_topics(corpus)
+    theta = run.model.transform(corpus)
+    main = run.model.main_topics(corpus)
     texts = np.array([" ".join(text.split()) for text in texts_of(corpus)])
     own = page.read_text(encoding="utf-8")
     assert sum(len(found) for found in summary["examples"].values()) > 3
@@ -349,8 +361,10 @@ def test_run_and_report(typed: Typed) -> None:
     Path("out/report.html").unlink()
     Path("out/report.md").unlink()
     assert typed("report", "out") == (
-        0, "The report is out/report.html; the same as Markdown is out/report.md.\n", ""
-    )  # fmt: skip
+        0,
+        "The report is out/report.html; the same as Markdown is out/report.md.\n",
+        "",
+    )
     assert Path("out/report.html").read_text() == first
     assert Path("out/report.md").read_text().startswith("# study\n")
 
@@ -386,12 +400,18 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["report", "nowhere"], "There is no model in nowhere; name the folder of a model, or of a"),
-    (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
-    (["report", "out", "--examples-from", "nowhere.csv"], "no file or folder nowhere.csv"),
-    (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["report", "nowhere"],
+            "There is no model in nowhere; name the folder of a model, or of a",
+        ),
+        (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
+        (["report", "out", "--examples-from", "nowhere.csv"], "no file or folder nowhere.csv"),
+        (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
+    ],
+)
 def test_wrong_reports(arguments: list[str], message: str, refused: Refused) -> None:
     made().save_pretrained("out")
     assert message in refused(*arguments)

@@ -83,13 +83,16 @@ def test_a_column_of_rounds_wins_over_slices() -> None:
     assert taken(arrivals(with_rounds([2, 1, 1]), slices(1)), 2) == [[1, 2], [0]]
 
 
-@pytest.mark.parametrize(("period", "begin", "days"), [
-    ("day", "2024-02-28", {"2024-02-28": 1, "2024-02-29": 2, "2024-03-01": 3}),
-    ("week", "2024-01-03", {"2024-01-09": 1, "2024-01-10": 2, "2024-01-17": 3}),
-    ("month", "2024-11-15", {"2024-11-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
-    ("quarter", "2024-08-15", {"2024-07-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
-    ("year", "2024-08-15", {"2024-01-01": 1, "2025-12-31": 2, "2026-01-01": 3}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("period", "begin", "days"),
+    [
+        ("day", "2024-02-28", {"2024-02-28": 1, "2024-02-29": 2, "2024-03-01": 3}),
+        ("week", "2024-01-03", {"2024-01-09": 1, "2024-01-10": 2, "2024-01-17": 3}),
+        ("month", "2024-11-15", {"2024-11-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
+        ("quarter", "2024-08-15", {"2024-07-01": 1, "2024-12-31": 2, "2025-01-01": 3}),
+        ("year", "2024-08-15", {"2024-01-01": 1, "2025-12-31": 2, "2026-01-01": 3}),
+    ],
+)
 @pytest.mark.parametrize("kind", ["string", "date", "time", "zone"])
 def test_a_column_of_times(period: Any, begin: str, days: dict[str, int], kind: str) -> None:
     settings = ArrivalSettings(period=period, begin=date.fromisoformat(begin))
@@ -118,23 +121,26 @@ MISSING = "is empty in {} rows; fill it in, or leave these rows out."
 DAY = dt.date(2024, 2, 1)
 
 
-@pytest.mark.parametrize(("values", "settings", "message"), [
-    (["1", CANARY], NUMBERS, ROUNDS),
-    (["1", " ", ""], NUMBERS, MISSING.format("2 of 3")),
-    (["1", 2.5, CANARY], NUMBERS, ROUNDS),
-    ([1.5, 2.0], NUMBERS, ROUNDS),
-    ([[1], [2]], NUMBERS, ROUNDS),
-    ([DAY, DAY], NUMBERS, ROUNDS),
-    ([dt.datetime(2024, 2, 1), dt.datetime(2024, 2, 2)], NUMBERS, ROUNDS),
-    (["2024-02-01", "2024-02-02"], NUMBERS, ROUNDS),
-    (["2024-02-01", CANARY], MONTHS, TIMES),
-    (["2024-02-01", "1.2.2024"], MONTHS, TIMES),
-    (["2024-02-01", "2024-13-01"], MONTHS, TIMES),
-    ([2023, 2024], MONTHS, TIMES),
-    ([2023.5, 2024.0], MONTHS, TIMES),
-    ([1, None, None], NUMBERS, MISSING.format("2 of 3")),
-    ([DAY, None], MONTHS, MISSING.format("1 of 2")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "settings", "message"),
+    [
+        (["1", CANARY], NUMBERS, ROUNDS),
+        (["1", " ", ""], NUMBERS, MISSING.format("2 of 3")),
+        (["1", 2.5, CANARY], NUMBERS, ROUNDS),
+        ([1.5, 2.0], NUMBERS, ROUNDS),
+        ([[1], [2]], NUMBERS, ROUNDS),
+        ([DAY, DAY], NUMBERS, ROUNDS),
+        ([dt.datetime(2024, 2, 1), dt.datetime(2024, 2, 2)], NUMBERS, ROUNDS),
+        (["2024-02-01", "2024-02-02"], NUMBERS, ROUNDS),
+        (["2024-02-01", CANARY], MONTHS, TIMES),
+        (["2024-02-01", "1.2.2024"], MONTHS, TIMES),
+        (["2024-02-01", "2024-13-01"], MONTHS, TIMES),
+        ([2023, 2024], MONTHS, TIMES),
+        ([2023.5, 2024.0], MONTHS, TIMES),
+        ([1, None, None], NUMBERS, MISSING.format("2 of 3")),
+        ([DAY, None], MONTHS, MISSING.format("1 of 2")),
+    ],
+)
 def test_a_column_of_no_rounds(values: list[Any], settings: ArrivalSettings, message: str) -> None:
     with pytest.raises(DataError) as error:
         arrivals(with_rounds(values), settings)
@@ -153,7 +159,8 @@ def test_period_and_begin_go_together() -> None:
 
 
 def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
-    state, whole = tmp_path / "deep" / "arrivals.jsonl", arrivals(numbered(7), slices(2))
+    state = tmp_path / "deep" / "arrivals.jsonl"
+    whole = arrivals(numbered(7), slices(2))
     first = arrivals(numbered(7), slices(2), folder=state.parent)
     assert taken(first, 2) == taken(whole, 2)
     again = arrivals(numbered(7), slices(2), folder=state.parent)
@@ -216,10 +223,13 @@ class Growing:
         return numbers(self.came.take(round_, least))
 
 
-@pytest.mark.parametrize(("name", "parts"), [
-    ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
-    ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
+        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
+    ],
+)
 def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
     grown = Growing(tmp_path / name)
     assert grown.there() == []
@@ -261,11 +271,14 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
     assert again.take(3) == []
 
 
-@pytest.mark.parametrize(("name", "first", "spoilt"), [
-    ("a.csv", b"text,id\ndocument0,a\n", b"text,id\n\xff\xfe quetzalcoatl,1\n"),
-    ("a.jsonl", b'{"text": "document0"}\n', b'{"text": "document0"}\nquetzalcoatl\n'),
-    ("a.txt/b.txt", b"document0", b"\xff\xfe quetzalcoatl"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "first", "spoilt"),
+    [
+        ("a.csv", b"text,id\ndocument0,a\n", b"text,id\n\xff\xfe quetzalcoatl,1\n"),
+        ("a.jsonl", b'{"text": "document0"}\n', b'{"text": "document0"}\nquetzalcoatl\n'),
+        ("a.txt/b.txt", b"document0", b"\xff\xfe quetzalcoatl"),
+    ],
+)
 def test_what_cannot_be_read_is_told_and_read_later(
     name: str, first: bytes, spoilt: bytes, tmp_path: Path
 ) -> None:

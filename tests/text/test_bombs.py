@@ -48,15 +48,21 @@ def bomb(rows: int, value: str, **how: Any) -> pa.Table:
     return pa.table({"text": column}).cast(pa.schema([("text", how.get("kind", column.type))]))
 
 
-@pytest.mark.parametrize(("table", "how"), [
-    (bomb(400_000, "oak"), {}),
-    (bomb(400_000, "oak", kind=pa.string()), {}),
-    (bomb(500, "oak " * 1000), {}),
-    (bomb(500, "oak " * 1000, kind=pa.string()),
-     {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
-    (pa.table({"text": pa.nulls(400_000, pa.string())}), {}),
-    (pa.table({"text": ["oak"] * 1_200_000, "id": pa.nulls(1_200_000)}), {}),
-], ids=["short", "plain", "long", "prefixes", "missing", "rows"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "how"),
+    [
+        (bomb(400_000, "oak"), {}),
+        (bomb(400_000, "oak", kind=pa.string()), {}),
+        (bomb(500, "oak " * 1000), {}),
+        (
+            bomb(500, "oak " * 1000, kind=pa.string()),
+            {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
+        ),
+        (pa.table({"text": pa.nulls(400_000, pa.string())}), {}),
+        (pa.table({"text": ["oak"] * 1_200_000, "id": pa.nulls(1_200_000)}), {}),
+    ],
+    ids=["short", "plain", "long", "prefixes", "missing", "rows"],
+)
 def test_a_parquet_whose_rows_are_one(
     table: pa.Table, how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,9 +88,11 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:
-    path, rng = tmp_path / "texts.parquet", random.Random(0)  # noqa: S311
+    path = tmp_path / "texts.parquet"
+    rng = random.Random(0)  # noqa: S311
     pq.write_table(pa.table({"text": ["oak tree", "elm"] * 50, "id": range(100)}), path)
-    whole, refused = path.read_bytes(), 0
+    whole = path.read_bytes()
+    refused = 0
     for place in range(120):
         raw = bytearray(whole)
         if place % 3:
@@ -100,16 +108,19 @@ def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:
     assert refused > 80
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("deep.jsonl", b'{"text":' + b"[" * 50_000),
-    ("deep.jsonl", b'{"text":' + b'{"a":' * 50_000),
-    ("number.jsonl", b'{"text": 1e999999}\n'),
-    ("twice.jsonl", b'{"text": "a", "text": "b"}\n'),
-    ("kinds.jsonl", b'{"text": "a"}\n{"text": [1]}\n'),
-    ("quote.csv", b'text\n"' + b"a\n" * 200_000),
-    ("long.csv", b"text\n" + b"a" * (65 << 20)),
-    ("wide.csv", b"text" + b",x" * 5000 + b"\noak\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("deep.jsonl", b'{"text":' + b"[" * 50_000),
+        ("deep.jsonl", b'{"text":' + b'{"a":' * 50_000),
+        ("number.jsonl", b'{"text": 1e999999}\n'),
+        ("twice.jsonl", b'{"text": "a", "text": "b"}\n'),
+        ("kinds.jsonl", b'{"text": "a"}\n{"text": [1]}\n'),
+        ("quote.csv", b'text\n"' + b"a\n" * 200_000),
+        ("long.csv", b"text\n" + b"a" * (65 << 20)),
+        ("wide.csv", b"text" + b",x" * 5000 + b"\noak\n"),
+    ],
+)
 def test_files_that_break_readers(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     assert str(tmp_path / name) in sentence(tmp_path / name)

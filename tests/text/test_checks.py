@@ -18,7 +18,8 @@ from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100}
     limits = {"min_document_frequency": 2, "max_document_share": 1.0}
-    study, events = Study.make(method=method, text=text, vocabulary=limits), Notes()
+    study = Study.make(method=method, text=text, vocabulary=limits)
+    events = Notes()
     corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
     model = train(study, corpora, policies={}, on_event=events.append)
     return model, events

@@ -20,8 +20,19 @@ from fedtopics.model.evaluation import evaluate
 from fedtopics.text.columns import Column, is_missing
 from tests.helpers.documents import CANARY, texts
 
-NOTHING = [None, "", "  ", "\n\u00a0", "\u200b", float("nan"), np.nan, np.datetime64("NaT"), pd.NA,
-           pd.NaT, decimal.Decimal("NaN")]  # fmt: skip
+NOTHING = [
+    None,
+    "",
+    "  ",
+    "\n\u00a0",
+    "\u200b",
+    float("nan"),
+    np.nan,
+    np.datetime64("NaT"),
+    pd.NA,
+    pd.NaT,
+    decimal.Decimal("NaN"),
+]
 MIXED = [3, CANARY, [1], None, {"a": 1}, b"\xff", "\ud800", 2.5, object()]
 
 
@@ -74,14 +85,18 @@ def test_two_columns_of_one_name_hurt_only_who_asks() -> None:
         Corpus.of(pd.DataFrame([["oak", "elm"]], columns=["text", "text"]))
 
 
-@pytest.mark.parametrize(("value", "problem"), [
-    (7, "is of type int"),
-    (2.5, "is of type float"),
-    (b"\xff", "is of type bytes"),
-    ("\ud800", "has bytes that are not UTF-8, or part of a character"),
-    ([CANARY], "differs in kind from the rows before"),
-    ({"a": CANARY}, "is of type dict"),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (7, "is of type int"),
+        (2.5, "is of type float"),
+        (b"\xff", "is of type bytes"),
+        ("\ud800", "has bytes that are not UTF-8, or part of a character"),
+        ([CANARY], "differs in kind from the rows before"),
+        ({"a": CANARY}, "is of type dict"),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("form", ["list", "array", "series", "frame"])
 def test_a_text_that_is_none(value: Any, problem: str, form: str) -> None:
     rows = [CANARY, None, "elm", value, 3]
@@ -115,14 +130,18 @@ def test_names_of_any_kind_are_texts() -> None:
         assert Column([values], "").names().to_pylist() == names
 
 
-@pytest.mark.parametrize("column", [
-    pd.Categorical(["a", None, "b"]),
-    pd.Series(["a", None, "b"], dtype="string"),
-    pd.Series(["a", pd.NA, "b"], dtype=object),
-    pa.array(["a", None, "b"]).dictionary_encode(),
-    pa.array(["a", None, "b"], pa.string_view()),
-    np.array(["a", None, "b"], object),
-], ids=lambda column: str(getattr(column, "dtype", getattr(column, "type", ""))))  # fmt: skip
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Categorical(["a", None, "b"]),
+        pd.Series(["a", None, "b"], dtype="string"),
+        pd.Series(["a", pd.NA, "b"], dtype=object),
+        pa.array(["a", None, "b"]).dictionary_encode(),
+        pa.array(["a", None, "b"], pa.string_view()),
+        np.array(["a", None, "b"], object),
+    ],
+    ids=lambda column: str(getattr(column, "dtype", getattr(column, "type", ""))),
+)
 def test_texts_in_other_forms(column: Any) -> None:
     assert Column([column], "").documents().to_pylist() == ["a", "", "b"]
     assert Column([column], "").names().to_pylist() == ["a", "", "b"]
@@ -141,24 +160,46 @@ def model() -> Any:
 
 
 BAD: list[Any] = [
-    MIXED, [["oak"], 3], pd.DataFrame({"text": MIXED}), pd.Series(MIXED), np.array([1.5]), 7, None,
-    {"oak"}, [b"oak"], pl.Series([1, 2]), pa.table({"text": [1]}), pa.array([[1]]),
-    pd.DataFrame({"text": pd.Series(["2024"], dtype="period[M]")}), np.array("oak"), object(),
-    pl.DataFrame({"text": pl.Series([object()], dtype=pl.Object)}), (text for text in ["oak"]),
-]  # fmt: skip
+    MIXED,
+    [["oak"], 3],
+    pd.DataFrame({"text": MIXED}),
+    pd.Series(MIXED),
+    np.array([1.5]),
+    7,
+    None,
+    {"oak"},
+    [b"oak"],
+    pl.Series([1, 2]),
+    pa.table({"text": [1]}),
+    pa.array([[1]]),
+    pd.DataFrame({"text": pd.Series(["2024"], dtype="period[M]")}),
+    np.array("oak"),
+    object(),
+    pl.DataFrame({"text": pl.Series([object()], dtype=pl.Object)}),
+    (text for text in ["oak"]),
+]
 
 
 @pytest.mark.parametrize("data", BAD, ids=lambda data: type(data).__module__ + type(data).__name__)
 def test_no_error_of_others_reaches_who_gives_data(data: Any, model: Any) -> None:
     inner = model.model_
     for call in (
-        Corpus.of, model.transform, NMF(2).fit, lambda d: NMF(2).fit_clients({"a": d, "b": d}),
-        lambda d: evaluate(inner, d), inner.main_topics, inner.get_document_info,
-        inner.representative_documents, lambda d: inner.topics_per_class(d, ["a"]),
-        lambda d: inner.topics_over_time(d, ["a"]), lambda d: split_clients(d, "even", n_clients=2),
-        lambda d: inner.topics_per_class(["oak"] * 9, d), inner.document_map,
-        lambda d: inner.topics_over_time(["oak"] * 9, d), inner.with_suggested_labels,
-    ):  # fmt: skip
+        Corpus.of,
+        model.transform,
+        NMF(2).fit,
+        lambda d: NMF(2).fit_clients({"a": d, "b": d}),
+        lambda d: evaluate(inner, d),
+        inner.main_topics,
+        inner.get_document_info,
+        inner.representative_documents,
+        lambda d: inner.topics_per_class(d, ["a"]),
+        lambda d: inner.topics_over_time(d, ["a"]),
+        lambda d: split_clients(d, "even", n_clients=2),
+        lambda d: inner.topics_per_class(["oak"] * 9, d),
+        inner.document_map,
+        lambda d: inner.topics_over_time(["oak"] * 9, d),
+        inner.with_suggested_labels,
+    ):
         if data is None and call in (inner.document_map, inner.with_suggested_labels):
             continue
         with pytest.raises(InputError) as error:

@@ -15,23 +15,27 @@ from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY
 
 
-@pytest.mark.parametrize("data", [
-    ["one", None, "three"],
-    ("one", "", "three"),
-    np.array(["one", None, "three"], dtype=object),
-    np.array([["one"], [None], ["three"]], dtype=object),
-    pd.Series(["one", None, "three"], index=[5, 9, 7]),
-    pd.Series(["one", np.nan, "three"], dtype=object),
-    pd.DataFrame({"text": ["one", None, "three"], "n": [1, 2, 3]}, index=[3, 1, 2]),
-    pd.DataFrame({"unusual": ["one", "", "three"], "n": [1, 2, 3]}),
-    pl.Series(["one", None, "three"]),
-    pl.DataFrame({"text": ["one", None, "three"], "n": [1, 2, 3]}),
-    pa.array(["one", None, "three"]),
-    pa.chunked_array([["one"], [None, "three"]]),
-    pa.table({"text": ["one", None, "three"]}),
-    pa.table({"text": pa.array(["one", None, "three"]).dictionary_encode()}),
-    pa.table({"text": pa.array(["one", None, "three"], pa.string_view())}),
-], ids=lambda data: type(data).__module__.split(".")[0] + "." + type(data).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["one", None, "three"],
+        ("one", "", "three"),
+        np.array(["one", None, "three"], dtype=object),
+        np.array([["one"], [None], ["three"]], dtype=object),
+        pd.Series(["one", None, "three"], index=[5, 9, 7]),
+        pd.Series(["one", np.nan, "three"], dtype=object),
+        pd.DataFrame({"text": ["one", None, "three"], "n": [1, 2, 3]}, index=[3, 1, 2]),
+        pd.DataFrame({"unusual": ["one", "", "three"], "n": [1, 2, 3]}),
+        pl.Series(["one", None, "three"]),
+        pl.DataFrame({"text": ["one", None, "three"], "n": [1, 2, 3]}),
+        pa.array(["one", None, "three"]),
+        pa.chunked_array([["one"], [None, "three"]]),
+        pa.table({"text": ["one", None, "three"]}),
+        pa.table({"text": pa.array(["one", None, "three"]).dictionary_encode()}),
+        pa.table({"text": pa.array(["one", None, "three"], pa.string_view())}),
+    ],
+    ids=lambda data: type(data).__module__.split(".")[0] + "." + type(data).__name__,
+)
 def test_rows_in_are_rows_out(data: Any) -> None:
     corpus = Corpus.of(data)
     assert corpus.documents.to_pylist() == ["one", "", "three"]
@@ -41,17 +45,21 @@ def test_rows_in_are_rows_out(data: Any) -> None:
     assert not corpus.is_tokenised
 
 
-@pytest.mark.parametrize("data", [
-    [["one", "two"], [], ["three"]],
-    [("one", "two"), (), ("three",)],
-    [["one", "two"], None, ["three"]],
-    np.array([["one", "two"], [], ["three"]], dtype=object),
-    pd.Series([["one", "two"], None, ["three"]]),
-    pd.DataFrame({"tokens": [["one", "two"], [], ["three"]], "name": ["a", "b", "c"]}),
-    pl.Series([["one", "two"], None, ["three"]]),
-    pl.DataFrame({"tokens": [["one", "two"], [], ["three"]]}),
-    pa.table({"tokens": [["one", "two"], None, ["three"]]}),
-], ids=lambda data: type(data).__module__.split(".")[0] + "." + type(data).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        [["one", "two"], [], ["three"]],
+        [("one", "two"), (), ("three",)],
+        [["one", "two"], None, ["three"]],
+        np.array([["one", "two"], [], ["three"]], dtype=object),
+        pd.Series([["one", "two"], None, ["three"]]),
+        pd.DataFrame({"tokens": [["one", "two"], [], ["three"]], "name": ["a", "b", "c"]}),
+        pl.Series([["one", "two"], None, ["three"]]),
+        pl.DataFrame({"tokens": [["one", "two"], [], ["three"]]}),
+        pa.table({"tokens": [["one", "two"], None, ["three"]]}),
+    ],
+    ids=lambda data: type(data).__module__.split(".")[0] + "." + type(data).__name__,
+)
 def test_token_lists(data: Any) -> None:
     corpus = Corpus.of(data)
     assert corpus.documents.to_pylist() == [["one", "two"], [], ["three"]]
@@ -159,11 +167,27 @@ def test_one_string_is_no_collection() -> None:
     assert CANARY not in str(error.value)
 
 
-@pytest.mark.parametrize("data", [
-    [CANARY, [CANARY]], [[CANARY], CANARY], [CANARY] * BATCH + [[CANARY]], [CANARY, 3],
-    [[CANARY], 3], [[CANARY, None]], [b"\xff"], [CANARY + "\ud800"], {CANARY: CANARY}, {CANARY},
-    3, None, np.array([1.0, 2.0]), np.array([[CANARY, "a"], ["b", "c"]]), pd.Series([1, 2]),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        [CANARY, [CANARY]],
+        [[CANARY], CANARY],
+        [CANARY] * BATCH + [[CANARY]],
+        [CANARY, 3],
+        [[CANARY], 3],
+        [[CANARY, None]],
+        [b"\xff"],
+        [CANARY + "\ud800"],
+        {CANARY: CANARY},
+        {CANARY},
+        3,
+        None,
+        np.array([1.0, 2.0]),
+        np.array([[CANARY, "a"], ["b", "c"]]),
+        pd.Series([1, 2]),
+    ],
+    ids=str,
+)
 def test_what_is_no_collection_of_texts(data: Any) -> None:
     with pytest.raises(DataError, match="Documents must") as error:
         Corpus.of(data)

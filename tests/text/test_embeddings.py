@@ -92,14 +92,17 @@ def given(embeddings: object, n: int = 2) -> Corpus:
     return Corpus(corpus.ids, corpus.documents, embeddings=embeddings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("embeddings", "complaint"), [
-    (np.zeros((2, 4)), "have 4 dimensions, but the study's model 'small' has 3; compute them"),
-    (np.zeros((3, 3)), r"There are 2 documents but embeddings of shape \(3, 3\)"),
-    (np.zeros(2), r"2 documents but embeddings of shape \(2,\)"),
-    ([[0.5, np.nan, 0], [1, 2, 3]], "embeddings of 1 of 2 documents have NaN or infinite"),
-    ([[0.5, 1e300, 0], [1, 2, np.inf]], "embeddings of 2 of 2 documents have NaN or infinite"),
-    ([[CANARY, "a", "b"], ["c", "d", "e"]], "must be an array of numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("embeddings", "complaint"),
+    [
+        (np.zeros((2, 4)), "have 4 dimensions, but the study's model 'small' has 3; compute them"),
+        (np.zeros((3, 3)), r"There are 2 documents but embeddings of shape \(3, 3\)"),
+        (np.zeros(2), r"2 documents but embeddings of shape \(2,\)"),
+        ([[0.5, np.nan, 0], [1, 2, 3]], "embeddings of 1 of 2 documents have NaN or infinite"),
+        ([[0.5, 1e300, 0], [1, 2, np.inf]], "embeddings of 2 of 2 documents have NaN or infinite"),
+        ([[CANARY, "a", "b"], ["c", "d", "e"]], "must be an array of numbers"),
+    ],
+)
 def test_arrays_that_do_not_fit(embeddings: object, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint) as error:
         document_embeddings(given(embeddings), SMALL)

@@ -32,14 +32,17 @@ def test_words_that_are_too_long_are_not_kept_in_memory() -> None:
     assert _lemma.cache_info().currsize == before
 
 
-@pytest.mark.parametrize(("language", "text", "words"), [
-    ("fr", "L’arbre, l'Arbre et d’arbres", ["arbre", "arbre", "arbres"]),
-    ("fr", "qu’il jusqu'au l'a l'1er", []),
-    ("fr", "aujourd’hui quelqu'un O’Brien", ["aujourd'hui", "quelqu'un", "o'brien"]),
-    ("it", "L’albero dell'amico, quest’anno un'amica", ["albero", "amico", "anno", "amica"]),
-    ("ca", "l’arbre d'aigua i l’home", ["arbre", "aigua", "home"]),
-    ("en", "l’arbre l'arbre", ["l'arbre", "l'arbre"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("fr", "L’arbre, l'Arbre et d’arbres", ["arbre", "arbre", "arbres"]),
+        ("fr", "qu’il jusqu'au l'a l'1er", []),
+        ("fr", "aujourd’hui quelqu'un O’Brien", ["aujourd'hui", "quelqu'un", "o'brien"]),
+        ("it", "L’albero dell'amico, quest’anno un'amica", ["albero", "amico", "anno", "amica"]),
+        ("ca", "l’arbre d'aigua i l’home", ["arbre", "aigua", "home"]),
+        ("en", "l’arbre l'arbre", ["l'arbre", "l'arbre"]),
+    ],
+)
 def test_what_is_elided_is_no_part_of_a_noun(language: str, text: str, words: list[str]) -> None:
     assert [w for w in TextRules(languages=language).analyser()(text) if w != "un"] == words
     assert [w for w in TextRules(stop_words=language).analyser()(text) if w != "un"] == words
@@ -82,9 +85,11 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     check_installed((), False)
     check_installed(("german",), False)
     for languages, lemmas, package in (
-        (("german",), True, "simplemma"), (("german", "english"), False, "py3langid"),
-        (("detect",), False, "py3langid"), (("thai",), False, "icu4py"),
-    ):  # fmt: skip
+        (("german",), True, "simplemma"),
+        (("german", "english"), False, "py3langid"),
+        (("detect",), False, "py3langid"),
+        (("thai",), False, "icu4py"),
+    ):
         with pytest.raises(FedTopicsError, match=rf"{package}, .*'fedtopics\[languages\]'"):
             check_installed(languages, lemmas)
     assert importlib.util.find_spec("simplemma")

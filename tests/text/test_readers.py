@@ -183,9 +183,15 @@ def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
 def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
     given = {"a.txt": "", "b.TXT": "two\nlines", "deep/c.Txt": "drei Äpfel"}
     for name in (
-        *reversed(given), "__MACOSX/a.txt", "._a.txt", ".hidden/b.txt", "Thumbs.db",
-        "desktop.ini", ".DS_Store", "d.docx",
-    ):  # fmt: skip
+        *reversed(given),
+        "__MACOSX/a.txt",
+        "._a.txt",
+        ".hidden/b.txt",
+        "Thumbs.db",
+        "desktop.ini",
+        ".DS_Store",
+        "d.docx",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, given.get(name, "oak"))
     corpus = Corpus.read(tmp_path)

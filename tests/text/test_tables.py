@@ -74,30 +74,49 @@ def test_parquet(tmp_path: Path) -> None:
     assert corpus.labels.to_pylist() == [True, False]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", f"id,text\n{MANY}b,{CANARY},three,four\n{MANY}", "row 61 has 4 fields, the header 2"),
-    ("a.csv", f'id,text\n{MANY}a,"{CANARY}\n{MANY}', "row 61 .* a quote that is never closed"),
-    ("a.csv", f'id,text\n{MANY}a,"{CANARY}" x\n{MANY}', "row 61 has text after a closing quote"),
-    ("a.csv", f"id,text\na,one\n{CANARY}\n", "row 2 has 1 field, the header 2"),
-    ("a.csv", f"text\none\nleft, {CANARY}\n", "row 2 has 2 fields, the header 1"),
-    ("a.tsv", f"id\ttext\na\tone\t{CANARY}\n", "row 1 has 3 fields, the header 2"),
-    ("a.csv", f'text\none\n"{CANARY}', "row 2 .* a quote that is never closed"),
-    ("a.csv", f'text\none\n"{CANARY}" two\n', "row 2 has text after a closing quote"),
-    ("a.csv", f'"text\none\n{CANARY}', "the header contains a quote that is never"),
-    ("a.jsonl", f'{{"text": "one"}}\n{{"text": "{CANARY}\n', "Row 2 of .* is not a JSON object"),
-    ("a.jsonl", f'{{"text": "one"}}\n\n"{CANARY}"\n', "Row 2 of .* is not a JSON object"),
-    ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n', "row 2 of column .* type int"),
-    ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}', "row 3 of"),
-    ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": "\\ud800"}}\n', "2 .* part of a char"),
-    ("a.parquet", CANARY, r"cannot be read as \.parquet; it is damaged, or a different kind"),
-    ("a.csv.gz", CANARY, r"cannot be read as \.csv; it is damaged, or a different kind of file"),
-    ("a.csv", f"text\none\n{CANARY} caf\xe9\n".encode("latin-1"), "Row 2 .* not UTF-8"),
-    ("a.csv", "caf\xe9,text\n".encode("latin-1"), "The first line of .* is not UTF-8; save it"),
-    ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", "not UTF-16, despite its first bytes; save it"),
-    ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
-    ("a.csv", "", r"a\.csv is empty"),
-    ("a.csv", "text,id\n", r"a\.csv has a header and no rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.csv",
+            f"id,text\n{MANY}b,{CANARY},three,four\n{MANY}",
+            "row 61 has 4 fields, the header 2",
+        ),
+        ("a.csv", f'id,text\n{MANY}a,"{CANARY}\n{MANY}', "row 61 .* a quote that is never closed"),
+        (
+            "a.csv",
+            f'id,text\n{MANY}a,"{CANARY}" x\n{MANY}',
+            "row 61 has text after a closing quote",
+        ),
+        ("a.csv", f"id,text\na,one\n{CANARY}\n", "row 2 has 1 field, the header 2"),
+        ("a.csv", f"text\none\nleft, {CANARY}\n", "row 2 has 2 fields, the header 1"),
+        ("a.tsv", f"id\ttext\na\tone\t{CANARY}\n", "row 1 has 3 fields, the header 2"),
+        ("a.csv", f'text\none\n"{CANARY}', "row 2 .* a quote that is never closed"),
+        ("a.csv", f'text\none\n"{CANARY}" two\n', "row 2 has text after a closing quote"),
+        ("a.csv", f'"text\none\n{CANARY}', "the header contains a quote that is never"),
+        (
+            "a.jsonl",
+            f'{{"text": "one"}}\n{{"text": "{CANARY}\n',
+            "Row 2 of .* is not a JSON object",
+        ),
+        ("a.jsonl", f'{{"text": "one"}}\n\n"{CANARY}"\n', "Row 2 of .* is not a JSON object"),
+        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n', "row 2 of column .* type int"),
+        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}', "row 3 of"),
+        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": "\\ud800"}}\n', "2 .* part of a char"),
+        ("a.parquet", CANARY, r"cannot be read as \.parquet; it is damaged, or a different kind"),
+        (
+            "a.csv.gz",
+            CANARY,
+            r"cannot be read as \.csv; it is damaged, or a different kind of file",
+        ),
+        ("a.csv", f"text\none\n{CANARY} caf\xe9\n".encode("latin-1"), "Row 2 .* not UTF-8"),
+        ("a.csv", "caf\xe9,text\n".encode("latin-1"), "The first line of .* is not UTF-8; save it"),
+        ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", "not UTF-16, despite its first bytes; save it"),
+        ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
+        ("a.csv", "", r"a\.csv is empty"),
+        ("a.csv", "text,id\n", r"a\.csv has a header and no rows"),
+    ],
+)
 def test_broken_file_is_named_not_quoted(
     tmp_path: Path, name: str, content: str | bytes, message: str
 ) -> None:
@@ -151,7 +170,8 @@ def test_named_columns_win_over_usual_ones() -> None:
 def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
     table = pa.table({"text": ["A b.", None], "tokens": [["a", "b"], ["c", "d"]]})
     both: Any = Corpus.of(table, Columns(tokens="tokens", text="text"))
-    tokens, alone = Corpus.of(table, Columns(tokens="tokens")), Corpus.of(table)
+    tokens = Corpus.of(table, Columns(tokens="tokens"))
+    alone = Corpus.of(table)
     assert both.documents.to_pylist() == tokens.documents.to_pylist() == [["a", "b"], ["c", "d"]]
     assert both.raw.to_pylist() == alone.documents.to_pylist() == ["A b.", ""]
     assert tokens.raw is alone.raw is None
@@ -177,10 +197,18 @@ def test_texts_are_strings_whatever_the_documents_are() -> None:
 ROWS = [[0.5, 1.5], [2.5, 3.0]]
 
 
-@pytest.mark.parametrize("kind", [
-    pa.list_(pa.float16()), pa.list_(pa.float64()), pa.large_list(pa.float32()),
-    pa.list_(pa.float32(), 2), pa.list_(pa.float16(), 2), pa.list_(pa.float64(), 2),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.float16()),
+        pa.list_(pa.float64()),
+        pa.large_list(pa.float32()),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.float16(), 2),
+        pa.list_(pa.float64(), 2),
+    ],
+    ids=str,
+)
 def test_embeddings(kind: pa.DataType) -> None:
     rows = [np.array(row, kind.value_type.to_pandas_dtype()) for row in [*ROWS, *ROWS]]
     column = pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows, kind)[1:]])
@@ -191,18 +219,24 @@ def test_embeddings(kind: pa.DataType) -> None:
     np.testing.assert_array_equal(corpus.take([1]).embeddings, ROWS[1:])
 
 
-@pytest.mark.parametrize(("column", "complaint"), [
-    ([CANARY, "b", "c"], "is of type string; it must contain lists of floats"),
-    ([[CANARY], ["b"], ["c"]], r"is of type list<\w+: string>; it must contain lists of floats"),
-    ([[1, 2], [3, 4], [5, 6]], r"is of type list<\w+: int64>; it must contain lists of floats"),
-    ([[0.5], None, None], "2 of 3 rows have no embedding, the first of them row 2"),
-    ([[0.5], [], [1.5]], "1 of 3 rows have no embedding, the first of them row 2"),
-    ([[0.5], [0.5, 1.5], [0.5]], "1 of 3 rows have an embedding whose length is not .* row 2"),
-    ([[0.5], [1.5], [None]], "1 of 3 rows have missing, NaN or infinite numbers"),
-    ([[0.5], [np.nan], [np.inf]], "2 of 3 rows have missing, NaN .* the first of them row 2"),
-    ([[-np.inf], [0.5], [1.5]], "1 of 3 rows have missing, NaN .* the first of them row 1"),
-    ([[0.5], [0.5], [1e300]], "1 of 3 rows have missing, NaN .* the first of them row 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "complaint"),
+    [
+        ([CANARY, "b", "c"], "is of type string; it must contain lists of floats"),
+        (
+            [[CANARY], ["b"], ["c"]],
+            r"is of type list<\w+: string>; it must contain lists of floats",
+        ),
+        ([[1, 2], [3, 4], [5, 6]], r"is of type list<\w+: int64>; it must contain lists of floats"),
+        ([[0.5], None, None], "2 of 3 rows have no embedding, the first of them row 2"),
+        ([[0.5], [], [1.5]], "1 of 3 rows have no embedding, the first of them row 2"),
+        ([[0.5], [0.5, 1.5], [0.5]], "1 of 3 rows have an embedding whose length is not .* row 2"),
+        ([[0.5], [1.5], [None]], "1 of 3 rows have missing, NaN or infinite numbers"),
+        ([[0.5], [np.nan], [np.inf]], "2 of 3 rows have missing, NaN .* the first of them row 2"),
+        ([[-np.inf], [0.5], [1.5]], "1 of 3 rows have missing, NaN .* the first of them row 1"),
+        ([[0.5], [0.5], [1e300]], "1 of 3 rows have missing, NaN .* the first of them row 3"),
+    ],
+)
 def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) -> None:
     table = pa.table({"text": [CANARY, "b", "c"], "embedding": column})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")

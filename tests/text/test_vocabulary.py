@@ -70,12 +70,20 @@ def vocabulary(*words: str) -> Vocabulary:
     return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
 
 
-@pytest.mark.parametrize("given", [
-    {}, {"stop_words": "none"}, {"lowercase": False}, {"ngrams": (1, 3)},
-    {"ngrams": (2, 2), "stop_words": "none"}, {"token_pattern": r"(?u)\b\w\w+\b"},
-    {"token_pattern": "words-and-digits"}, {"token_pattern": "whitespace"},
-    {"own_stop_words": ("oak", "yawl")},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"stop_words": "none"},
+        {"lowercase": False},
+        {"ngrams": (1, 3)},
+        {"ngrams": (2, 2), "stop_words": "none"},
+        {"token_pattern": r"(?u)\b\w\w+\b"},
+        {"token_pattern": "words-and-digits"},
+        {"token_pattern": "whitespace"},
+        {"own_stop_words": ("oak", "yawl")},
+    ],
+)
 def test_counts_are_those_of_scikit_learn(given: dict[str, Any]) -> None:
     rules = TextRules(**given)
     theirs = CountVectorizer(
@@ -115,27 +123,33 @@ def test_lists_of_words_and_no_texts() -> None:
     assert rules.analyser(str.split)("The OAK") == ["oak"]
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
-    ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
-    ({"pattern": "x"}, "no key 'text.pattern'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
+        ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
+        ({"pattern": "x"}, "no key 'text.pattern'"),
+    ],
+)
 def test_rules_that_cannot_be(text: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         Study.make(text=text)
 
 
-@pytest.mark.parametrize(("pattern", "says"), [
-    ("(", "is not a valid regular expression"),
-    ("(?:" * 5000 + "a" + ")" * 5000, "is not a valid regular expression"),
-    ("a{99999999999}", "is not a valid regular expression"),
-    ("(?R)", "is not a valid regular expression|takes too long for a short text"),
-    (r"#(\w+)", r"has a capturing group; write \(\?:\.\.\.\)"),
-    (r"(?P<word>\w+)", "has a capturing group"),
-    (r"(a)(b)", "has a capturing group"),
-    (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
-    (r"(?:\w|\w\w)+!", "takes too long for a short text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(", "is not a valid regular expression"),
+        ("(?:" * 5000 + "a" + ")" * 5000, "is not a valid regular expression"),
+        ("a{99999999999}", "is not a valid regular expression"),
+        ("(?R)", "is not a valid regular expression|takes too long for a short text"),
+        (r"#(\w+)", r"has a capturing group; write \(\?:\.\.\.\)"),
+        (r"(?P<word>\w+)", "has a capturing group"),
+        (r"(a)(b)", "has a capturing group"),
+        (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
+        (r"(?:\w|\w\w)+!", "takes too long for a short text"),
+    ],
+)
 def test_a_pattern_that_cannot_be_used(pattern: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=says):
         TextRules(token_pattern=pattern)
@@ -168,7 +182,8 @@ def test_a_pattern_of_ones_own_finds_what_re_finds_and_has_a_time_limit() -> Non
 
 def test_what_is_too_long_or_does_not_print_is_no_word() -> None:
     """A text cannot leave as one word, nor a character that a terminal obeys."""
-    long, longest = "x" * 101, "x" * 100
+    long = "x" * 101
+    longest = "x" * 100
     ours = counted([["oak", long, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\x9boak"]])
     assert ours.words == ["oak", longest, "elm"]
     assert ours.counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]

@@ -46,11 +46,14 @@ def test_refusals_are_for_good_and_have_a_sentence(link: Link) -> None:
         link.say(b"again")
 
 
-@pytest.mark.parametrize(("address", "parts"), [
-    ("topics.example.org:7557", ("topics.example.org", 7557)),
-    ("localhost:80", ("localhost", 80)),
-    ("[::1]:80", ("::1", 80)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("topics.example.org:7557", ("topics.example.org", 7557)),
+        ("localhost:80", ("localhost", 80)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
 def test_addresses(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 

@@ -21,14 +21,17 @@ def test_each_member_has_the_name_of_its_certificate() -> None:
 UNKNOWN = r"may not know this member's certificate$"
 
 
-@pytest.mark.parametrize(("own", "errors", "message"), [
-    (pair("stranger", number=1), LinkError, UNKNOWN),
-    (pair("north", number=1), LinkError, UNKNOWN),
-    # TLS lets a certificate pass that a member has signed; it is not a member's own.
-    (pair("south", number=1, issuer=pair("north")), (FederationError, LinkError), None),
-    # A stolen certificate, without its key.
-    (Pair(pair("thief").key, pair("north").certificate), LinkError, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "errors", "message"),
+    [
+        (pair("stranger", number=1), LinkError, UNKNOWN),
+        (pair("north", number=1), LinkError, UNKNOWN),
+        # TLS lets a certificate pass that a member has signed; it is not a member's own.
+        (pair("south", number=1, issuer=pair("north")), (FederationError, LinkError), None),
+        # A stolen certificate, without its key.
+        (Pair(pair("thief").key, pair("north").certificate), LinkError, None),
+    ],
+)
 def test_a_stranger_is_refused_whatever_its_name(
     own: Pair, errors: Any, message: str | None
 ) -> None:

@@ -57,17 +57,22 @@ def _group(description: str, **commands: str) -> Commands:
 
 INIT = _group(
     "Write a first study, policy or settings file.",
-    study="cli.init:study", policy="cli.init:policy",
-    flower="integrations.flower_command:init", flare_site="integrations.flare_command:allow",
-)  # fmt: skip
+    study="cli.init:study",
+    policy="cli.init:policy",
+    flower="integrations.flower_command:init",
+    flare_site="integrations.flare_command:allow",
+)
 MODELS = _group(
     "Compare models, or merge them.", compare="cli.models:compare", merge="cli.models:merge"
 )
 AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
-    log="cli.records:log", verify="cli.records:verify", attack="cli.privacy:attack",
-    budget="cli.privacy:budget", dpia="cli.records:dpia",
-)  # fmt: skip
+    log="cli.records:log",
+    verify="cli.records:verify",
+    attack="cli.privacy:attack",
+    budget="cli.privacy:budget",
+    dpia="cli.records:dpia",
+)
 SECTIONS: dict[str, dict[str, str | click.Command]] = {
     "Begin": {
         "demo": "fedtopics.cli.local:demo",

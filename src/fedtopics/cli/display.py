@@ -72,10 +72,19 @@ SENTENCES = {
     "checkpoint failed": "round {round}: no checkpoint was written: {reason}; the run continues",
     "stopped": "stopped after round {round}: {reason}",
 }
-_OF_SIMULATIONS = {name: SENTENCES[name] for name in (
-    "candidate", "documents", "chosen", "clipped", "continued", "continued with its words",
-    "skipped", "stopped",
-)}  # fmt: skip
+_OF_SIMULATIONS = {
+    name: SENTENCES[name]
+    for name in (
+        "candidate",
+        "documents",
+        "chosen",
+        "clipped",
+        "continued",
+        "continued with its words",
+        "skipped",
+        "stopped",
+    )
+}
 
 
 def program_name() -> str:

@@ -28,13 +28,19 @@ if TYPE_CHECKING:
     from fedtopics.protocol.roster import Key
 
 key_option = click.option(
-    "--key", "key_folder", type=FOLDER, required=True, metavar="FOLDER",
+    "--key",
+    "key_folder",
+    type=FOLDER,
+    required=True,
+    metavar="FOLDER",
     help="Folder of your key, which `fedtopics key create` made.",
-)  # fmt: skip
+)
 listen_option = click.option(
-    "--listen", default="", metavar="HOST:PORT",
+    "--listen",
+    default="",
+    metavar="HOST:PORT",
     help="Address to listen on.  [default: the port of the study's server address]",
-)  # fmt: skip
+)
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 
 
@@ -48,22 +54,33 @@ def print_event(event: dict[str, Any]) -> None:
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option(
-    "--key", "key_folder", type=FOLDER, metavar="FOLDER",
+    "--key",
+    "key_folder",
+    type=FOLDER,
+    metavar="FOLDER",
     help="Folder of this member's key, to check that the server answers.",
-)  # fmt: skip
+)
 @click.option("--data", type=FOLDER, help="Documents, to check that the policy allows the study.")
 @options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.policy
 @click.option(
-    "--words", type=FOLDER, metavar="FILE",
+    "--words",
+    type=FOLDER,
+    metavar="FILE",
     help="CSV file for the words that could be shared, the rarest first. It stays here.",
-)  # fmt: skip
+)
 @options.as_json
 def check(
-    study: Path, key_folder: Path | None, data: Path | None, columns: dict[str, Any],
-    embedding_model: str | None, policy: Path | None, words: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    study: Path,
+    key_folder: Path | None,
+    data: Path | None,
+    columns: dict[str, Any],
+    embedding_model: str | None,
+    policy: Path | None,
+    words: Path | None,
+    as_json: bool,
+) -> None:
     """Show what a study would share, and with whom.
 
     With --key, this checks that the server answers. With --data, it checks that the policy allows
@@ -80,7 +97,8 @@ def check(
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    rules, reached = Policy() if policy is None else Policy.read(policy), ""
+    rules = Policy() if policy is None else Policy.read(policy)
+    reached = ""
     problem: FedTopicsError | None = None
     try:
         if corpus is not None:
@@ -95,7 +113,8 @@ def check(
             if weighed is not None:
                 rehearse_noise(plan, weighed)
         except FedTopicsError as error:  # policy or noise do not allow it for these documents
-            problem, exposure = error, expose(plan)
+            problem = error
+            exposure = expose(plan)
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:
@@ -152,7 +171,8 @@ def serve(
     from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
 
-    plan, key = read_apart(study), Key.load(key_folder)
+    plan = read_apart(study)
+    key = Key.load(key_folder)
     folder = out or Path("runs") / file_name(plan.name)
     listen_there = partial(listening, plan, key, plan.listen_address(listen))
     news = ServerNews()
@@ -187,25 +207,43 @@ def serve(
 @listen_option
 @click.option("--dry-run", is_flag=True, help="Only check that the policy allows the study.")
 @click.option(
-    "--accept-roster", metavar="DIGEST", default="",
+    "--accept-roster",
+    metavar="DIGEST",
+    default="",
     help="Accept the certificates of the study with this digest. First compare it with members.",
-)  # fmt: skip
+)
 @options.from_model
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=7 * 86400.0,
-    metavar="SECONDS", help="Stop if the server is silent for so long.  [default: seven days]",
-)  # fmt: skip
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7 * 86400.0,
+    metavar="SECONDS",
+    help="Stop if the server is silent for so long.  [default: seven days]",
+)
 @click.option(
-    "--insecure-seed", is_flag=True,
+    "--insecure-seed",
+    is_flag=True,
     help="For tests: draw minibatches and noise from the study's seed, which everybody knows.",
-)  # fmt: skip
+)
 @json_lines
 def join(
-    study: Path, key_folder: Path, data: Path | None, columns: dict[str, Any],
-    embedding_model: str | None, policy: Path | None, out: Path | None, follow: bool, host: bool,
-    listen: str, dry_run: bool, accept_roster: str, start: Path | None, timeout: float,
-    insecure_seed: bool, as_json: bool,
-) -> None:  # fmt: skip
+    study: Path,
+    key_folder: Path,
+    data: Path | None,
+    columns: dict[str, Any],
+    embedding_model: str | None,
+    policy: Path | None,
+    out: Path | None,
+    follow: bool,
+    host: bool,
+    listen: str,
+    dry_run: bool,
+    accept_roster: str,
+    start: Path | None,
+    timeout: float,
+    insecure_seed: bool,
+    as_json: bool,
+) -> None:
     """Join a study with documents that stay on this machine.
 
     All members use the same STUDY file. This command shows what the study shares, checks that the
@@ -218,26 +256,41 @@ def join(
     from fedtopics.federation.join import join as take_part
     from fedtopics.protocol.roster import Key
 
-    key, plan = Key.load(key_folder), Study.read(study)
+    key = Key.load(key_folder)
+    plan = Study.read(study)
     check_key(plan, key)
     news = MemberNews(key.name)
     on_event: OnEvent = print_event if as_json else news
     with news:
         part = _participation(
-            plan, key, data, columns, policy, follow, on_event, out=None if dry_run else out,
-            embedding_model=embedding_model, insecure_seed=insecure_seed,
+            plan,
+            key,
+            data,
+            columns,
+            policy,
+            follow,
+            on_event,
+            out=None if dry_run else out,
+            embedding_model=embedding_model,
+            insecure_seed=insecure_seed,
             accepted_roster=accept_roster,
             start=None if start is None else TopicModel.from_pretrained(start),
-        )  # fmt: skip
+        )
         model = take_part(part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout)
     if model is not None:
         show_run(model, part.out, quiet=as_json)
 
 
 def _participation(
-    study: Study, key: Key, data: Path | None, columns: dict[str, Any], policy: Path | None,
-    follow: bool, on_event: OnEvent, **more: Any,
-) -> Participation:  # fmt: skip
+    study: Study,
+    key: Key,
+    data: Path | None,
+    columns: dict[str, Any],
+    policy: Path | None,
+    follow: bool,
+    on_event: OnEvent,
+    **more: Any,
+) -> Participation:
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.participant import Participation
     from fedtopics.methods.core.events import Documents, Unreadable

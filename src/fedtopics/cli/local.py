@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 # A network that starts from the topics of federated NMF needs far fewer rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
     "neurallda": {
-        "network": "neurallda", "preset": "mixtures", "initialisation": "nmf", "max_rounds": 60,
+        "network": "neurallda",
+        "preset": "mixtures",
+        "initialisation": "nmf",
+        "max_rounds": 60,
     },
     "prodlda": {"network": "prodlda", "max_rounds": 1000},
     "lda": {"name": "lda"},
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
-}  # fmt: skip
-FLARE, DASK = "fedtopics.integrations.flare_command", "fedtopics.integrations.dask"
+}
+FLARE = "fedtopics.integrations.flare_command"
+DASK = "fedtopics.integrations.dask"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about; each one is a client",
     "operator": "the person who ran fedtopics demo",
@@ -45,9 +49,10 @@ DEMO = {
 @options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="Number of clients.")
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="Number of topics.")
 @click.option(
-    "--method", type=click.Choice(DEMONSTRATED),
+    "--method",
+    type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
-)  # fmt: skip
+)
 @click.option(
     "--rounds", type=click.IntRange(1), help="Rounds of training.  [default: the method's]"
 )
@@ -95,29 +100,44 @@ def demo(
 @options.from_model
 @click.option("--rounds", type=click.IntRange(1), help="With --from: number of further rounds.")
 @click.option(
-    "--vocabulary", type=click.Choice(["keep", "agree"]),
+    "--vocabulary",
+    type=click.Choice(["keep", "agree"]),
     help="With --from: keep the model's words, or agree on new ones.  [default: keep, if the study "
     "has the model's method and text rules]",
-)  # fmt: skip
+)
 @options.with_default(
-    "--engine", type=click.Choice(["local", "flare", "dask"]), default="local",
+    "--engine",
+    type=click.Choice(["local", "flare", "dask"]),
+    default="local",
     help="Train in this process, as a job of NVIDIA FLARE, or on the workers of Dask.",
-)  # fmt: skip
+)
 @click.option("--keys", type=FOLDER, help="With FLARE's simulator: folder of the clients' keys.")
 @click.option(
-    "--startup-kit", "kit", type=FOLDER, metavar="DIR",
+    "--startup-kit",
+    "kit",
+    type=FOLDER,
+    metavar="DIR",
     help="Folder of an admin's startup kit: use that FLARE system, not the simulator.",
-)  # fmt: skip
+)
 @click.option("--scheduler", metavar="ADDRESS", help="With Dask: an existing cluster's scheduler.")
 @click.option(
-    "--workers", type=click.IntRange(1),
+    "--workers",
+    type=click.IntRange(1),
     help="With Dask and without --scheduler: number of processes.  [default: one per core]",
-)  # fmt: skip
+)
 def train(
-    study: Path, out: Path | None, resume: bool, start: Path | None, rounds: int | None,
-    vocabulary: Words | None, engine: str, keys: Path | None, kit: Path | None,
-    scheduler: str | None, workers: int | None,
-) -> None:  # fmt: skip
+    study: Path,
+    out: Path | None,
+    resume: bool,
+    start: Path | None,
+    rounds: int | None,
+    vocabulary: Words | None,
+    engine: str,
+    keys: Path | None,
+    kit: Path | None,
+    scheduler: str | None,
+    workers: int | None,
+) -> None:
     """Train a study with all its clients on this machine.
 
     With --from, training continues from MODEL with more rounds or new documents; MODEL does not
@@ -190,9 +210,11 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, comma-separated."
 )
 @options.with_default(
-    "--seeds", type=click.IntRange(1), default=3,
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
     help="How often to train each number, with different seeds and samples of documents.",
-)  # fmt: skip
+)
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:

@@ -44,32 +44,49 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
 @options.words
 @options.relevance
 @click.option(
-    "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
+    "--format",
+    "format_",
+    type=click.Choice([name for name, _ in FORMATS.values()]),
     help="Output format; by default that of --out's suffix, else a table.",
-)  # fmt: skip
+)
 @options.output("--out", "-o", help="File to write instead of printing: .md, .csv, .json or .txt.")
 @click.option("--suggest", is_flag=True, help="Suggest labels first, and save them in MODEL.")
 @click.option(
-    "--examples-from", "examples", type=FOLDER,
+    "--examples-from",
+    "examples",
+    type=FOLDER,
     help="With --suggest: your own documents, whose phrases may become labels.",
-)  # fmt: skip
+)
 @options.columns("text", rules=False)
 @click.option(
-    "--match", type=FOLDER, metavar="TERMS",
+    "--match",
+    type=FOLDER,
+    metavar="TERMS",
     help="Show the terms of your ontology nearest to each topic. TERMS is a TOML file with "
     'lines such as J45 = ["asthma", "wheezing"], or a .csv with the columns term and synonym.',
-)  # fmt: skip
+)
 @options.with_default(
-    "--match-by", type=click.Choice(["words", "meaning"]), default="words",
+    "--match-by",
+    type=click.Choice(["words", "meaning"]),
+    default="words",
     help="With --match: compare words, or embeddings.",
-)  # fmt: skip
+)
 @click.option("--history", is_flag=True, help="F-LDA: show the topics of each round.")
 @options.as_json
 def topics(
-    model: Path, words: int, relevance: float | None, format_: str | None, out: Path | None,
-    suggest: bool, examples: Path | None, columns: dict[str, Any], match: Path | None,
-    match_by: Literal["words", "meaning"], history: bool, as_json: bool,
-) -> None:  # fmt: skip
+    model: Path,
+    words: int,
+    relevance: float | None,
+    format_: str | None,
+    out: Path | None,
+    suggest: bool,
+    examples: Path | None,
+    columns: dict[str, Any],
+    match: Path | None,
+    match_by: Literal["words", "meaning"],
+    history: bool,
+    as_json: bool,
+) -> None:
     """Print a model's topics, with each client's share of them.
 
     You may edit labels in MODEL/topics.json. Suggested ones are marked until you confirm them.
@@ -139,17 +156,26 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
 @click.option("--by-time", help="Column of times, to show topics by period.")
 @click.option("--period", type=click.Choice(PERIODS), help="Period of --by-time.  [default: month]")
 @options.with_default(
-    "--min-documents", type=click.IntRange(1), default=10,
+    "--min-documents",
+    type=click.IntRange(1),
+    default=10,
     help="Leave out groups and periods with fewer documents than this.",
-)  # fmt: skip
+)
 @options.as_json
 @options.columns("text", "tokens", "id", "embedding")
 @options.embedding_model
 def transform(
-    model: Path, file: Path, out: Path | None, by: str | None, by_time: str | None,
-    period: Unit | None, min_documents: int, as_json: bool, columns: dict[str, Any],
+    model: Path,
+    file: Path,
+    out: Path | None,
+    by: str | None,
+    by_time: str | None,
+    period: Unit | None,
+    min_documents: int,
+    as_json: bool,
+    columns: dict[str, Any],
     embedding_model: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Find the topics of documents.
 
     The table has one row per document, in the order of FILE, also for empty documents. FILE is CSV,
@@ -224,21 +250,31 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.option(
-    "--data", type=FOLDER, required=True, multiple=True,
+    "--data",
+    type=FOLDER,
+    required=True,
+    multiple=True,
     help="File or folder of documents; repeat the option for each further one.",
-)  # fmt: skip
+)
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
 @options.relevance
 @options.with_default(
-    "--by", type=click.Choice(["windows", "documents"]), default="windows",
+    "--by",
+    type=click.Choice(["windows", "documents"]),
+    default="windows",
     help="Count words together in windows or, if the order of words is lost, in documents.",
-)  # fmt: skip
+)
 @options.as_json
 def evaluate(
-    model: Path, data: tuple[Path, ...], columns: dict[str, Any], embedding_model: str | None,
-    relevance: float | None, by: Literal["windows", "documents"], as_json: bool,
-) -> None:  # fmt: skip
+    model: Path,
+    data: tuple[Path, ...],
+    columns: dict[str, Any],
+    embedding_model: str | None,
+    relevance: float | None,
+    by: Literal["windows", "documents"],
+    as_json: bool,
+) -> None:
     """Score a model's topics on documents.
 
     The scores are coherence (of each topic's first ten words), diversity (each score names the
@@ -261,9 +297,13 @@ def evaluate(
         )
     with display.embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
-            loaded, corpus, by=by, relevance=relevance, embedding_model=embedding_model,
+            loaded,
+            corpus,
+            by=by,
+            relevance=relevance,
+            embedding_model=embedding_model,
             on_progress=on_progress,
-        )  # fmt: skip
+        )
     if as_json:
         print_json(scores)
     else:
@@ -306,9 +346,10 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @click.argument("model_b", type=FOLDER)
 @options.words
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
     help="Least cosine of topics that count as the same.  [default: 0.6, best on labelled corpora]",
-)  # fmt: skip
+)
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
@@ -330,13 +371,16 @@ def compare(
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
 @click.option(
-    "--topics", "n_topics", type=click.IntRange(1),
+    "--topics",
+    "n_topics",
+    type=click.IntRange(1),
     help="Merge the nearest topics until this many are left.  [default: merge similar topics]",
-)  # fmt: skip
+)
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
     help="Least cosine at which two topics count as the same.  [default: computed from the models]",
-)  # fmt: skip
+)
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
 ) -> None:

@@ -88,9 +88,12 @@ def columns(
             click.option("--text-rules", type=FOLDER, help=help_)(called)
         meanings = "; ".join(f"{kind}: {COLUMNS[kind]}" for kind in kinds)
         click.option(
-            "--columns", metavar="KIND=NAME,...", multiple=True, callback=parsed,
+            "--columns",
+            metavar="KIND=NAME,...",
+            multiple=True,
+            callback=parsed,
             help=f"Columns of the documents. {meanings}.",
-        )(called)  # fmt: skip
+        )(called)
         return called
 
     return decorate

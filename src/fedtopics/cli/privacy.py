@@ -95,9 +95,12 @@ def show_exposure(exposure: Exposure) -> None:
 @click.argument("study", type=FOLDER)
 @click.option("--data", type=FOLDER, required=True, help="Documents of this client.")
 @options.with_default(
-    "--shadow-models", "shadows", type=click.IntRange(4), default=16,
+    "--shadow-models",
+    "shadows",
+    type=click.IntRange(4),
+    default=16,
     help="Number of models that the attacker trains.",
-)  # fmt: skip
+)
 @options.output("--out", "-o", help="JSON file for the result.")
 @options.columns("text", "tokens", "author")
 @options.as_json
@@ -124,9 +127,11 @@ def attack(
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
         found = audit(
-            plan, corpus, shadows,
+            plan,
+            corpus,
+            shadows,
             on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
-        )  # fmt: skip
+        )
     if out is not None:
         write_output(out, (found.model_dump_json(indent=1) + "\n").encode(), **kept)
     if as_json:

@@ -146,23 +146,33 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
     "--out", "-o", help="HTML file to write.  [default: report.html in the run's folder]"
 )
 @options.with_default(
-    "--min-documents", type=click.IntRange(1), default=10,
+    "--min-documents",
+    type=click.IntRange(1),
+    default=10,
     help="Leave out a client's share of a topic if it stands for fewer documents than this.",
-)  # fmt: skip
+)
 @click.option(
-    "--examples-from", "examples", type=FOLDER,
+    "--examples-from",
+    "examples",
+    type=FOLDER,
     help="Your own documents, for examples and a map; do not share that report.",
-)  # fmt: skip
+)
 @click.option("--with-text", is_flag=True, help="Show the beginning of each document in the map.")
 @options.columns("text", "time", rules=False)
 @click.option(
-    "--labels", type=FOLDER,
+    "--labels",
+    type=FOLDER,
     help="File of topic names that the report's page saved; they become the model's labels.",
-)  # fmt: skip
+)
 def report(
-    run: Path, out: Path | None, min_documents: int, examples: Path | None, with_text: bool,
-    columns: dict[str, Any], labels: Path | None,
-) -> None:  # fmt: skip
+    run: Path,
+    out: Path | None,
+    min_documents: int,
+    examples: Path | None,
+    with_text: bool,
+    columns: dict[str, Any],
+    labels: Path | None,
+) -> None:
     """Write a report: topics, clients and training in one HTML file.
 
     RUN is the folder of a run, a member, or a model. The file works offline. It contains no text of
@@ -217,9 +227,12 @@ def keep_labels(run: Path, labels: Path) -> None:
 
 
 def write(
-    run: Path, page: Path | None = None, dated: dict[str, Any] | None = None,
-    inputs: Sequence[Path | None] = (), **how: Any,
-) -> Path:  # fmt: skip
+    run: Path,
+    page: Path | None = None,
+    dated: dict[str, Any] | None = None,
+    inputs: Sequence[Path | None] = (),
+    **how: Any,
+) -> Path:
     """Write the report of a run; `dated` are arguments of `over_time`, `how` of `summarise`."""
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.report import find_run, over_time, summarise, write_report

@@ -15,9 +15,17 @@ from fedtopics.text.corpus import Corpus
 
 # Packages that come with torch may be missing; the next ones then replace them.
 PACKAGES = (
-    "networkx", "scipy", "sklearn", "sympy", "standard-library", "numpy", "torch", "numba",
-    "pydantic", "grpc",
-)  # fmt: skip
+    "networkx",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "standard-library",
+    "numpy",
+    "torch",
+    "numba",
+    "pydantic",
+    "grpc",
+)
 MOST_PACKAGES = 7
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 SHORTEST = 20  # words of a documentation string that counts as a document

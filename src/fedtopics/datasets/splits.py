@@ -21,9 +21,14 @@ Split = Literal["even", "proportions", "dirichlet"]
 
 
 def split_clients(
-    corpus: Any, by: Split, *, n_clients: int = 4, proportions: Sequence[float] | None = None,
-    alpha: float | None = None, seed: int = 0,
-) -> dict[str, Corpus]:  # fmt: skip
+    corpus: Any,
+    by: Split,
+    *,
+    n_clients: int = 4,
+    proportions: Sequence[float] | None = None,
+    alpha: float | None = None,
+    seed: int = 0,
+) -> dict[str, Corpus]:
     """Split the documents of a corpus over clients, each document to exactly one.
 
     Parameters
@@ -58,7 +63,8 @@ def split_clients(
     """
     if by not in get_args(Split):
         raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Split))}.")
-    corpus, rng = Corpus.of(corpus), np.random.default_rng(seed)
+    corpus = Corpus.of(corpus)
+    rng = np.random.default_rng(seed)
     weights = _weights(proportions) if by == "proportions" else np.ones(max(n_clients, 0))
     n_clients = len(weights) or n_clients
     if not 1 <= n_clients <= len(corpus):

@@ -45,10 +45,17 @@ class SyntheticClients:
 
 
 def synthetic_lda(
-    n_clients: int = 5, n_words: int = 5000, n_topics: int = 50, shared_topics: int = 10,
-    eta: float = 0.01, alpha: float = 0.1, n_documents: int = 10_000, n_validation: int = 1_000,
-    lengths: tuple[int, int] = (150, 250), seed: int = 0,
-) -> SyntheticClients:  # fmt: skip
+    n_clients: int = 5,
+    n_words: int = 5000,
+    n_topics: int = 50,
+    shared_topics: int = 10,
+    eta: float = 0.01,
+    alpha: float = 0.1,
+    n_documents: int = 10_000,
+    n_validation: int = 1_000,
+    lengths: tuple[int, int] = (150, 250),
+    seed: int = 0,
+) -> SyntheticClients:
     """Draw documents of several clients by LDA; some topics are shared, the others split.
 
     Parameters
@@ -84,9 +91,12 @@ def synthetic_lda(
     rng = np.random.default_rng(seed)
     words = tuple(f"term{number}" for number in range(n_words))
     beta = rng.dirichlet(np.full(n_words, eta), n_topics)
-    training, validation, topics = {}, {}, {}
+    training = {}
+    validation = {}
+    topics = {}
     for number in range(n_clients):
-        name, first = f"client{number}", shared_topics + number * private
+        name = f"client{number}"
+        first = shared_topics + number * private
         topics[name] = np.concatenate([np.arange(shared_topics), np.arange(first, first + private)])
         prior = np.full(n_topics, FOREIGN)
         prior[topics[name]] = alpha
@@ -96,9 +106,13 @@ def synthetic_lda(
 
 
 def _draw(
-    rng: np.random.Generator, beta: NDArray[np.float64], prior: NDArray[np.float64],
-    n_documents: int, lengths: tuple[int, int], words: tuple[str, ...],
-) -> SyntheticDocuments:  # fmt: skip
+    rng: np.random.Generator,
+    beta: NDArray[np.float64],
+    prior: NDArray[np.float64],
+    n_documents: int,
+    lengths: tuple[int, int],
+    words: tuple[str, ...],
+) -> SyntheticDocuments:
     """Draw theta, then each document's number of words per topic, then all words of a topic."""
     theta = rng.dirichlet(prior, n_documents)
     of_topic = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)

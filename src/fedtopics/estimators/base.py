@@ -33,9 +33,15 @@ from fedtopics.text.words import LISTS
 
 SINGLE = "all"  # the only client of `fit`
 NO_SETTINGS = (
-    "start", "random_state", "settings", "stop_words", "tokenizer", "analyzer", "verbose",
+    "start",
+    "random_state",
+    "settings",
+    "stop_words",
+    "tokenizer",
+    "analyzer",
+    "verbose",
     "callback",
-)  # parameters that are not settings of a study  # fmt: skip
+)  # parameters that are not settings of a study
 USUAL_STOP_WORDS = TextRules().stop_words
 StopWords = str | Sequence[str] | None
 Words = Sequence[str] | None  # the words that columns of counts stand for
@@ -128,15 +134,27 @@ class TopicEstimator(
     callback: OnEvent | None
 
     def __init__(
-        self, n_components: int | None = None, *, method: str | None = None,
-        preset: str | None = None, max_rounds: int | None = None, batch_size: int | None = None,
-        learning_rate: float | None = None, min_document_frequency: int | None = None,
-        max_words: int | None = None, stop_words: StopWords = "english",
-        tokenizer: Splitter | None = None, analyzer: Splitter | None = None,
-        embedding_model: str | None = None, start: Any = None, random_state: Any = 0,
-        verbose: bool = False, callback: OnEvent | None = None,
-        settings: Mapping[str, Any] | None = None, **others: Any,
-    ) -> None:  # fmt: skip
+        self,
+        n_components: int | None = None,
+        *,
+        method: str | None = None,
+        preset: str | None = None,
+        max_rounds: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        min_document_frequency: int | None = None,
+        max_words: int | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
+        embedding_model: str | None = None,
+        start: Any = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
@@ -166,9 +184,14 @@ class TopicEstimator(
         return self
 
     def fit(
-        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None,
+        self,
+        documents: Any,
+        y: Any = None,
+        *,
+        words: Words = None,
+        text: str | None = None,
         engine: Any = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train on one corpus, of one organisation or pooled from several.
 
         Parameters
@@ -186,10 +209,17 @@ class TopicEstimator(
         return self._fit(self._alone(documents, words, text), engine=engine)
 
     def fit_clients(
-        self, clients: Any, *, client: str | None = None, names: Mapping[Any, str] | None = None,
-        policies: Mapping[Any, Policy] | None = None, out: str | Path | None = None,
-        words: Words = None, text: str | None = None, engine: Any = None,
-    ) -> Self:  # fmt: skip
+        self,
+        clients: Any,
+        *,
+        client: str | None = None,
+        names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None,
+        out: str | Path | None = None,
+        words: Words = None,
+        text: str | None = None,
+        engine: Any = None,
+    ) -> Self:
         """Train on the documents of several clients without pooling them.
 
         Parameters
@@ -218,9 +248,14 @@ class TopicEstimator(
         return self._fit(data, engine=engine)
 
     def transform(
-        self, documents: Any, *, refine: bool = False, readout: Readout | None = None,
-        words: Words = None, text: str | None = None,
-    ) -> NDArray[np.float32]:  # fmt: skip
+        self,
+        documents: Any,
+        *,
+        refine: bool = False,
+        readout: Readout | None = None,
+        words: Words = None,
+        text: str | None = None,
+    ) -> NDArray[np.float32]:
         """Return theta, each document's shares of topics, (n_documents, n_topics); rows sum to 1.
 
         Parameters
@@ -230,7 +265,8 @@ class TopicEstimator(
         refine, readout
             As in `TopicModel.transform`.
         """
-        model, corpus = self._fitted(), self._corpus(documents, words, text)
+        model = self._fitted()
+        corpus = self._corpus(documents, words, text)
         return model.transform(corpus, refine=refine, readout=readout)
 
     def _alone(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
@@ -239,9 +275,15 @@ class TopicEstimator(
         return Inputs({SINGLE: corpus}, {SINGLE: OPEN_POLICY}, columns, {SINGLE: SINGLE}, text=text)
 
     def _read_clients(
-        self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,
+        self,
+        clients: Any,
+        client: Any,
+        names: Any,
+        policies: Any,
+        words: Any,
+        text: Any,
         out: Any = None,
-    ) -> Inputs:  # fmt: skip
+    ) -> Inputs:
         """Return what `fit_clients` was given, by valid client names."""
         found = Clients.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
@@ -270,9 +312,15 @@ class TopicEstimator(
 
             resume = folder is not None and has_run(folder)
             self.model_ = train(
-                study, data.corpora, policies=data.policies, out=folder, resume=resume,
-                start=start, on_event=on_event, engine=engine,
-            )  # fmt: skip
+                study,
+                data.corpora,
+                policies=data.policies,
+                out=folder,
+                resume=resume,
+                start=start,
+                on_event=on_event,
+                engine=engine,
+            )
         earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
         self.clients_ = {**earlier, **data.keys}
         self.run_folder_ = folder

@@ -33,10 +33,15 @@ from fedtopics.text.corpus import Corpus
 FILE = "estimator.json"
 HERE = "fedtopics.estimators"  # module that finds estimators by name
 HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
-    "Parent_ID": "parent", "Parent_Name": "name", "Topics": "topics", "Child_Left_ID": "left",
-    "Child_Left_Name": "left name", "Child_Right_ID": "right", "Child_Right_Name": "right name",
+    "Parent_ID": "parent",
+    "Parent_Name": "name",
+    "Topics": "topics",
+    "Child_Left_ID": "left",
+    "Child_Left_Name": "left name",
+    "Child_Right_ID": "right",
+    "Child_Right_Name": "right name",
     "Distance": "distance",
-}  # fmt: skip
+}
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # parameters whose values are not plain
 
 
@@ -90,9 +95,13 @@ class FittedTopics:
         return info.set_axis(index_at(documents, info.index))
 
     def find_topics(
-        self, query: str | Sequence[str], top_n: int = 5, *,
-        by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
-    ) -> tuple[list[int], list[float]]:  # fmt: skip
+        self,
+        query: str | Sequence[str],
+        top_n: int = 5,
+        *,
+        by: Literal["words", "meaning"] = "words",
+        embedding_model: str | None = None,
+    ) -> tuple[list[int], list[float]]:
         """Return the topics nearest to a word or a sentence: see `TopicModel.find_topics`."""
         if isinstance(query, str):  # split like documents
             [words] = next(self._corpus([query]).batches())
@@ -138,7 +147,8 @@ class FittedTopics:
 
     def hierarchical_topics(self) -> Any:
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
-        rows, names = self._fitted().hierarchy(), _names(self._fitted())
+        rows = self._fitted().hierarchy()
+        names = _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
         sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
         return _table([row | named for row, named in zip(rows, sides, strict=True)], HIERARCHY)
@@ -288,7 +298,8 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], index:
 
 def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     """Return a DataFrame of topics in groups of documents."""
-    names, words = _names(model), [", ".join(topic) for topic in model.topics(5)]
+    names = _names(model)
+    words = [", ".join(topic) for topic in model.topics(5)]
     named = [
         row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in found.rows
     ]

@@ -44,7 +44,8 @@ class Clients:
     def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> Clients:
         """Take a mapping with any keys, a list, or a table with a column of clients."""
         if column is not None or is_table(clients):
-            clients, text = _split(clients, column, text), None
+            clients = _split(clients, column, text)
+            text = None
         clients = by_client(clients)
         names = _names([*clients])
         documents = {names[key]: of_client for key, of_client in clients.items()}
@@ -87,9 +88,11 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def corpus_of(
-    data: Any, columns: Sequence[str] | None, analyse: Callable[[str], list[str]] | None,
+    data: Any,
+    columns: Sequence[str] | None,
+    analyse: Callable[[str], list[str]] | None,
     text: str | None = None,
-) -> Corpus:  # fmt: skip
+) -> Corpus:
     """Return documents as a corpus: counts by their words, texts split by `analyse`."""
     if text is not None and not is_table(data) and not isinstance(data, (str, Path)):
         raise DataError(

@@ -74,21 +74,35 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     _found: Any  # clusters of the training documents, by client or of the only corpus
 
     def __init__(
-        self, n_clusters: int | Sequence[int] | Literal["auto"] | None = None, *,
+        self,
+        n_clusters: int | Sequence[int] | Literal["auto"] | None = None,
+        *,
         method: Literal["discriminative", "fstc", "kmeans", "fsccl"] = "discriminative",
-        preset: str | None = None, max_rounds: int | None = None,
-        min_document_frequency: int | None = None, max_words: int | None = None,
-        stop_words: StopWords = "english", tokenizer: Splitter | None = None,
-        analyzer: Splitter | None = None, embedding_model: str | None = None, random_state: Any = 0,
-        verbose: bool = False, callback: OnEvent | None = None,
-        settings: Mapping[str, Any] | None = None, **others: Any,
-    ) -> None:  # fmt: skip
+        preset: str | None = None,
+        max_rounds: int | None = None,
+        min_document_frequency: int | None = None,
+        max_words: int | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
+        embedding_model: str | None = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
         self._keep(locals())
 
     def fit(
-        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None,
+        self,
+        documents: Any,
+        y: Any = None,
+        *,
+        words: Words = None,
+        text: str | None = None,
         engine: Any = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Find clusters of one corpus, as in `TopicEstimator.fit`."""
         super().fit(documents, words=words, text=text, engine=engine)
         self._found = self._found[SINGLE]
@@ -101,7 +115,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Any:
         """Cluster of each training document; after `fit_clients` by the clients' keys."""
-        found, inference = self._found, self.model_.inference
+        found = self._found
+        inference = self.model_.inference
         follow = inference.merged if isinstance(inference, Merged) else np.asarray
         if isinstance(found, Mapping):
             return self._by_key({name: follow(labels) for name, labels in found.items()})
@@ -121,7 +136,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     @property
     def unclear_(self) -> dict[Any, float]:
         """Share of documents that belong clearly to no cluster, by the clients' keys."""
-        documents, unclear = self.model_.documents, self.model_.info["unclear"]
+        documents = self.model_.documents
+        unclear = self.model_.info["unclear"]
         return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
 
     def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:

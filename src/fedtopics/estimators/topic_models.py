@@ -84,10 +84,15 @@ class GrowingEstimator(TopicEstimator):
         return self._fit_further(self._alone(documents, words, text))
 
     def partial_fit_clients(
-        self, clients: Any, *, client: str | None = None, names: Mapping[Any, str] | None = None,
-        policies: Mapping[Any, Policy] | None = None, words: Sequence[str] | None = None,
+        self,
+        clients: Any,
+        *,
+        client: str | None = None,
+        names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None,
+        words: Sequence[str] | None = None,
         text: str | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train further on new documents of the same or other clients, each document once.
 
         Parameters are those of `fit_clients`, and the first call is the same. `LDA` keeps its
@@ -295,13 +300,23 @@ class GuidedLDA(FLDA):
     """
 
     def __init__(
-        self, seed_topics: Sequence[Sequence[str]] | str | Path, n_components: int | None = None, *,
-        strength: float | None = None, max_rounds: int | None = None,
-        min_document_frequency: int | None = None, max_words: int | None = None,
-        stop_words: StopWords = "english", tokenizer: Splitter | None = None,
-        analyzer: Splitter | None = None, random_state: Any = 0, verbose: bool = False,
-        callback: OnEvent | None = None, settings: Mapping[str, Any] | None = None, **others: Any,
-    ) -> None:  # fmt: skip
+        self,
+        seed_topics: Sequence[Sequence[str]] | str | Path,
+        n_components: int | None = None,
+        *,
+        strength: float | None = None,
+        max_rounds: int | None = None,
+        min_document_frequency: int | None = None,
+        max_words: int | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
         self._keep(locals())
 
     def _named_settings(self) -> dict[str, Any]:

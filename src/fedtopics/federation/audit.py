@@ -35,7 +35,8 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
 AUDIT = "audit.json"  # in a run's folder, or next to a study's file
-SHADOWS, PER_SET = 16, 20  # models, documents of each participant's half
+SHADOWS = 16  # models
+PER_SET = 20  # documents in each client's half
 FALSE_POSITIVES = 0.01  # share of other documents that may be taken for members
 UNKNOWN = 1e-6  # probability of a word that a model does not know
 SEED = 0x61756469  # for random choices independent of other uses of the seed
@@ -70,18 +71,22 @@ class Audit(BaseModel, frozen=True):
 
 
 def audit(
-    study: Study, documents: Corpus, shadows: int = SHADOWS,
+    study: Study,
+    documents: Corpus,
+    shadows: int = SHADOWS,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """Attack a study's model with one's own documents; more `shadows` (models) help the attack."""
     names = list(study.clients)
     if len(documents) // 2 // len(names) < PER_SET:
         raise DataError(f"An audit needs {2 * PER_SET} documents per client; give more documents.")
-    corpus, rng = study.embedded(documents), np.random.default_rng([study.seed, SEED])
+    corpus = study.embedded(documents)
+    rng = np.random.default_rng([study.seed, SEED])
     n = len(corpus)
     drawn = np.array([rng.permutation(n) < n // 2 for _ in range(shadows // 2)])
     halves = np.stack([drawn, ~drawn], axis=1).reshape(-1, n)  # a document is in one of each pair
-    scores, owners = np.empty(halves.shape), np.array(names)[np.arange(n) % len(names)]
+    scores = np.empty(halves.shape)
+    owners = np.array(names)[np.arange(n) % len(names)]
     for number, members in enumerate(halves):
         dealt = {}
         for name in names:  # numbered, because a client's secret follows from its name
@@ -113,7 +118,8 @@ def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
     found = np.empty_like(scores)
     for target in range(len(scores)):
         others = np.arange(len(scores)) // 2 != target // 2  # half of them have each document
-        inside, score = members[others], scores[others]
+        inside = members[others]
+        score = scores[others]
         with_it = np.where(inside, score, 0).sum(0) / np.maximum(inside.sum(0), 1)
         without = np.where(inside, 0, score).sum(0) / np.maximum((~inside).sum(0), 1)
         variance = ((score - np.where(inside, with_it, without)) ** 2).mean(0) + 1e-12

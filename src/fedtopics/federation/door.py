@@ -86,11 +86,15 @@ class Door:
         self._ledger.write_total(position, function, digest.hex(), size)
 
     def _check_position(self, call: Call) -> None:
-        last, function, position = self._ledger.last, call.function, call.position
+        last = self._ledger.last
+        function = call.function
+        position = call.position
         digest = call.digest if self._ledger.is_kept else ""
-        again = position == last.position and digest and (last.function, last.payload) == (
-            function, digest,
-        )  # fmt: skip
+        again = (
+            position == last.position
+            and digest
+            and (last.function, last.payload) == (function, digest)
+        )
         if position <= last.position and not again:
             raise PolicyError(
                 f"{self._describe_answer(last.function, last.position)}, and now gets a call of "

@@ -33,7 +33,8 @@ from fedtopics.protocol.keys import LENGTH
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.corpus import Corpus
 
-REHEARSED, REHEARSED_OTHERS = 5_000, 300  # documents in a rehearsal: own, of each other client
+REHEARSED = 5_000  # own documents in a rehearsal
+REHEARSED_OTHERS = 300  # documents of each other client in a rehearsal
 ROUNDS = 2
 MOST_CLIENTS = 10  # in a rehearsal; the bytes hardly depend on the number of clients
 SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
@@ -41,7 +42,9 @@ READABLE = 52  # documents in a sum that reveals many of them completely
 WORD = 8  # bytes
 OWN = "this client"  # its name in messages
 NAMED = "named"  # count of words in a rehearsal
-ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "totals only"
+ALL_SEE = "all members"
+SERVER_SEES = "the server"
+NOBODY = "totals only"
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,10 @@ class Exposure:
             "which words a single document has": _words(self.study, self.documents),
             "what the sum over one client's documents is": (
                 "no: aggregation is secure, and every sum is over all members"
-                if self.study.is_secure else
-                "yes, the server sees each update: aggregation is plain"
+                if self.study.is_secure
+                else "yes, the server sees each update: aggregation is plain"
             ),
-        }  # fmt: skip
+        }
 
     def plain(self) -> dict[str, Any]:
         numbers = {"documents": self.documents, "texts": self.texts, "bytes": self.bytes}
@@ -104,17 +107,23 @@ def in_words(epsilon: float, delta: float) -> str:
 
 
 def expose(
-    study: Study, corpus: Corpus | None = None, embedding_model: str | None = None,
-    on_progress: Callable[[int, int], None] | None = None, policy: Policy = OPEN_POLICY,
-) -> Exposure:  # fmt: skip
+    study: Study,
+    corpus: Corpus | None = None,
+    embedding_model: str | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    policy: Policy = OPEN_POLICY,
+) -> Exposure:
     """Return what a study would reveal, with the bytes for a corpus; nothing is sent."""
-    once, rounds, chosen = Counter[str](), Counter[str](), ""
+    once = Counter[str]()
+    rounds = Counter[str]()
+    chosen = ""
     if corpus is not None and study.method.method_name == "auto":
         settings: Any = study.method
         embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
         found, why = settings.choose(len(corpus), count_words(corpus), embedded)
         method = find_method(found["name"]).settings(**found)
-        study, chosen = study.model_copy(update={"method": method}), f"{found['name']}, as {why}"
+        study = study.model_copy(update={"method": method})
+        chosen = f"{found['name']}, as {why}"
     if corpus is not None:
         most = max(REHEARSED, policy.min_documents)
         sample = study.embedded(_some(corpus, most), embedding_model, on_progress)
@@ -127,9 +136,11 @@ def expose(
         has_noise = study.differential_privacy is not None
         own = {name: LEAVES[name] for name in (MODEL, ARRAYS)} if has_noise else LEAVES
         all_exchanges += [Exchange(name, "once", own[name], name in MEMBERS_SEE) for name in own]
-    shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
+    shown = list[Shown]()
+    otherwise = NOBODY if study.is_secure else SERVER_SEES
     for each in all_exchanges:
-        name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
+        name = each.function
+        seen = ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
     if corpus is None:
@@ -141,7 +152,9 @@ class _WeighedDoor:
     """A client's door that counts the bytes of replies, those in rounds separately."""
 
     def __init__(self, door: Door, once: Counter[str], rounds: Counter[str]) -> None:
-        self._door, self._once, self._rounds = door, once, rounds
+        self._door = door
+        self._once = once
+        self._rounds = rounds
         self.repeat = door.repeat
 
     def call(self, call: Call) -> dict[str, Any]:
@@ -158,7 +171,8 @@ class _SecureClients(LocalClients):
 
     def __init__(self, doors: Mapping[str, Any], once: Counter[str], rounds: Counter[str]) -> None:
         super().__init__(doors, hidden=True)
-        self._once, self._rounds = once, rounds
+        self._once = once
+        self._rounds = rounds
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         sums = self._rounds if payload.get("round") else self._once
@@ -184,7 +198,9 @@ def _rehearse(
 ) -> None:
     """Do a few rounds without noise, which adds no bytes, and count this client's bytes."""
     names = [OWN, *sorted(study.clients)[1:MOST_CLIENTS]]
-    short, method, recipe = study.here(names), study.registration, recipe_of(study)
+    short = study.here(names)
+    method = study.registration
+    recipe = recipe_of(study)
     if recipe is None:  # with privacy there are few rounds: do them all
         short = short.with_rounds(ROUNDS)
         plan = plan_of(short)
@@ -197,7 +213,8 @@ def _rehearse(
         own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
         rules = policy if name == names[0] else OPEN_POLICY
         site = Site(name, own, rules, secret=secret, masked=study.is_secure)
-        client, ledger = maker.client(plan, site), Ledger(method.name, short.fingerprint)
+        client = maker.client(plan, site)
+        ledger = Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, client, rules, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
@@ -230,7 +247,8 @@ def _size(value: Any) -> int:
 def _words(study: Study, documents: int | None) -> str:
     if study.differential_privacy is not None:
         return f"{risk(study.differential_privacy.epsilon)}, within the same bound"
-    method, rounds = study.method, study.method.max_rounds
+    method = study.method
+    rounds = study.method.max_rounds
     clients = method.clients_per_round or len(study.clients)
     batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
     if getattr(method, "learning", "") == "batch":

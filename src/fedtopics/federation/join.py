@@ -41,9 +41,15 @@ NEAR = 1e-3  # allowed difference of weights on two processors, relative to the 
 
 
 def join(
-    part: Participation, study: Study, *, link: Link | None = None, dry_run: bool = False,
-    host: bool = False, listen: str = "", timeout: float = WEEK,
-) -> TopicModel | None:  # fmt: skip
+    part: Participation,
+    study: Study,
+    *,
+    link: Link | None = None,
+    dry_run: bool = False,
+    host: bool = False,
+    listen: str = "",
+    timeout: float = WEEK,
+) -> TopicModel | None:
     """Train a study as its member until all have the model; a `dry_run` only checks the policy."""
     key = part.key
     check_key(study, key)
@@ -126,35 +132,63 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
 
 
 def _plain(
-    part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
-    files: ExitStack, patience: Patience,
-) -> PlainClients:  # fmt: skip
-    software, least = software_of(study, part.begun(study)), part.policy.min_clients_in_sum
+    part: Participation,
+    study: Study,
+    link: Link,
+    door: Door | None,
+    run: MemberRun,
+    files: ExitStack,
+    patience: Patience,
+) -> PlainClients:
+    software = software_of(study, part.begun(study))
+    least = part.policy.min_clients_in_sum
     remote = Remote(link, software, least, run.place, patience)
     return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
 
 
 def _secure(
-    part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
-    files: ExitStack, patience: Patience,
-) -> SecureClients:  # fmt: skip
-    roster, disk = study.server_plan.roster, Folder(run.place)
+    part: Participation,
+    study: Study,
+    link: Link,
+    door: Door | None,
+    run: MemberRun,
+    files: ExitStack,
+    patience: Patience,
+) -> SecureClients:
+    roster = study.server_plan.roster
+    disk = Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
     software = software_of(study, part.begun(study))
     member = Member(
-        part.name, bytes.fromhex(study.fingerprint), roster.names, part.key.sign, roster.verify,
-        os.urandom, disk, record, content,
-    )  # fmt: skip
-    run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
+        part.name,
+        bytes.fromhex(study.fingerprint),
+        roster.names,
+        part.key.sign,
+        roster.verify,
+        os.urandom,
+        disk,
+        record,
+        content,
+    )
+    run.before_checkpoint = member.save
+    run.after_checkpoint = disk.cut
     exchange = Exchange(member, link, patience)
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
     documents = None if part.corpus is None or has_noise else len(part.corpus)
     return SecureClients(
-        exchange, list(study.clients), door, documents, totals, *run.position(), study.vocabulary,
-        member.study, software, run.event,
-    )  # fmt: skip
+        exchange,
+        list(study.clients),
+        door,
+        documents,
+        totals,
+        *run.position(),
+        study.vocabulary,
+        member.study,
+        software,
+        run.event,
+    )
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:

@@ -70,7 +70,8 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
     """Return the digests of lines, from line 0 on, and the first line that breaks the chain."""
-    digests, broken = [""], 0
+    digests = [""]
+    broken = 0
     for line in lines:
         if not broken and line.content.get("before") != digests[-1]:
             broken = line.number
@@ -117,11 +118,17 @@ class Ledger:
     """What one client of a study sent and received; without a path nothing is kept."""
 
     def __init__(
-        self, method: str, study: str, path: Path | None = None, run: str = "",
-        seeded: bool = False, sign: Sign = lambda content: b"", seen: bool = False,
+        self,
+        method: str,
+        study: str,
+        path: Path | None = None,
+        run: str = "",
+        seeded: bool = False,
+        sign: Sign = lambda content: b"",
+        seen: bool = False,
         begun: bool = False,
         is_own: Callable[[bytes, bytes], bool] = lambda signed, signature: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._method = method
         self._study = study
         self._sign = sign
@@ -133,7 +140,8 @@ class Ledger:
         self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
         self.last = Answer(Position(0))
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
-        self._lines, self._before = 0, ""
+        self._lines = 0
+        self._before = ""
         if path is not None:
             self._open(path, begun, is_own)
 
@@ -143,7 +151,8 @@ class Ledger:
             cut_torn_line(path)
             read_ledger(path, self._recall)
         (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
-        self._lines, self._before = len(digests) - 1, digests[-1]
+        self._lines = len(digests) - 1
+        self._before = digests[-1]
         counted = head.lines if head else self._lines
         uncounted = islice(lines_of(path), counted, None) if counted < self._lines else ()
         fault = head.fault(digests) if head else ""
@@ -173,9 +182,14 @@ class Ledger:
         return self._file is not None
 
     def write(
-        self, client: str, call: Call, reply: Payload, once: bool = False,
-        summed: int | None = None, question: tuple[str, str] | None = None,
-    ) -> bool:  # fmt: skip
+        self,
+        client: str,
+        call: Call,
+        reply: Payload,
+        once: bool = False,
+        summed: int | None = None,
+        question: tuple[str, str] | None = None,
+    ) -> bool:
         """Record a reply before it is sent: names, shapes, sizes and digests, no values.
 
         `summed` is the number of documents of a reply that does not contain it. Return False, and
@@ -183,11 +197,14 @@ class Ledger:
         of the function at that turn.
         """
         noted = {} if question is None else {"asked": question}
-        function, position = call.function, call.position
+        function = call.function
+        position = call.position
         if self._file is None:
             self._remember(Answer(position, function), noted)
             return True
-        fields, content, total = {}, hashlib.sha256(), 0
+        fields = {}
+        content = hashlib.sha256()
+        total = 0
         for name, value in flat_fields(reply):
             data, shape, dtype = describe(value)
             fields[name] = {"shape": shape, "dtype": dtype, "bytes": len(data)}
@@ -201,15 +218,25 @@ class Ledger:
             return False
         facts = {"moment": astuple(position)} | ({"masked": True} if call.hidden else {})
         self._add(
-            "left", client=client, round=call.payload.get("round", 0), function=function,
-            **facts, payload=call.digest, **_words(call.payload), **noted, fields=fields,
-            documents=reply.get("documents", summed), bytes=total, sha256=answer.reply,
-        )  # fmt: skip
+            "left",
+            client=client,
+            round=call.payload.get("round", 0),
+            function=function,
+            **facts,
+            payload=call.digest,
+            **_words(call.payload),
+            **noted,
+            fields=fields,
+            documents=reply.get("documents", summed),
+            bytes=total,
+            sha256=answer.reply,
+        )
         self._remember(answer, noted)
         return True
 
     def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
-        self.last, turn = answer, answer.position.turn
+        self.last = answer
+        turn = answer.position.turn
         self._replies[turn, answer.function] = answer.reply
         if "asked" in content:
             release, how = content["asked"]
@@ -220,9 +247,13 @@ class Ledger:
         self._add("came", **facts, sha256=digest)
 
     def began(
-        self, client: str, certificate: bytes, policy: Mapping[str, Any], corpus: Corpus,
+        self,
+        client: str,
+        certificate: bytes,
+        policy: Mapping[str, Any],
+        corpus: Corpus,
         spent: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record that a process begins, with certificate, policy, corpus size and spent budget."""
         if self._file is not None:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
@@ -247,7 +278,8 @@ class Ledger:
         line = json.dumps(entry).encode()
         self._file.write(line + b"\n")
         self._file.flush()
-        self._lines, self._before = self._lines + 1, hashlib.sha256(line).hexdigest()
+        self._lines = self._lines + 1
+        self._before = hashlib.sha256(line).hexdigest()
         self._write_head()
 
     def _write_head(self) -> None:

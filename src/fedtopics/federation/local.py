@@ -19,10 +19,14 @@ class LocalClients:
     """Call the clients' doors, one after the other."""
 
     def __init__(
-        self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None,
-        robust: Robust | None = None, notify: Callable[[Event], None] = lambda _: None,
+        self,
+        doors: Mapping[str, Door],
+        turns: int = 0,
+        at_once: AtOnce | None = None,
+        robust: Robust | None = None,
+        notify: Callable[[Event], None] = lambda _: None,
         hidden: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.hidden = hidden
         self.names = sorted(doors)
         self._doors = doors
@@ -59,7 +63,8 @@ class LocalClients:
         """Do a round's steps; the drawn clients take part in all of them."""
         missing = {name: f"excluded: {why}" for name, why in self._excluded.items()}
         self._begin()
-        self._in_round, self._round = True, number
+        self._in_round = True
+        self._round = number
         try:
             while True:
                 there = [name for name in self.names if name not in missing]
@@ -73,7 +78,8 @@ class LocalClients:
                     missing |= again.without
                     self._begin(self._position.attempt + 1)
         finally:
-            self._in_round, self._round = False, 0
+            self._in_round = False
+            self._round = 0
 
     def _begin(self, attempt: int = 1) -> None:
         turn = self._position.turn + (attempt == 1)

@@ -122,13 +122,21 @@ class Participation:
             )
         is_seeded = self._insecure_seed
         secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
-        policy, key = self.policy.in_study(study.is_secure), self.key
+        policy = self.policy.in_study(study.is_secure)
+        key = self.key
         noise = digest(secret.derive("account").hex())
         policy.check_privacy(self.name, study.differential_privacy, run, run, noise)
         self._ledger = Ledger(
-            study.registration.name, run, self.out / "ledger.jsonl", run, is_seeded, key.sign,
-            not study.is_secure, has_begun, key.has_signed,
-        )  # fmt: skip
+            study.registration.name,
+            run,
+            self.out / "ledger.jsonl",
+            run,
+            is_seeded,
+            key.sign,
+            not study.is_secure,
+            has_begun,
+            key.has_signed,
+        )
         held = policy.model_dump(mode="json")
         self._ledger.began(self.name, key.certificate, held, self.corpus, policy.spent)
         self._ledger.kept(self.out, "study.toml")
@@ -137,9 +145,16 @@ class Participation:
             self.corpus, model, lambda *n: self.notify(events.Embedding(*n))
         )
         site = Site(
-            self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
+            self.name,
+            self.corpus,
+            policy,
+            self.out,
+            self.notify,
+            model,
+            self._growing,
+            secret,
             study.is_secure,
-        )  # fmt: skip
+        )
         return Door(self.name, client_of(study, site), policy, self._ledger)
 
     def finished(self, study: Study) -> TopicModel | None:
@@ -165,16 +180,22 @@ class Participation:
         known = (self._place(study) / "study.toml").exists()
         self.notify(Offered(study, leaves, seen, rules, known))
         found = check_policy(
-            policy, study, self.corpus, self.name, self._embedding_model,
-            grows=self._growing is not None, accepted_roster=self._accepted_roster,
-        )  # fmt: skip
+            policy,
+            study,
+            self.corpus,
+            self.name,
+            self._embedding_model,
+            grows=self._growing is not None,
+            accepted_roster=self._accepted_roster,
+        )
         self._check_earlier(study, self.corpus)
         if found[0]:
             self.notify(events.Languages(self.name, *found))
 
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
         """Refuse documents that were in a study with other members: totals can be subtracted."""
-        path, roster = self.key.folder / ROSTERS, study.roster
+        path = self.key.folder / ROSTERS
+        roster = study.roster
         if roster is None or not self.key.folder.is_dir():
             return
         digest = roster.digest_of(study.clients)
@@ -240,9 +261,14 @@ def start_of(model: TopicModel, study: Study) -> WarmStart:
 
 
 def check_policy(
-    policy: Policy, study: Study, corpus: Corpus, client: str, embedding_model: str | None = None,
-    grows: bool = False, accepted_roster: str = "",
-) -> tuple[Mapping[str, float], str]:  # fmt: skip
+    policy: Policy,
+    study: Study,
+    corpus: Corpus,
+    client: str,
+    embedding_model: str | None = None,
+    grows: bool = False,
+    accepted_roster: str = "",
+) -> tuple[Mapping[str, float], str]:
     """Check that a policy allows a study and that documents fit; return what `check_texts` does."""
     policy = policy.in_study(study.is_secure)
     known = {} if study.roster is None else study.roster.plain
@@ -256,7 +282,8 @@ def check_policy(
     authors(corpus, study.differential_privacy)
     if not grows:
         check_times(corpus, method.over_time)
-    privacy, recipe = study.differential_privacy, recipe_of(study)
+    privacy = study.differential_privacy
+    recipe = recipe_of(study)
     if privacy is not None and recipe is not None:
         recipe.public_words(privacy.words, method, study.text)  # raises if there are none
     found = check_texts(corpus, study.text)

@@ -33,10 +33,11 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         None, description="methods that may run; by default all installed ones"
     )
     min_documents: int = Field(
-        10, ge=1,
+        10,
+        ge=1,
         description="a reply must sum over at least this many documents; between machines, plain "
         "aggregation requires a policy that sets this number",
-    )  # fmt: skip
+    )
     min_documents_in_sum: int | None = Field(
         None, ge=1, description="a secure sum must be over this many documents of all clients"
     )
@@ -45,10 +46,11 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     )
     max_rounds: int = Field(100_000, ge=1, description="a study may have at most so many rounds")
     min_clients_in_sum: int = Field(
-        2, ge=1,
+        2,
+        ge=1,
         description=f"fewest clients in a sum; with secure aggregation the default is "
         f"{FEWEST_CLIENTS}, because of two, each can subtract its own update and read the other's",
-    )  # fmt: skip
+    )
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
     )
@@ -58,10 +60,11 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         "PEM files, or a list of PEM files and SHA-256 fingerprints",
     )
     max_epsilon: float | None = Field(
-        None, gt=0,
+        None,
+        gt=0,
         description="privacy budget of these documents for all studies together; studies without "
         "differential privacy are refused",
-    )  # fmt: skip
+    )
     account: Path | None = Field(
         None, description="file that records the spent budget; by default next to the policy"
     )
@@ -190,9 +193,13 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
 
     def check_privacy(
-        self, client: str, privacy: Privacy | None, study: str, run: str | None = None,
+        self,
+        client: str,
+        privacy: Privacy | None,
+        study: str,
+        run: str | None = None,
         noise: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Refuse a study that exceeds the privacy budget; charge a `run` to the account."""
         if privacy is not None and self.min_documents_in_sum:
             raise PolicyError(
@@ -228,9 +235,14 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         return Account(self.account).epsilon
 
     def check_study(
-        self, client: str, method: str, rounds: int, documents: int,
-        text: TextRules | None = None, clients: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        client: str,
+        method: str,
+        rounds: int,
+        documents: int,
+        text: TextRules | None = None,
+        clients: int = 0,
+    ) -> None:
         """Refuse a study that is not allowed, before anything is sent.
 
         `rounds` does not include those of a model that the study continues. Simulations omit `text`

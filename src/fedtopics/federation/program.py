@@ -27,13 +27,18 @@ def exchanges(study: Study) -> list[Exchange]:
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
     usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
-    privacy, recipe = study.differential_privacy, recipe_of(study)
+    privacy = study.differential_privacy
+    recipe = recipe_of(study)
     if privacy is None or recipe is None:
         return Plan(*usual)
     return PrivatePlan(
-        *usual, privacy=privacy.promise, budget=recipe.budget(privacy.promise, study.method),
-        clients=len(study.clients), words=privacy.words, nearest_words=privacy.nearest_words,
-    )  # fmt: skip
+        *usual,
+        privacy=privacy.promise,
+        budget=recipe.budget(privacy.promise, study.method),
+        clients=len(study.clients),
+        words=privacy.words,
+        nearest_words=privacy.nearest_words,
+    )
 
 
 def in_the_clear(study: Study) -> list[str]:
@@ -77,7 +82,8 @@ def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicMode
 
 def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
     """Make the method's program; StudyError if it cannot start from the model."""
-    recipe, method = recipe_of(study), study.registration
+    recipe = recipe_of(study)
+    method = study.registration
     if start is not None and recipe is None:
         if not method.starts_from_models:
             *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)

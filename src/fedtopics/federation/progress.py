@@ -46,22 +46,29 @@ class Progress:
     """Shows the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 
     def __init__(
-        self, console: Console | None = None, say: Callable[[str], None] | None = None,
+        self,
+        console: Console | None = None,
+        say: Callable[[str], None] | None = None,
         bar: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from rich import progress
         from rich.console import Console
 
         console = console or Console(stderr=True)
         self._lines = not console.is_terminal
         self._say = say or partial(print, file=sys.stderr, flush=True)
-        self._last_line, self._when = "", time.monotonic()
+        self._last_line = ""
+        self._when = time.monotonic()
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False), progress.MofNCompleteColumn(),
-            progress.BarColumn(), progress.TextColumn("{task.fields[loss]}"),
-            progress.TimeRemainingColumn(), console=console, disable=self._lines or not bar,
+            progress.TextColumn("{task.description}", markup=False),
+            progress.MofNCompleteColumn(),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[loss]}"),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=self._lines or not bar,
             speed_estimate_period=60 * MINUTE,  # a round may take minutes
-        )  # fmt: skip
+        )
         self._bar.add_task("", total=None, loss="")
         (self._task,) = self._bar.tasks
 
@@ -107,7 +114,8 @@ class Progress:
             self._say(self._last_line)
 
     def __str__(self) -> str:
-        task, left = self._task, self._task.time_remaining
+        task = self._task
+        left = self._task.time_remaining
         counted = f"{task.description} {task.completed:,.0f} of {task.total or 0:,.0f}"
         shown = f"{duration(left)} left" if left else ""
         return ", ".join(filter(None, [counted, task.fields["loss"], shown]))

@@ -36,10 +36,12 @@ class Proposal:
             f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
             *(f"  {name}: {text}" for name, text in study.about.rows()),
             f"Members: {', '.join(members)}.",
-            f"Aggregation is plain, as {plain}: the server sees every update." if plain else
-            "Aggregation is secure: the server sees no document, word, number, total or model.",
+            f"Aggregation is plain, as {plain}: the server sees every update."
+            if plain
+            else "Aggregation is secure: the server sees no document, word, number, total or "
+            "model.",
             f"Digest of the study, to compare with the other members: {study.fingerprint}",
-        ]  # fmt: skip
+        ]
         if host is not None and not plain:
             lines.append(
                 f"{host} runs the server, so {host} sees what the operator and a member see."
@@ -48,11 +50,12 @@ class Proposal:
 
     def plain(self) -> dict[str, Any]:
         return {
-            "digest": self.study.fingerprint, "clients": sorted(self.study.clients),
+            "digest": self.study.fingerprint,
+            "clients": sorted(self.study.clients),
             "observers": sorted(self.study.observers),
             "aggregation": self.kind,
             "promises": [asdict(each) for each in promises(self.kind, self.members)],
-        }  # fmt: skip
+        }
 
 
 def proposal_of(study: Study) -> Proposal:

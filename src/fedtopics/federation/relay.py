@@ -83,9 +83,12 @@ def listening(
 
 
 def lead_relay(
-    plan: ServerPlan, folder: Path, listen: Listen, notify: Notify,
+    plan: ServerPlan,
+    folder: Path,
+    listen: Listen,
+    notify: Notify,
     opened: Callable[[RelayService], None] = lambda service: None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve a study as its relay until all members have the model; `opened` gets the relay."""
     with hold(folder):
         run = _file_of(plan, folder)
@@ -109,7 +112,9 @@ def _lead(
     with listen(service, notify):
         opened(service)
         here: set[str] = set()
-        at, since, patience = None, 0.0, Patience(inf, notify)
+        at = None
+        since = 0.0
+        patience = Patience(inf, notify)
         halted = None
         while service.wait_until_done(PAUSE):
             step, waiting, stop = service.waiting()

@@ -32,7 +32,8 @@ EVENTS = "events.jsonl"
 BEFORE = "before.jsonl"  # events before training began
 DIGEST = "sha256"  # key in kept JSON
 KEPT_CHECKPOINTS = 2
-STEP, TURN = "steps", "turns"  # in a member's checkpoint
+STEP = "steps"  # name of the step in a member's checkpoint
+TURN = "turns"  # name of the turn in a member's checkpoint
 LONGEST_UNSAVED = 60.0  # seconds
 
 
@@ -81,10 +82,11 @@ class RunFolder:
         path = folder / EVENTS
         if self._resume != has_run(folder):
             raise RunError(
-                f"There is no run in {folder} to resume; leave out --resume." if self._resume else
-                f"There is a run in {folder} already; resume it with --resume, or name another "
-                "folder with --out."
-            )  # fmt: skip
+                f"There is no run in {folder} to resume; leave out --resume."
+                if self._resume
+                else f"There is a run in {folder} already; resume it with --resume, or name "
+                "another folder with --out."
+            )
         require_no_other_study(folder, "checkpoints")
         files.make_folder(folder / "checkpoints")
         if self._resume:
@@ -98,7 +100,8 @@ class RunFolder:
         try:
             with files.open_file(path, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
-            first, started = line["study"], float(line["time"])
+            first = line["study"]
+            started = float(line["time"])
         except (ValueError, LookupError, TypeError, RecursionError):
             raise RunError(f"The first line of {path} is damaged; start a new run.") from None
         if first != self._study:
@@ -263,7 +266,8 @@ class MemberRun(RunFolder):
 
     def state(self) -> bytes:
         """Return the newest checkpoint, for a client that was away too long."""
-        saved, kept = self.newest(), self.place / "agreement.json"
+        saved = self.newest()
+        kept = self.place / "agreement.json"
         if saved is None:
             return b""
         plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}

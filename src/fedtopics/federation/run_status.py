@@ -28,9 +28,15 @@ from fedtopics.text.vocabulary import Vocabulary
 
 STATUS_WORDS = 8  # words of a topic
 DAMAGES = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
     SafetensorError,
-)  # fmt: skip
+)
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
 NONE_HELD = "{} has no topics of words between rounds; they come with the model."
@@ -89,7 +95,10 @@ class RunStatus:
         if self.state == "finished" and kind in ("started", "resumed", "listening", "joined"):
             return  # a later process had nothing to do
         if kind in ("started", "resumed"):
-            self.state, self.trouble, self.round, self.rounds = "waiting", "", 0, 0
+            self.state = "waiting"
+            self.trouble = ""
+            self.round = 0
+            self.rounds = 0
             for client in self.clients:
                 self._set(client, False, "not connected")
         elif kind == "study":
@@ -101,16 +110,20 @@ class RunStatus:
             for name in event["clients"]:
                 self.clients.setdefault(name, Standing())
         elif kind == "training":
-            self.state, self.round, self.rounds = "training", event["done"], event["rounds"]
+            self.state = "training"
+            self.round = event["done"]
+            self.rounds = event["rounds"]
         elif kind == "round":
             self._take_round(event)
         elif kind in ("finished", "model"):
-            self.state, self.trouble = "finished", ""
+            self.state = "finished"
+            self.trouble = ""
         else:
             self._take_news(kind, event)
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
-        self.trouble, self.round = "", event["round"]
+        self.trouble = ""
+        self.round = event["round"]
         self.seconds += event["seconds"]
         self.counted += 1
         self.bytes_sent += event.get("bytes_sent", 0)
@@ -124,7 +137,8 @@ class RunStatus:
             self.topics = [list(topic["words"]) for topic in event["topics"]]
 
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
-        client, reason = event.get("client", ""), event.get("reason", "")
+        client = event.get("client", "")
+        reason = event.get("reason", "")
         if kind == "repeated":
             self.repeated += 1
         elif kind == "waiting":
@@ -161,13 +175,21 @@ class RunStatus:
 
     def _set(self, client: str, here: bool, state: str) -> None:
         if client in self.clients:
-            self.clients[client].here, self.clients[client].state = here, state
+            self.clients[client].here = here
+            self.clients[client].state = state
 
     def plain(self) -> dict[str, Any]:
         same = (
-            "method", "state", "trouble", "round", "rounds", "bytes_sent", "bytes_received",
-            "repeated", "updated",
-        )  # fmt: skip
+            "method",
+            "state",
+            "trouble",
+            "round",
+            "rounds",
+            "bytes_sent",
+            "bytes_received",
+            "repeated",
+            "updated",
+        )
         plain = {"study": self.name} | {key: getattr(self, key) for key in same}
         plain |= {"seconds_a_round": self.pace, "seconds_left": self.left}
         return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
@@ -243,7 +265,8 @@ def read_run(folder: Path) -> RunReading:
         raise RunError(
             f"There is no run in {folder}; name the folder of a member, a simulation or a server."
         )
-    study, status = None, RunStatus()
+    study = None
+    status = RunStatus()
     with suppress(FedTopicsError, OSError):  # no study, or a method that is not installed
         inside = place / "study.toml"
         study = Study.read(inside if inside.exists() else folder / "study.toml")

@@ -28,26 +28,38 @@ def software_of(study: Study, start: WarmStart | None) -> str:
 
 
 def lead(
-    study: Study, folder: Path, listen: Listen,
-    on_event: OnEvent | None = None, start: WarmStart | None = None,
+    study: Study,
+    folder: Path,
+    listen: Listen,
+    on_event: OnEvent | None = None,
+    start: WarmStart | None = None,
     opened: Callable[[PlainServer], None] = lambda server: None,
-) -> TopicModel:  # fmt: skip
+) -> TopicModel:
     """Train a study as its trusted server, or resume it; `listen` serves the members meanwhile."""
     network = study.federation
     times = network.join_timeout, network.quorum_timeout, network.round_timeout
-    program, identity = program_of(study, start), study.identity(start)
+    program = program_of(study, start)
+    identity = study.identity(start)
     with hold(folder):
         run = MemberRun(
-            folder, identity, study.checkpoint_every, has_run(folder), on_event,
+            folder,
+            identity,
+            study.checkpoint_every,
+            has_run(folder),
+            on_event,
             network.round_interval,
-        )  # fmt: skip
+        )
         position = run.position()
         with closing(run), closing(Log(folder / "log", position[0])) as log:
             run.describe(study, start)
             server = PlainServer(
-                list(study.clients), software_of(study, start), log, network.largest_message << 20,
-                run.state, run.event,
-            )  # fmt: skip
+                list(study.clients),
+                software_of(study, start),
+                log,
+                network.largest_message << 20,
+                run.state,
+                run.event,
+            )
             rules = Rules(study.quorum, *times, network.outliers or "clip")
             rounds = Rounds(server, rules, run.event)
             run.clients = clients = PlainClients(

@@ -31,10 +31,18 @@ DASK = "fedtopics.integrations.dask"
 
 
 def train(
-    study: Study, corpora: Any = None, *, out: str | Path | None = None, resume: bool = False,
-    policies: Mapping[str, Policy] | None = None, on_event: OnEvent | None = None,
-    start: Any = None, vocabulary: Words = "agree", at_once: bool | None = None, engine: Any = None,
-) -> TopicModel:  # fmt: skip
+    study: Study,
+    corpora: Any = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    policies: Mapping[str, Policy] | None = None,
+    on_event: OnEvent | None = None,
+    start: Any = None,
+    vocabulary: Words = "agree",
+    at_once: bool | None = None,
+    engine: Any = None,
+) -> TopicModel:
     """Train a study's topic model on clients that are all in this process.
 
     Parameters
@@ -117,7 +125,8 @@ class Simulation:
     at_once: bool
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
-        study, method = self.study, self.study.method
+        study = self.study
+        method = self.study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
@@ -177,12 +186,19 @@ class Simulation:
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
-        policy, place = self.policies[name], folder and client_folder(folder, name)
+        policy = self.policies[name]
+        place = folder and client_folder(folder, name)
         ledger.began(name, b"", policy.model_dump(mode="json"), corpus)
         site = Site(
-            name, corpus, policy, place, self._notify, embedding_model,
-            secret=Secret.from_seed(self.study.seed, name), masked=self.study.is_secure,
-        )  # fmt: skip
+            name,
+            corpus,
+            policy,
+            place,
+            self._notify,
+            embedding_model,
+            secret=Secret.from_seed(self.study.seed, name),
+            masked=self.study.is_secure,
+        )
         return Door(name, client_of(self.study, site), policy, ledger)
 
     def _languages(self, name: str, corpus: Any) -> Languages | None:

@@ -115,7 +115,8 @@ class Study(BaseModel, extra="forbid", frozen=True):
             )
         if len({client.name or name for name, client in self.clients.items()}) < len(self.clients):
             raise ValueError("two clients have the same name; give each its own name")
-        least, drawn = self.federation.quorum, self.method.clients_per_round
+        least = self.federation.quorum
+        drawn = self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
                 f"federation.quorum = {least} is more than the {len(self.clients)} clients"
@@ -159,7 +160,8 @@ class Study(BaseModel, extra="forbid", frozen=True):
         """The certificates of all members, if any; IdentityError if one cannot be used."""
         certificates = {name: each.certificate for name, each in self.clients.items()}
         certificates |= {name: each.certificate for name, each in self.observers.items()}
-        host, server = self.server.host, self.server.certificate
+        host = self.server.host
+        server = self.server.certificate
         if not any(certificates.values()) and server is None:
             return None
         return Roster.of(certificates, server if host is None else certificates[host])
@@ -174,9 +176,14 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 'the study: [clients.NAME] certificate = "NAME.pem".'
             )
         return ServerPlan(
-            self.name, self.fingerprint, self.is_secure, list(self.clients), roster,
-            self.server.address, self.federation.largest_message << 20,
-        )  # fmt: skip
+            self.name,
+            self.fingerprint,
+            self.is_secure,
+            list(self.clients),
+            roster,
+            self.server.address,
+            self.federation.largest_message << 20,
+        )
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -221,9 +228,11 @@ class Study(BaseModel, extra="forbid", frozen=True):
         return find_method(self.method.method_name)
 
     def embedded(
-        self, corpus: Corpus, embedding_model: str | None = None,
+        self,
+        corpus: Corpus,
+        embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Corpus:  # fmt: skip
+    ) -> Corpus:
         """Return a client's corpus with embeddings, if the method needs them; send nothing.
 
         `embedding_model` is the folder of the study's model, or the model of embeddings in the
@@ -233,9 +242,12 @@ class Study(BaseModel, extra="forbid", frozen=True):
         if settings is None:
             return corpus
         vectors = document_embeddings(
-            corpus, settings, embedding_model=embedding_model, on_progress=on_progress,
+            corpus,
+            settings,
+            embedding_model=embedding_model,
+            on_progress=on_progress,
             apart=self.differential_privacy is not None,
-        )  # fmt: skip
+        )
         return corpus.with_embeddings(vectors)
 
     def with_clients(self, names: Iterable[str]) -> Study:
@@ -310,8 +322,10 @@ def why_plain(study: Study) -> str:
 
 def _hindrance(study: Study) -> str:
     """Return why aggregation cannot be secure, or ""."""
-    outliers, drawn = study.federation.outliers, study.method.clients_per_round
-    clients, least = min(len(study.clients), drawn or len(study.clients)), tables.FEWEST_CLIENTS
+    outliers = study.federation.outliers
+    drawn = study.method.clients_per_round
+    clients = min(len(study.clients), drawn or len(study.clients))
+    least = tables.FEWEST_CLIENTS
     has_noise = bool(study.clients) and study.differential_privacy is not None
     is_open = study.aggregation == "secure" and not has_noise
     if not study.method.adds_up:

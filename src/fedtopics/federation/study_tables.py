@@ -232,7 +232,8 @@ def with_implied(study: Any) -> Any:
     method = study.get("method") if isinstance(study, Mapping) else None
     if not isinstance(method, Mapping):
         return study
-    name, preset = method.get("name"), str(method.get("preset", ""))
+    name = method.get("name")
+    preset = str(method.get("preset", ""))
     if study.get("differential_privacy") and name in RECIPES.names:
         study = {**study, "method": filled(method, RECIPES.find(name).usual)}
     tables = find_method(name).settings.TABLES if preset and name in METHODS.names else {}
@@ -319,7 +320,8 @@ def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
 
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: Any = None) -> str:
     """Return a model as TOML; in an example, defaults are commented out (`own`: of a group)."""
-    lines, tables = [], []
+    lines = []
+    tables = []
     for key, info in fields_of(type(model)):
         value = getattr(model, key)
         if isinstance(value, BaseModel):

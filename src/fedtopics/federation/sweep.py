@@ -73,10 +73,15 @@ SHOWN_CRITERIA = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *
 
 
 def sweep(
-    study: Study, topics: Iterable[int], seeds: int, out: str | Path, *,
-    corpora: Mapping[str, Any] | None = None, policies: Mapping[str, Policy] | None = None,
+    study: Study,
+    topics: Iterable[int],
+    seeds: int,
+    out: str | Path,
+    *,
+    corpora: Mapping[str, Any] | None = None,
+    policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent = lambda _: None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Train a study with several numbers of topics; finished trainings are not repeated.
 
     Parameters
@@ -123,17 +128,24 @@ def sweep(
 
 
 def _train_all(
-    study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy] | None,
-    tasks: Sequence[Task], out: Path, on_event: OnEvent,
-) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
-    policies, study = policies_of(study, documents, policies), study.with_clients(documents)
+    study: Study,
+    documents: Mapping[str, Corpus],
+    policies: Mapping[str, Policy] | None,
+    tasks: Sequence[Task],
+    out: Path,
+    on_event: OnEvent,
+) -> tuple[list[dict[str, Any]], Path]:
+    policies = policies_of(study, documents, policies)
+    study = study.with_clients(documents)
     clients = {
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()
     }
     identity = digest(json.dumps([VERSION, SAMPLE, study.agreed, clients], sort_keys=True))
-    folder, kept = out / "models" / identity, RowFile(out / "runs.jsonl")
-    training, held_out = {}, {}
+    folder = out / "models" / identity
+    kept = RowFile(out / "runs.jsonl")
+    training = {}
+    held_out = {}
     for name, corpus in documents.items():
         embedded = study.embedded(corpus, study.clients[name].embedding_model)
         training[name], held_out[name] = map(embedded.take, _split(study.seed, name, len(corpus)))
@@ -227,7 +239,8 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
     """Return the rows to train on and the held-out rows, equal for all numbers and seeds."""
     rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
-    shuffled, n_held = rng.permutation(documents), int(documents * HELD_OUT)
+    shuffled = rng.permutation(documents)
+    n_held = int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
 
 

@@ -78,7 +78,8 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
-    clients, own = folder / "clients", folder / "ledger.jsonl"
+    clients = folder / "clients"
+    own = folder / "ledger.jsonl"
     there = own.exists() or ledger.head_path(own).exists() or (folder / "state").is_dir()
     if not clients.is_dir():
         return [own] if there else []
@@ -116,7 +117,10 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
 
 def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
-    head, client, fault, key = ledger.Head.read(path), ledger.client_of(path), "", trusted
+    head = ledger.Head.read(path)
+    client = ledger.client_of(path)
+    fault = ""
+    key = trusted
     for line in lines:
         if isinstance(certificate := line.content.get("certificate"), str):
             try:
@@ -187,7 +191,8 @@ def _clear(study: Study, path: Path, lines: Sequence[ledger.Line], in_one_proces
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line]) -> Check:
     """Check that study, model and the client's account agree about differential privacy."""
-    bound, claim = study.differential_privacy, None
+    bound = study.differential_privacy
+    claim = None
     with suppress(OSError, *ledger.DAMAGES):  # the model may be missing or damaged
         found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
         claim = found if isinstance(found, dict) else {}
@@ -206,7 +211,8 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
         text = f"The noise for {numbers} follows from the study's seed, so it protects nothing."
         return Check("privacy", None, text)
     for line in lines:
-        policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
+        policy = line.content.get("policy")
+        spent = line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
         within = (
             isinstance(spent, (int, float)) and isinstance(most, (int, float)) and 0 < spent <= most

@@ -144,7 +144,8 @@ class Discriminants(ClusterInference):
     prototypes = "directions"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, k = self.n_dimensions, self.settings.n_components
+        n = self.n_dimensions
+        k = self.settings.n_components
         d = min(k - 1, n)
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
@@ -182,8 +183,11 @@ class Consensus(ClusterInference):
         return super().n_dimensions + self.n_directions
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, k, r = self.n_dimensions, self.settings.n_components, self.settings.n_clusterings
-        d, m = min(k - 1, n), super().n_dimensions
+        n = self.n_dimensions
+        k = self.settings.n_components
+        r = self.settings.n_clusterings
+        d = min(k - 1, n)
+        m = super().n_dimensions
         shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
         shapes |= {"votes": (k, r * k), "sizes": (k,)}
         if self.settings.word_weight:
@@ -213,7 +217,8 @@ class Consensus(ClusterInference):
         With n words that have points, their mean by rarity gets the share
         `word_weight` * n / (n + 2); with n known words, the extension has the length n / (n + 2).
         """
-        points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
+        points = centred(embeddings, weights["word_origin"])
+        rarity = weights["rarity"]
         extended = np.zeros((len(points), points.shape[1] + self.n_directions), np.float32)
         for rows, block in blocks(points):
             bag = counts[rows]
@@ -236,7 +241,8 @@ class Consensus(ClusterInference):
         if embeddings is None or not self.n_directions:
             return super().points(origin, counts, embeddings)
         n = len(origin) - self.n_directions
-        moved, directed = centred(embeddings[:, :n], origin[:n]), embeddings[:, n:]
+        moved = centred(embeddings[:, :n], origin[:n])
+        directed = embeddings[:, n:]
         # Documents without words would otherwise all be at the same place of the extension.
         share = EXTENDED * np.linalg.norm(directed, axis=1, keepdims=True)
         parts = np.sqrt(1 - share) * moved, np.sqrt(share) * unit_rows(directed - origin[n:])

@@ -24,9 +24,10 @@ class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     eta: float = Field(0.01, gt=0, description="Dirichlet prior of the topics")
     iterations: int = Field(300, ge=1, description="sweeps of the sampler")
     strength: float = Field(
-        0.03, ge=0,
+        0.03,
+        ge=0,
         description="how strongly words guide their topic, in pseudo-counts per document",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,13 @@ class Sampled:
 
 
 def sample_topics(
-    counts: sparse.csr_array, words: Sequence[str], n_topics: int, settings: GibbsSettings,
-    seeds: Sequence[Topic] = (), seed: int = 0,
-) -> Sampled:  # fmt: skip
+    counts: sparse.csr_array,
+    words: Sequence[str],
+    n_topics: int,
+    settings: GibbsSettings,
+    seeds: Sequence[Topic] = (),
+    seed: int = 0,
+) -> Sampled:
     """Find topics of documents, CSR (n_documents, n_words); the first ones start from `seeds`."""
     model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):

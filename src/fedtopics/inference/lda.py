@@ -52,9 +52,13 @@ class VariationalLDA(Inference):
         return np.asarray((counts / counts.sum(0)).T)
 
     def infer(
-        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None, readout: Readout = "mean",
-    ) -> NDArray[np.float64]:  # fmt: skip
+        self,
+        weights: Weights,
+        shared: Shared,
+        counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None,
+        readout: Readout = "mean",
+    ) -> NDArray[np.float64]:
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"])
@@ -71,9 +75,12 @@ def topic_weights(
 
 
 def refine(
-    counts: sparse.csr_array, beta: NDArray[np.float64], alpha: float,
-    theta: NDArray[np.floating[Any]], readout: Readout,
-) -> NDArray[np.float64]:  # fmt: skip
+    counts: sparse.csr_array,
+    beta: NDArray[np.float64],
+    alpha: float,
+    theta: NDArray[np.floating[Any]],
+    readout: Readout,
+) -> NDArray[np.float64]:
     """Move theta (n, n_topics) towards the documents' words, by variational steps of LDA."""
     from fedtopics.inference.variational import infer
 

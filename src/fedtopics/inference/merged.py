@@ -51,16 +51,20 @@ class Merged:
     settings_type: ClassVar[type[BaseModel]] = MergedShape
 
     def __init__(self, n_words: int, settings: MergedShape) -> None:
-        self.n_words, self.settings = n_words, settings
+        self.n_words = n_words
+        self.settings = settings
         self.before = make(settings.inference, n_words, settings.settings, settings.precision)
-        n_before, groups = self.before.settings.n_components, set(settings.groups)
+        n_before = self.before.settings.n_components
+        groups = set(settings.groups)
         whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
         if not whole or isinstance(self.before, Merged):
             raise StudyError("groups must put each topic into a merged topic, none of them empty.")
         self._members = np.equal.outer(np.array(settings.groups), range(settings.n_components))
-        self.shows, self.readouts = self.before.shows, self.before.readouts
+        self.shows = self.before.shows
+        self.readouts = self.before.readouts
         self.precision = self.before.precision
-        self.sees_words, self.sees_embedding = self.before.sees_words, self.before.sees_embedding
+        self.sees_words = self.before.sees_words
+        self.sees_embedding = self.before.sees_embedding
 
     @classmethod
     def of(cls, before: Inference, n_words: int, groups: Sequence[int]) -> Merged:
@@ -72,9 +76,12 @@ class Merged:
             mode="json", include=set(before.settings_type.model_fields)
         )
         shape = MergedShape(
-            n_components=max(groups) + 1, groups=tuple(groups), inference=before.name,
-            precision=before.precision, settings=settings,
-        )  # fmt: skip
+            n_components=max(groups) + 1,
+            groups=tuple(groups),
+            inference=before.name,
+            precision=before.precision,
+            settings=settings,
+        )
         return cls(n_words, shape)
 
     def merged(self, topics: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -90,9 +97,13 @@ class Merged:
         return np.asarray(parts / parts.sum(1, keepdims=True) @ beta)
 
     def infer(
-        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
-        embeddings: Vectors | None, **how: Any,
-    ) -> NDArray[Any]:  # fmt: skip
+        self,
+        weights: Weights,
+        shared: Shared,
+        counts: sparse.csr_array,
+        embeddings: Vectors | None,
+        **how: Any,
+    ) -> NDArray[Any]:
         theta = self.before.infer(_others(weights), shared, counts, embeddings, **how)
         return np.asarray(theta @ self._members.astype(theta.dtype))
 

@@ -34,14 +34,18 @@ class MixtureShape(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
 
     n_components: int = Field(20, ge=2, description="number of topics")
     kappa: float = Field(
-        4.0, gt=0, le=20,
+        4.0,
+        gt=0,
+        le=20,
         description="concentration of embeddings around their topic; higher values give embeddings "
         "more weight; above 20, sums of two rounds could differ by a single document",
-    )  # fmt: skip
+    )
     word_weight: float = Field(
-        0.25, gt=0, le=1,
+        0.25,
+        gt=0,
+        le=1,
         description="weight of each occurrence of a word; 1 treats occurrences as independent",
-    )  # fmt: skip
+    )
     smoothing: float = Field(
         0.1, ge=0, description="occurrences added to an average word in each topic"
     )
@@ -109,20 +113,26 @@ class Mixture(Inference):
     sees_embedding = True
 
     def layout(self) -> Layout:
-        k, dimension = self.settings.n_components, self.settings.embedding.dimension
+        k = self.settings.n_components
+        dimension = self.settings.embedding.dimension
         shapes = {
-            "origin": (dimension,), "directions": (k, dimension), "words": (k, self.n_words),
+            "origin": (dimension,),
+            "directions": (k, dimension),
+            "words": (k, self.n_words),
             "weights": (k,),
-        }  # fmt: skip
+        }
         return {name: (shape, self.precision) for name, shape in shapes.items()}
 
     def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
         return topics_of(weights["words"], self.settings.smoothing)
 
     def infer(
-        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
+        self,
+        weights: Weights,
+        shared: Shared,
+        counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
-    ) -> NDArray[np.float64]:  # fmt: skip
+    ) -> NDArray[np.float64]:
         evidence = Evidence.of(weights, self.settings)
         points = place(embeddings, evidence.origin, counts.shape[0])
         return np.concatenate([theta for _, theta, _ in evidence.memberships(points, counts)])

@@ -43,9 +43,12 @@ class Factors(Inference):
         return np.asarray((topics / topics.sum(0)).T)
 
     def infer(
-        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
+        self,
+        weights: Weights,
+        shared: Shared,
+        counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
-    ) -> NDArray[np.float64]:  # fmt: skip
+    ) -> NDArray[np.float64]:
         points = weigh(counts, weights["rarity"], self.settings.term_weight)
         return find_theta(points, weights["topics"])
 

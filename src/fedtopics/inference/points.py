@@ -122,7 +122,8 @@ def weighted_sums(
     points: Points, memberships: Iterator[tuple[slice, Numbers]], n: int
 ) -> tuple[Numbers, Numbers]:
     """Sum points, weighted by their membership in each of n clusters, and sum the memberships."""
-    total, weights = np.zeros((n, points.shape[1])), np.zeros(n)
+    total = np.zeros((n, points.shape[1]))
+    weights = np.zeros(n)
     for rows, share in memberships:
         total += share.T @ points[rows].astype(np.float64)
         weights += share.sum(0)
@@ -190,7 +191,8 @@ def sums_by_class(
     points: Points, temperature: float, *, projection: Numbers, directions: Numbers, bias: Numbers
 ) -> tuple[Numbers, Numbers]:
     """Sum points by their memberships in several `Discriminant`s, and sum the memberships."""
-    sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+    sums = np.zeros((*bias.shape, points.shape[1]))
+    weights = np.zeros(bias.shape)
     for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
         members = Discriminant(*arrays, temperature).memberships(points)
         sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])

@@ -38,7 +38,8 @@ class Adapted(ClusterInference):
     prototypes = "head"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, settings = self.n_dimensions, self.settings
+        n = self.n_dimensions
+        settings = self.settings
         network = Adapter(n, settings.hidden, settings.n_components)
         return {"origin": (n,), **network.shapes}
 
@@ -86,7 +87,8 @@ class Contrastive(ClusterInference):
         return super().points(origin, counts, embeddings) * LENGTH
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n, settings = self.n_dimensions, self.settings
+        n = self.n_dimensions
+        settings = self.settings
         network = Adapter(n, settings.hidden, 1).shapes
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}

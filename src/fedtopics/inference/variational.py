@@ -72,16 +72,21 @@ def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def infer(
-    counts: sparse.csr_array, weights: Floats, alpha: float, steps: int,
+    counts: sparse.csr_array,
+    weights: Floats,
+    alpha: float,
+    steps: int,
     start: NDArray[np.floating[Any]] | None = None,
-) -> Posterior:  # fmt: skip
+) -> Posterior:
     """Find topics of documents, CSR (n, n_words); weights (n_words, n_topics) are never 0."""
-    n, k = counts.shape[0], weights.shape[1]
+    n = counts.shape[0]
+    k = weights.shape[1]
     _check_rows(counts.shape[1], weights)
     lengths = counts.sum(1, dtype=np.float64)[:, None]
     gamma = np.empty((n, k))
     gamma[:] = alpha + lengths * (1 / k if start is None else start)
-    topics, scale = np.empty_like(gamma), np.empty(n)
+    topics = np.empty_like(gamma)
+    scale = np.empty(n)
     data = counts.data.astype(np.float64)
     ratios = np.empty_like(data)
     weights = np.ascontiguousarray(weights, np.float64)
@@ -130,9 +135,19 @@ def _exp_digamma(gamma: Any, topics: Any) -> float:
 
 @compiled
 def _settle(
-    ends: Any, words: Any, counts: Any, weights: Any, gamma: Any, topics: Any, scale: Any,
-    ratios: Any, alpha: float, steps: int, first: int, last: int,
-) -> None:  # fmt: skip
+    ends: Any,
+    words: Any,
+    counts: Any,
+    weights: Any,
+    gamma: Any,
+    topics: Any,
+    scale: Any,
+    ratios: Any,
+    alpha: float,
+    steps: int,
+    first: int,
+    last: int,
+) -> None:
     """Take the variational steps for documents first to last - 1, in place."""
     k = weights.shape[1]
     sums = np.empty(k)

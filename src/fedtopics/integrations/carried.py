@@ -34,7 +34,9 @@ HOLD = 10.0  # seconds that a request waits for a program that computes
 LOST = 3600.0  # seconds without a request until a call has failed
 INTERVAL = 1.0  # seconds between two checks of the addresses
 STEP = 0.05  # seconds of a wait for answers
-FIRST_PAUSE, LAST_PAUSE = 2.0, 60.0  # seconds until a member that failed is asked again
+# seconds until a member that failed is asked again
+FIRST_PAUSE = 2.0
+LAST_PAUSE = 60.0
 GOODBYE = 5.0  # seconds for the last results
 
 
@@ -122,15 +124,19 @@ class CarriedLink:
         with self._changed:
             self._calls.append(Call(method, content))
             self._number += 1
-            self._is_ready, self._results = True, None
+            self._is_ready = True
+            self._results = None
             self._changed.notify_all()
             while self._results is None:
                 if (left := until - time.monotonic()) <= 0:
-                    self._calls, self._is_ready = [], False
+                    self._calls = []
+                    self._is_ready = False
                     raise LinkError("the server sends no more requests")
                 self._changed.wait(left)
-            results, self._results = self._results, None
-            self._calls, self._is_ready = [], False
+            results = self._results
+            self._results = None
+            self._calls = []
+            self._is_ready = False
         if results.refusal:
             raise FederationError(results.refusal)
         return results.results[-1] if results.results else b""
@@ -143,7 +149,8 @@ class CarriedLink:
             if not self._thread.is_alive() and not self.ended:
                 self._thread.start()
             if results.number == self._number and self._is_ready:
-                self._results, self._is_ready = results, False
+                self._results = results
+                self._is_ready = False
                 self._changed.notify_all()
             while not self._is_ready and not self.ended:
                 if (left := until - time.monotonic()) <= 0:
@@ -218,7 +225,8 @@ class CarriedServer:
         now = time.monotonic()
         for address, member in self._members.items():
             if not member.is_pending and not member.has_ended and member.due <= now:
-                member.is_pending, member.due = True, float("inf")
+                member.is_pending = True
+                member.due = float("inf")
                 self._carrier.send(address, encode(member.results))
 
     def _take(self, address: str, content: bytes | None) -> None:
@@ -245,7 +253,8 @@ class CarriedServer:
             self._pool.submit(self._serve, address, calls)
 
     def _serve(self, address: str, calls: Calls) -> None:
-        results, refusal = [], ""
+        results = []
+        refusal = ""
         try:
             for call in calls.calls:
                 if call.method == "ask":

@@ -105,9 +105,14 @@ class Part:
         corpus = study.embedded(documents, model)
         secret = Secret.from_seed(study.seed, name if number is None else f"{name} {number}")
         site = Site(
-            name, corpus, policy, embedding_model=model, secret=secret, masked=study.is_secure,
+            name,
+            corpus,
+            policy,
+            embedding_model=model,
+            secret=secret,
+            masked=study.is_secure,
             is_part=number is not None,
-        )  # fmt: skip
+        )
         self.client = client_of(study, site)
         self.executed: set[int] = set()
 
@@ -159,17 +164,24 @@ def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
 class RemoteClient:
     """A client whose parts are on workers, as its `Door` sees it."""
 
-    noisy, summed, together = False, 0, None  # see `TopicClient`
+    noisy = False  # see `TopicClient`
+    summed = 0
+    together = None
 
     def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, places: Any):
         kind = study.registration.client
-        self.method, self.attempt = study.method.method_name, 1
+        self.method = study.method.method_name
+        self.attempt = 1
         self.published = frozenset(kind.schedule(study.method))
-        self._functions, self._remembers = kind.functions(), kind.remembers
-        self._least, self._parts = policy.min_documents, parts
-        self._cluster, self._submit = cluster, partial(cluster.submit, pure=False)
+        self._functions = kind.functions()
+        self._remembers = kind.remembers
+        self._least = policy.min_documents
+        self._parts = parts
+        self._cluster = cluster
+        self._submit = partial(cluster.submit, pure=False)
         self._places = places
-        self._numbers, self._turn = count(), 0
+        self._numbers = count()
+        self._turn = 0
         self._effects: list[Any] = []  # requests whose effects later ones need
         self._round: list[Any] = []  # requests of this round
         self._begun: Any = None
@@ -178,7 +190,8 @@ class RemoteClient:
         """Let the workers compute the reply to a call, which `function` then returns."""
         if call.position.turn != self._turn and not self._remembers:
             self._round = []
-        self._turn, self.attempt = call.position.turn, call.position.attempt
+        self._turn = call.position.turn
+        self.attempt = call.position.attempt
         self._begun = self._ask(call.function, dict(call.payload))
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -302,7 +315,8 @@ def prepared(
     cluster: Client, study: Study, corpora: Any
 ) -> tuple[dict[str, RemoteDocuments], Callable[..., DaskSimulation]]:
     """Let workers read the documents: each file, or a share of a corpus in memory, is a part."""
-    kind, submit = study.registration.client, partial(cluster.submit, pure=False)
+    kind = study.registration.client
+    submit = partial(cluster.submit, pure=False)
     in_one_place = kind.remembers or not study.method.adds_up
 
     def files(name: str, source: Any) -> list[Any]:
@@ -361,7 +375,8 @@ class DaskSimulation(Simulation):
         return Languages(name, shares, advice) if shares else None
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
-        policy, documents = self.policies[name], self.documents[name]
+        policy = self.policies[name]
+        documents = self.documents[name]
         parts: Any = documents.parts
         if self.study.is_secure and not policy.counts_of_all and len(parts) > 1:
             # Its groups are counted apart from those of other clients, so in one place.

@@ -188,9 +188,13 @@ def _fail(folder: Path, sentence: str) -> None:
 
 
 def make_study_job(
-    study: Study, run: str, workspace: Path, out: Path | None = None,
-    folders: Mapping[str, Path] | None = None, keys: Path | None = None,
-) -> Any:  # fmt: skip
+    study: Study,
+    run: str,
+    workspace: Path,
+    out: Path | None = None,
+    folders: Mapping[str, Path] | None = None,
+    keys: Path | None = None,
+) -> Any:
     """Make the job of a study; it has the clients' tables and keys only for the simulator."""
     file = workspace / STUDY_FILE
     members = {name: ClientData(certificate=c.certificate) for name, c in study.clients.items()}

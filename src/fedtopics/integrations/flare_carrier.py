@@ -84,7 +84,9 @@ class FlareCarrier:
 
 def job_context(settings: Mapping[str, Any]) -> JobContext:
     """Return the context of the component that FLARE calls now."""
-    paths, job = collab.workspace, collab.fl_ctx.get_job_id()
-    root, folder = Path(paths.get_root_dir()), Path(paths.get_run_dir(job))
+    paths = collab.workspace
+    job = collab.fl_ctx.get_job_id()
+    root = Path(paths.get_root_dir())
+    folder = Path(paths.get_run_dir(job))
     config = Path(paths.get_app_config_dir(job))
     return JobContext(collab.site_name, job == SIMULATED, root, folder, config, settings)

@@ -56,9 +56,15 @@ def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) 
 @click.option("--key", type=FOLDER, help="The site's key, made by `fedtopics key create`.")
 @click.option("--insecure-seed", is_flag=True, help="Predictable random choices, only for tests.")
 def allow(
-    folder: Path, data: Path | None, columns: dict[str, str | None], embedding_model: str | None,
-    policy: Path | None, out: Path | None, key: Path | None, insecure_seed: bool,
-) -> None:  # fmt: skip
+    folder: Path,
+    data: Path | None,
+    columns: dict[str, str | None],
+    embedding_model: str | None,
+    policy: Path | None,
+    out: Path | None,
+    key: Path | None,
+    insecure_seed: bool,
+) -> None:
     """Let fedtopics run at a FLARE server or site.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. This adds the classes of

@@ -37,10 +37,11 @@ class _Recipe(CollabRecipe):  # type: ignore[misc]
 
 def make_job(
     name: str, server: object, site: object, clients: Mapping[str, Mapping[str, Any]], study: Path
-) -> CollabRecipe:  # fmt: skip
+) -> CollabRecipe:
     """Make a job of a study, which begins when all clients are connected."""
     # The study is a file: FLARE would replace text in braces in a component's arguments.
-    count, threads = len(clients), max(100, 4 * len(clients))
+    count = len(clients)
+    threads = max(100, 4 * len(clients))
     limits = {"min_clients": count, "max_call_threads_for_server": threads}
     recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
     recipe._job.set_app_packages(["fedtopics"])

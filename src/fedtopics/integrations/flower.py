@@ -80,7 +80,8 @@ def client_app(study: str | Path) -> ClientApp:
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
-            config, request = context.node_config, unwrapped(message)
+            config = context.node_config
+            request = unwrapped(message)
             simulated = PARTITION in config and "name" not in config
             node = _simulated(study, context) if simulated else _node(config, study)
             content = node.ask(str(context.run_id), request)
@@ -135,9 +136,8 @@ class _Node:
             with explained("The node configuration", ClientData):
                 data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
             part = Participation.of(
-                key, data, self.out, _log(self.name, self.out),
-                insecure_seed=self.insecure_seed,
-            )  # fmt: skip
+                key, data, self.out, _log(self.name, self.out), insecure_seed=self.insecure_seed
+            )
             join(part, study, link=link)
 
 
@@ -154,7 +154,8 @@ def main(content: str, folder: str) -> None:
         if note != Path(folder):
             end(note)
     with _logged_failures():
-        key, study = Key.load(node.key), Study.read(node.study)
+        key = Key.load(node.key)
+        study = Study.read(node.study)
     client = CarriedLink(key, study.fingerprint, partial(node.take_part, key, study))
     idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
     answer_messages(Path(folder), client.answer, idle)
@@ -164,7 +165,8 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return the writer of a SuperNode's log: it shows the proposal once, not for each process."""
     from fedtopics.cli.news import MemberNews
 
-    news, offers = MemberNews(name), list[dict[str, Any]]()
+    news = MemberNews(name)
+    offers = list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
         from fedtopics.cli.records import write_run_report
@@ -185,7 +187,8 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     from fedtopics.harmless import check_client_name
 
-    name, seconds = config.get("name"), config.get("stay", IDLE)
+    name = config.get("name")
+    seconds = config.get("stay", IDLE)
     kinds = isinstance(config.get("key", ""), str) and isinstance(config.get(SEED, True), bool)
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
@@ -206,7 +209,8 @@ def _simulated(study: str | Path, context: Context) -> _Node:
     from fedtopics.federation.study import Study
 
     plan = Study.read(study)
-    names, number = sorted(plan.clients), int(str(context.node_config[PARTITION]))
+    names = sorted(plan.clients)
+    number = int(str(context.node_config[PARTITION]))
     if number >= len(names):
         raise StudyError(
             f"The study has {len(names)} clients, but Flower simulates more SuperNodes; use "

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.03, 0.5  # seconds between two checks for answers
+# seconds between two checks for answers
+FIRST_PAUSE = 0.03
+LONGEST_PAUSE = 0.5
 _NAME = "message"
 _APP_FAILED = 2  # Flower's CLIENT_APP_RAISED_EXCEPTION
 
@@ -53,14 +55,16 @@ class GridCarrier:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._pause, self._next_pull = FIRST_PAUSE, 0.0
+        self._pause = FIRST_PAUSE
+        self._next_pull = 0.0
         self._open: dict[str, str] = {}  # message to address
         self._failed: list[str] = []
         self._started: dict[str, str] = {}  # address to when its SuperNode started
 
     def addresses(self) -> Collection[str]:
         """Return the ids of the SuperNodes that are online."""
-        before, nodes = self._started, self._grid.get_nodes()
+        before = self._started
+        nodes = self._grid.get_nodes()
         self._started = {str(node.node_id): node.last_activated_at for node in nodes}
         for message, address in list(self._open.items()):
             # The answer of a SuperNode that is gone or has restarted is lost.
@@ -76,7 +80,8 @@ class GridCarrier:
         identifiers = list(self._grid.push_messages([query]))
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
-            self._pause, self._next_pull = FIRST_PAUSE, 0.0
+            self._pause = FIRST_PAUSE
+            self._next_pull = 0.0
         else:  # the SuperNode is gone, or the message is too large for the SuperLink
             self._failed.append(address)
 

@@ -54,8 +54,17 @@ def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> lis
 
 DEFAULT_METHOD = "auto"  # for studies that name no method
 OURS = (
-    "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
-)  # fmt: skip
+    "auto",
+    "gfedntm",
+    "lda",
+    "nmf",
+    "flda",
+    "mixture",
+    "kmeans",
+    "discriminative",
+    "fstc",
+    "fsccl",
+)
 METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",

@@ -25,9 +25,25 @@ from fedtopics.metrics.similarity import (
 )
 
 __all__ = [
-    "METRICS", "WINDOWS", "Cooccurrences", "Measure", "Metric", "align_words",
-    "clustering_accuracy", "coherence_of", "cosines", "count_cooccurrences",
-    "document_similarity", "inverted_rank_biased_overlap", "mean_cosine_dissimilarity",
-    "normalised_mutual_information", "npmi_of_pairs", "purity", "register", "score_pairs",
-    "topic_similarity", "unique_words", "usual_threshold",
-]  # fmt: skip
+    "METRICS",
+    "WINDOWS",
+    "Cooccurrences",
+    "Measure",
+    "Metric",
+    "align_words",
+    "clustering_accuracy",
+    "coherence_of",
+    "cosines",
+    "count_cooccurrences",
+    "document_similarity",
+    "inverted_rank_biased_overlap",
+    "mean_cosine_dissimilarity",
+    "normalised_mutual_information",
+    "npmi_of_pairs",
+    "purity",
+    "register",
+    "score_pairs",
+    "topic_similarity",
+    "unique_words",
+    "usual_threshold",
+]

@@ -56,9 +56,11 @@ def clustering_accuracy(
 
 
 def normalised_mutual_information(
-    labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any], *,
+    labels: Sequence[Any] | NDArray[Any],
+    topics: NDArray[Any],
+    *,
     average: Literal["arithmetic", "geometric"] = "arithmetic",
-) -> float:  # fmt: skip
+) -> float:
     """Return the mutual information of labels and topics divided by their mean entropy, 0 to 1.
 
     With the geometric mean, the score is never lower than with the arithmetic one. See Manning,

@@ -74,7 +74,8 @@ def count_numbered(
     parts: Iterable[tuple[NDArray[np.int32], NDArray[np.int64]]], n_words: int, window: int | None
 ) -> Cooccurrences:
     """Count as `count_cooccurrences`, from the words' numbers (-1 for others) and the lengths."""
-    n_windows, together = 0, np.zeros((n_words, n_words), np.int64)
+    n_windows = 0
+    together = np.zeros((n_words, n_words), np.int64)
     for codes, lengths in parts:
         size = int(lengths.max(initial=1)) if window is None else window
         n_windows += int(np.maximum(lengths - size + 1, 1).sum())
@@ -93,7 +94,8 @@ def _batches(
         lengths.append(len(document))
         if len(codes) >= TOKENS or len(lengths) >= TOKENS:
             yield np.array(codes, np.int32), np.array(lengths, np.int64)
-            codes, lengths = [], []
+            codes = []
+            lengths = []
     yield np.array(codes, np.int32), np.array(lengths, np.int64)
 
 
@@ -196,9 +198,11 @@ def score_pairs(
 
 
 def coherence_of(
-    topics: Sequence[Sequence[str]], documents: Iterable[Sequence[str]], measure: Measure,
+    topics: Sequence[Sequence[str]],
+    documents: Iterable[Sequence[str]],
+    measure: Measure,
     window: int | Literal["usual"] | None = "usual",
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """Score how often the words of each topic occur together in documents.
 
     Parameters

@@ -62,15 +62,21 @@ for _metric in (
         "unique_words", "unique share of the first 25 words", DIVERSITY, unique_words, ("words",)
     ),
     Metric(
-        "cosine_dissimilarity", "mean cosine dissimilarity of beta", DIVERSITY,
-        mean_cosine_dissimilarity, ("beta",),
+        "cosine_dissimilarity",
+        "mean cosine dissimilarity of beta",
+        DIVERSITY,
+        mean_cosine_dissimilarity,
+        ("beta",),
     ),
     Metric(
-        "inverted_rbo", "inverted rank-biased overlap", DIVERSITY,
-        inverted_rank_biased_overlap, ("words",),
+        "inverted_rbo",
+        "inverted rank-biased overlap",
+        DIVERSITY,
+        inverted_rank_biased_overlap,
+        ("words",),
     ),
     Metric("purity", "purity of the largest topics", AGREEMENT, purity, _MAIN),
     Metric("accuracy", "accuracy of the best matching", AGREEMENT, clustering_accuracy, _MAIN),
     Metric("nmi", "normalised mutual information", AGREEMENT, normalised_mutual_information, _MAIN),
-):  # fmt: skip
+):
     register(_metric)

@@ -15,9 +15,11 @@ THRESHOLDS = 0.1, 0.9  # least and largest threshold
 
 
 def topic_similarity(
-    true: NDArray[Any], inferred: NDArray[Any], true_words: Sequence[str] | None = None,
+    true: NDArray[Any],
+    inferred: NDArray[Any],
+    true_words: Sequence[str] | None = None,
     inferred_words: Sequence[str] | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the topic similarity score, TSS: from 0 to the number of true topics (the best).
 
     The score sums, over true topics, the similarity of the closest inferred topic, 1 - H^2 with
@@ -44,7 +46,8 @@ def topic_similarity(
     >>> topic_similarity([[0.36, 0.64]], [[0.64, 0.36]], ["tea", "milk"], ["milk", "tea"])
     1.0
     """
-    true, inferred = np.asarray(true, np.float64), np.asarray(inferred, np.float64)
+    true = np.asarray(true, np.float64)
+    inferred = np.asarray(inferred, np.float64)
     if true_words is not None and inferred_words is not None:
         inferred = align_words(inferred, inferred_words, true_words)
     if true.shape[1] != inferred.shape[1]:

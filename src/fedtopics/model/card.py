@@ -22,12 +22,18 @@ def card(model: Topics) -> str:
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
     made = environment(for_markdown).get_template("card.md.j2")
     return made.render(
-        model=model, info=model.info, merger=merger(model),
+        model=model,
+        info=model.info,
+        merger=merger(model),
         network=f", network {name}" if name in NETWORKS.names else "",
-        fingerprint=shortened(model.vocabulary.fingerprint), counted=counted,
-        total=sum(model.documents.values()), promise=promise(model), version=VERSION, rows=rows,
+        fingerprint=shortened(model.vocabulary.fingerprint),
+        counted=counted,
+        total=sum(model.documents.values()),
+        promise=promise(model),
+        version=VERSION,
+        rows=rows,
         labelled=any(row["label"] for row in rows),
-    )  # fmt: skip
+    )
 
 
 def merger(model: Topics) -> str:
@@ -42,9 +48,11 @@ def merger(model: Topics) -> str:
 
 
 STRENGTHS = (  # by the factor by which a document can change the probability of a conclusion
-    (1.5, "hardly"), (20.0, "somewhat"), (1e3, "yes, the bound is weak"),
+    (1.5, "hardly"),
+    (20.0, "somewhat"),
+    (1e3, "yes, the bound is weak"),
     (math.inf, "yes, the bound is so weak that it protects nothing"),
-)  # fmt: skip
+)
 
 
 def risk(epsilon: float) -> str:

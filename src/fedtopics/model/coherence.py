@@ -16,9 +16,11 @@ COVERED = 0.5  # least share of a word's documents, and of a topic's words, that
 
 
 def federated_coherence(
-    ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"],
+    ask: Ask,
+    topics: Sequence[Sequence[str]],
+    within: Literal["windows", "documents"],
     expected: NDArray[np.float64] | None = None,
-) -> dict[str, NDArray[np.float64]]:  # fmt: skip
+) -> dict[str, NDArray[np.float64]]:
     """Return (n_topics,) scores by measure.
 
     `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts. Clients
@@ -29,10 +31,12 @@ def federated_coherence(
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
     in_documents, n_documents = counts[0]
-    n_topics, n_words = len(topics), in_documents.shape[-1]
+    n_topics = len(topics)
+    n_words = in_documents.shape[-1]
     covered = np.ones((n_topics, n_words), bool)
     if expected is not None:
-        found, usual = in_documents.diagonal(axis1=1, axis2=2), n_documents * expected
+        found = in_documents.diagonal(axis1=1, axis2=2)
+        usual = n_documents * expected
         by_chance = np.minimum(COVERED * usual, usual - 3 * np.sqrt(usual / 2))  # in a random half
         covered = (found > 0) & (found >= by_chance)
     few = covered.sum(1) < max(2, COVERED * n_words)
@@ -70,9 +74,12 @@ def _count(
 
 
 def count_pairs(
-    counted: WordCounts, words: list[str], pairs: NDArray[np.int64], windows: list[int],
+    counted: WordCounts,
+    words: list[str],
+    pairs: NDArray[np.int64],
+    windows: list[int],
     rows: NDArray[np.int64] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Count the windows in which two words occur together, for pairs (n_pairs, 2) of word numbers.
 
     A pair of a word with itself counts windows with it. A window size of 0 means a whole document.

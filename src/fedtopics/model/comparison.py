@@ -95,17 +95,23 @@ def compare(
     >>> both.new[0].words[0], both.removed[0].words[0]
     ('rice', 'yawl')
     """
-    topics_a, topics_b = word_weights(a), word_weights(b)
+    topics_a = word_weights(a)
+    topics_b = word_weights(b)
     if not 0 < threshold <= 1:
         raise StudyError(f"threshold={threshold:g} is out of range; give a number in (0, 1].")
     pairs = _pairs(a, b, cosines(topics_a, topics_b), threshold, n_words)
-    words_a, words_b = a.vocabulary.index.keys(), b.vocabulary.index.keys()
+    words_a = a.vocabulary.index.keys()
+    words_b = b.vocabulary.index.keys()
     return Comparison(
-        threshold, float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0, pairs,
+        threshold,
+        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
+        pairs,
         _single(b, n_words, {pair.b for pair in pairs}),
         _single(a, n_words, {pair.a for pair in pairs}),
-        len(words_a & words_b), len(words_b - words_a), len(words_a - words_b),
-    )  # fmt: skip
+        len(words_a & words_b),
+        len(words_b - words_a),
+        len(words_a - words_b),
+    )
 
 
 def word_weights(model: TopicModel) -> list[Topic]:
@@ -119,7 +125,8 @@ def _pairs(
 ) -> list[Pair]:
     counted = np.where(alike >= threshold, alike, 0.0)
     rows, columns = linear_sum_assignment(-counted)
-    first_a, first_b = a.topics(n_words), b.topics(n_words)
+    first_a = a.topics(n_words)
+    first_b = b.topics(n_words)
     pairs = [
         Pair(
             i,

@@ -17,10 +17,12 @@ from fedtopics.model.figures import Figure, environment, positions
 from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus
 
-FEWEST_FOR_TSNE, MOST_SHOWN = 10, 1500  # documents: t-SNE is useless below, too slow above
+FEWEST_FOR_TSNE = 10  # documents; t-SNE is useless with fewer
+MOST_SHOWN = 1500  # documents; t-SNE is too slow with more
 PERPLEXITY = 30  # roughly the number of a document's neighbours
 STEPS = 500
-WIDTH, HEIGHT = 800, 600
+WIDTH = 800
+HEIGHT = 600
 LONGEST_TEXT = 160  # characters
 GOLDEN = (5**0.5 - 1) / 2  # its multiples spread hues evenly
 
@@ -165,7 +167,8 @@ def document_map(
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
     found, seen = model.theta_and_seen(corpus.take(rows))
-    theta, kept = found[seen].astype(np.float64), rows[seen]
+    theta = found[seen].astype(np.float64)
+    kept = rows[seen]
     texts = None
     if with_text:
         every = (text for batch in corpus.take(kept).texts() for text in batch)
@@ -173,7 +176,8 @@ def document_map(
     names = tuple(
         model.labels.get(topic) or " ".join(words) for topic, words in enumerate(model.topics(3))
     )
-    places, unknown = _places(theta, model.info.get("seed") or 0), int((~seen).sum())
+    places = _places(theta, model.info.get("seed") or 0)
+    unknown = int((~seen).sum())
     shown_as = names, model.suggested, len(corpus), unknown, texts, index_at(documents, kept)
     return DocumentMap(kept, places, theta, *shown_as)
 

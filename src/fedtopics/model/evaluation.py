@@ -22,10 +22,14 @@ ROWS = {"counts", "theta", "main_topics", "labels"}  # have one row per document
 
 
 def evaluate(
-    model: TopicModel, documents: Any, *, by: Literal["windows", "documents"] = "windows",
-    relevance: float | None = None, embedding_model: str | None = None,
+    model: TopicModel,
+    documents: Any,
+    *,
+    by: Literal["windows", "documents"] = "windows",
+    relevance: float | None = None,
+    embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Score a model's topics on documents, not necessarily those of the training.
 
     Parameters
@@ -94,7 +98,8 @@ class _Parts:
     @property
     def absent(self) -> int:
         there = np.asarray(self.counts.sum(0)).ravel() > 0
-        index, shown = self._model.vocabulary.index, self._model.topics(WORDS_SHOWN, self._lambda)
+        index = self._model.vocabulary.index
+        shown = self._model.topics(WORDS_SHOWN, self._lambda)
         known = ([there[index[word]] for word in topic] for topic in shown)
         return int(sum(2 * sum(words) < len(words) for words in known))
 

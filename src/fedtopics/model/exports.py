@@ -57,7 +57,8 @@ def get_topics(
     Words are chosen as in `topics`. Their probabilities come from beta, or from the documents'
     words if these rank the topic's words.
     """
-    shares, column = model.word_shares, model.vocabulary.index
+    shares = model.word_shares
+    column = model.vocabulary.index
     return {
         topic: sorted(((w, float(shares[topic, column[w]])) for w in words), key=lambda e: -e[1])
         for topic, words in enumerate(model.topics(n_words, relevance))
@@ -89,7 +90,8 @@ def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> 
     """
     corpus = Corpus.of(documents)
     theta, seen = model.theta_and_seen(corpus)
-    main, largest = np.where(seen, theta.argmax(1), -1), np.where(seen, theta.max(1), np.nan)
+    main = np.where(seen, theta.argmax(1), -1)
+    largest = np.where(seen, theta.max(1), np.nan)
     info = model.get_topic_info(n_words)
     rows = {row["topic"]: (row["name"], shown_label(row) or None, row["words"]) for row in info}
     of_each = [rows.get(topic, (None, None, None)) for topic in main.tolist()]

@@ -13,9 +13,12 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
 COLOURED = 8  # the largest clients, each with its own colour
 COVERED = 0.17  # part of the map that circles cover
-SMALLEST_RADIUS, GAP, EDGE = 4.0, 4.0, 6.0
+SMALLEST_RADIUS = 4.0
+GAP = 4.0
+EDGE = 6.0
 STEPS = 300  # most steps to move circles apart
-LETTER, LINE = 8.0, 18.0  # width and height of a letter
+LETTER = 8.0  # width of a letter
+LINE = 18.0  # height of a line
 NAME_LENGTH = 24  # letters of a name in the map
 NUMBERED = 6.0, 4.0  # least radius for a number: base, and more for each digit
 ROW = 30  # height of a leaf
@@ -38,7 +41,8 @@ def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
     by_colour: dict[str, float] = {}
     for client, part in sorted(topic["parts"].items(), key=lambda item: colour[item[0]]):
         by_colour[colour[client]] = by_colour.get(colour[client], 0.0) + 100 * part / total
-    pieces, start = [], 0.0
+    pieces = []
+    start = 0.0
     for name, length in by_colour.items():
         if length >= 0.5:
             pieces.append({"colour": name, "start": round(start, 1), "length": round(length, 1)})
@@ -69,7 +73,8 @@ def topic_map(
 def scaled(points: NDArray[np.float64], width: int, height: int, part: float) -> Any:
     """Fit points into a part of a box, with one scale for both directions to keep distances."""
     points = points[:, ::-1] if height > width else points  # longest axis for largest spread
-    low, high = points.min(0), points.max(0)
+    low = points.min(0)
+    high = points.max(0)
     inner = np.array([width, height]) * part
     with np.errstate(divide="ignore"):
         scale = np.min(inner / (high - low))
@@ -118,7 +123,9 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
 
 
 def _places_around(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
-    x, y, far = circle["x"], circle["y"], circle["r"] + 4
+    x = circle["x"]
+    y = circle["y"]
+    far = circle["r"] + 4
     yield x + far + 3, y + 4, "start"
     yield x - far - 3, y + 4, "end"
     yield x, y + far + LINE - 4, "middle"
@@ -201,7 +208,8 @@ def curve(rows: Sequence[Mapping[str, Any]], value: str) -> Shape | None:
     parts = [found[start : start + step] for start in range(0, len(found), step)]
     points = [(part[-1][0], sum(y for _, y in part) / len(part)) for part in parts]
     lowest = min(y for _, y in points) if value == "loss" else 0.0
-    first, last = points[0][0], points[-1][0]
+    first = points[0][0]
+    last = points[-1][0]
     scaled = [((x - first) / max(last - first, 1), y - lowest) for x, y in points]
     most = max(y for _, y in scaled)
     return {"path": line(scaled), "first": first, "last": last, "most": most, "lowest": lowest}

@@ -28,8 +28,13 @@ PANEL = (  # a notebook's colours may differ from those that the browser prefers
 )
 Topic = Mapping[str, Any]
 Point = tuple[float, float]
-WIDTH, HEIGHT = 360, 210  # of a panel of a chart, with its axes
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 28, 40
+# of a panel of a chart, with its axes
+WIDTH = 360
+HEIGHT = 210
+LEFT = 52
+RIGHT = 14
+TOP = 28
+BOTTOM = 40
 COLUMNS = 2
 
 
@@ -112,7 +117,8 @@ def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
 
 def drawn(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return what templates need to draw figures."""
-    topics, places = summary["topics"], np.asarray(summary["positions"])
+    topics = summary["topics"]
+    places = np.asarray(summary["positions"])
     colour = layout.colours(summary["clients"])
     return {
         "kind": summary["kind"],
@@ -165,8 +171,10 @@ def environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
         autoescape=show is not for_markdown,  # noqa: S701 - it escapes marks of its own
         finalize=lambda value: show(value) if type(value) is str else value,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.globals["in_report"] = in_report
     filters = {"percent": "{:.1%}".format, "line": layout.line, "name": name_of, "points": _points}
     made.filters |= filters
@@ -199,7 +207,8 @@ class Panel:
 
 def chart(panels: Sequence[Panel]) -> str:
     """Return panels as SVG, two side by side."""
-    columns, rows = min(COLUMNS, len(panels)), ceil(len(panels) / COLUMNS)
+    columns = min(COLUMNS, len(panels))
+    rows = ceil(len(panels) / COLUMNS)
     placed = [
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
@@ -214,8 +223,10 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     upper = [(x, y + d) for (x, y), d in zip(panel.line, spread, strict=True)]
     lower = [(x, y - d) for (x, y), d in zip(panel.line, spread, strict=True)]
     points = [*upper, *lower, *panel.dots]
-    left, right = min(x for x, _ in points), max(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
+    left = min(x for x, _ in points)
+    right = max(x for x, _ in points)
+    low = min(y for _, y in points)
+    high = max(y for _, y in points)
 
     def x_of(value: float) -> float:
         part = (value - left) / ((right - left) or 1.0)

@@ -103,9 +103,11 @@ class Finder(Topics):
         return self._theta(self.count(corpus), corpus.embeddings)
 
     def embedded(
-        self, corpus: Corpus, embedding_model: str | None = None,
+        self,
+        corpus: Corpus,
+        embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Corpus:  # fmt: skip
+    ) -> Corpus:
         """Return a corpus with embeddings, if the network uses them; see `document_embeddings`.
 
         If the encoder was trained as well, texts are always embedded again. That needs the model
@@ -132,9 +134,12 @@ class Finder(Topics):
                 )
             corpus = corpus.with_embeddings(None)
         embeddings = document_embeddings(
-            corpus, settings, embedding_model=embedding_model, on_progress=on_progress,
+            corpus,
+            settings,
+            embedding_model=embedding_model,
+            on_progress=on_progress,
             encoder=encoder,
-        )  # fmt: skip
+        )
         return corpus.with_embeddings(embeddings, "" if encoder is None else encoder.fingerprint)
 
     def count(self, documents: Any) -> Any:

@@ -63,13 +63,21 @@ class _Config(TypedDict):
     periods: NotRequired[_Periods]
 
 
-_CONFIG, _HISTORY = TypeAdapter(_Config), TypeAdapter(list[PastRound])
+_CONFIG = TypeAdapter(_Config)
+_HISTORY = TypeAdapter(list[PastRound])
 
 # What a folder that `write_model` did not write can raise when read; RuntimeError is torch's.
 _DAMAGES = (
-    LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError,
-    SafetensorError, OSError,
-)  # fmt: skip
+    LookupError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    SafetensorError,
+    OSError,
+)
 
 
 def write_model(model: Topics, folder: Path) -> None:
@@ -160,7 +168,8 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     _HISTORY.validate_python(config["info"].get("history", []), strict=True)
     _check_texts(config)
     names = checked_names(config.get("client_names", {}), config["documents"])
-    vocabulary, digest = Vocabulary.of(words), config.pop("digest")
+    vocabulary = Vocabulary.of(words)
+    digest = config.pop("digest")
     if vocabulary.fingerprint != config["vocabulary"]:
         raise ModelError(
             f"The model in {folder} needs the vocabulary {config['vocabulary']}, but its "
@@ -200,9 +209,17 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
 
 
 def _fit(
-    inference: Inference, weights: Weights, shared: Any, shares: Any, documents: Any,
-    word_sums: Any, coherence: Any, reading: Reading, info: TrainingInfo, **_: Any,
-) -> bool:  # fmt: skip
+    inference: Inference,
+    weights: Weights,
+    shared: Any,
+    shares: Any,
+    documents: Any,
+    word_sums: Any,
+    coherence: Any,
+    reading: Reading,
+    info: TrainingInfo,
+    **_: Any,
+) -> bool:
     """Whether the numbers of a model have the types and sizes that its settings require."""
     layout = {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
     by_topic = [*shares.values(), *coherence.values()]

@@ -19,9 +19,11 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import WITHIN, composed, normal
 
-LABEL_WORDS, LABEL_PARTS = 10, 3  # first words of a topic considered; parts of a label
+LABEL_WORDS = 10  # first words of a topic that are considered
+LABEL_PARTS = 3  # parts of a label
 LONGEST_LABEL = 100  # characters
-PHRASES, LONGEST_PHRASE = 2, 3  # phrases per label; words per phrase
+PHRASES = 2  # phrases per label
+LONGEST_PHRASE = 3  # words per phrase
 PHRASE_DOCUMENTS = 5  # least documents of a topic with a phrase, as for words in default policies
 OWN = 0.5  # least share of a phrase's documents that belong to the topic
 CLOSE = 0.7  # least share of the documents with a phrase's words that have it as a phrase
@@ -87,8 +89,10 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
     main = model.main_topics(corpus)
-    known, first = model.vocabulary.index.keys(), [{*topic} for topic in model.topics(LABEL_WORDS)]
-    every, own = Counter[Phrase](), [Counter[Phrase]() for _ in first]
+    known = model.vocabulary.index.keys()
+    first = [{*topic} for topic in model.topics(LABEL_WORDS)]
+    every = Counter[Phrase]()
+    own = [Counter[Phrase]() for _ in first]
     for topic, segments in zip(main.tolist(), _segments(corpus, model.text), strict=True):
         found = {phrase for words in segments for phrase in _of_segment(words, known)}
         every.update(found)

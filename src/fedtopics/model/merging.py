@@ -39,7 +39,8 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
     """
     masses = np.maximum(model.share, TINY)[:, None] * model.beta
     added = _information(masses)
-    numbers, members = [*range(model.n_topics)], [[topic] for topic in range(model.n_topics)]
+    numbers = [*range(model.n_topics)]
+    members = [[topic] for topic in range(model.n_topics)]
     lost = np.full((len(masses), len(masses)), np.inf)  # above the diagonal
     for place in range(len(masses) - 1):
         rest = slice(place + 1, None)
@@ -47,24 +48,33 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
     rows: list[dict[str, Any]] = []
     for parent in range(model.n_topics, 2 * model.n_topics - 1):
         left, right = map(int, np.unravel_index(lost.argmin(), lost.shape))
-        distance, pair = max(float(lost[left, right]), 0.0), (numbers[left], numbers[right])
+        distance = max(float(lost[left, right]), 0.0)
+        pair = (numbers[left], numbers[right])
         # The parent takes the place of its left part; the right one's place stays empty.
         masses[left] += masses[right]
         added[left] = _information(masses[left])
-        numbers[left], members[left] = parent, sorted(members[left] + members[right])
-        lost[right], lost[:, right] = np.inf, np.inf
-        before, behind = np.isfinite(lost[:, left]), np.isfinite(lost[left])
+        numbers[left] = parent
+        members[left] = sorted(members[left] + members[right])
+        lost[right] = np.inf
+        lost[:, right] = np.inf
+        before = np.isfinite(lost[:, left])
+        behind = np.isfinite(lost[left])
         for others, pairs in ((before, (before, left)), (behind, (left, behind))):
             both = _information(masses[left] + masses[others])
             lost[pairs] = added[left] + added[others] - both
         words = _words(model, masses[left], max(n_words, NAME_WORDS))
         rows.append(
             {
-                "parent": parent, "left": min(pair), "right": max(pair), "topics": members[left],
-                "distance": distance, "share": float(model.share[members[left]].sum()),
-                "name": "_".join([str(parent), *words[:NAME_WORDS]]), "words": words[:n_words],
+                "parent": parent,
+                "left": min(pair),
+                "right": max(pair),
+                "topics": members[left],
+                "distance": distance,
+                "share": float(model.share[members[left]].sum()),
+                "name": "_".join([str(parent), *words[:NAME_WORDS]]),
+                "words": words[:n_words],
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -154,14 +164,18 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
             f"Merging drops these labels, because a topic has one: {', '.join(lost)}.", stacklevel=3
         )
     return replace(
-        model, inference=inference, weights=weights,
+        model,
+        inference=inference,
+        weights=weights,
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
         periods=model.periods and model.periods.of_topics(sums),
         reading=replace(model.reading, first=()),
-        coherence={}, labels=dict(sorted({**labels, **suggested}.items())),
-        suggested=frozenset(suggested), info=_info(model, places, sums),
-    )  # fmt: skip
+        coherence={},
+        labels=dict(sorted({**labels, **suggested}.items())),
+        suggested=frozenset(suggested),
+        info=_info(model, places, sums),
+    )
 
 
 def manual_labels(model: Topics) -> dict[int, str]:

@@ -30,9 +30,14 @@ class Grouped:
 
 
 def topics_over_time(
-    model: Finder, documents: Any = None, timestamps: Any = None, *, by: Unit | None = None,
-    nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
-) -> list[dict[str, Any]]:  # fmt: skip
+    model: Finder,
+    documents: Any = None,
+    timestamps: Any = None,
+    *,
+    by: Unit | None = None,
+    nr_bins: int | None = None,
+    min_documents: int = MIN_DOCUMENTS,
+) -> list[dict[str, Any]]:
     """Return one row per period and topic, in order; works with models of every method.
 
     Parameters
@@ -72,9 +77,14 @@ def topics_per_class(
 
 
 def grouped_by_time(
-    model: Finder, documents: Any, timestamps: Any, *, by: Unit | None = None,
-    nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
-) -> Grouped:  # fmt: skip
+    model: Finder,
+    documents: Any,
+    timestamps: Any,
+    *,
+    by: Unit | None = None,
+    nr_bins: int | None = None,
+    min_documents: int = MIN_DOCUMENTS,
+) -> Grouped:
     """Return the rows of `topics_over_time`, and numbers of documents in no row."""
     if documents is None:
         if model.periods is None:
@@ -127,7 +137,8 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     """Return documents and their values, by client."""
     values = values_of(documents, values)
     if not isinstance(documents, Mapping):
-        documents, values = {"": documents}, {"": values}
+        documents = {"": documents}
+        values = {"": values}
     check_keys(values, documents, "client", DataError)
     corpora = {client: Corpus.of(each) for client, each in documents.items()}
     arrays = {client: as_array(values.get(client, ())) for client in corpora}
@@ -141,9 +152,13 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
 
 
 def _summed(
-    model: Finder, corpora: Mapping[Any, Corpus], arrays: Mapping[Any, NDArray[Any]],
-    groups: Mapping[Any, NDArray[Any]], name: str, min_documents: int,
-) -> Grouped:  # fmt: skip
+    model: Finder,
+    corpora: Mapping[Any, Corpus],
+    arrays: Mapping[Any, NDArray[Any]],
+    groups: Mapping[Any, NDArray[Any]],
+    name: str,
+    min_documents: int,
+) -> Grouped:
     """Return rows by group and topic; `groups` has only the documents with a value."""
     thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, one per client
     check_number(min_documents, "min_documents", 0)
@@ -151,12 +166,15 @@ def _summed(
     for client, corpus in corpora.items():
         there = ~missing(arrays[client])
         theta, seen = model.theta_and_seen(corpus)
-        theta, seen = theta[there], seen[there]
-        without, unknown = without + int((~there).sum()), unknown + int((~seen).sum())
+        theta = theta[there]
+        seen = seen[there]
+        without = without + int((~there).sum())
+        unknown = unknown + int((~seen).sum())
         of_seen = np.unique(groups[client][seen], return_inverse=True, return_counts=True)
         values, places, sizes = of_seen
         theta = theta[seen][np.argsort(places, kind="stable")]  # sorted by group
-        enough, ends = sizes >= max(min_documents, 1), np.cumsum(sizes)
+        enough = sizes >= max(min_documents, 1)
+        ends = np.cumsum(sizes)
         few += int(sizes[~enough].sum())
         for group, end, size in zip(values[enough], ends[enough], sizes[enough], strict=True):
             thetas.setdefault(group, []).append(theta[end - size : end])
@@ -170,7 +188,8 @@ def _summed(
 
 def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
     """Yield the row of each topic in a group, from its clients' thetas."""
-    n_documents, n_clients = sum(map(len, thetas)), len(thetas)
+    n_documents = sum(map(len, thetas))
+    n_clients = len(thetas)
     for topic, count in enumerate(sum(theta.sum(0) for theta in thetas).tolist()):
         share = count / n_documents
         whole = {"documents": n_documents, "clients": n_clients}
@@ -179,7 +198,8 @@ def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
 
 def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     """Return the beginnings of periods of equal length, and the end of the last one."""
-    least, most = min(each.min() for each in times), max(each.max() for each in times)
+    least = min(each.min() for each in times)
+    most = max(each.max() for each in times)
     if times[0].dtype.kind == "M":
         first, last = np.array([least, most]).astype("datetime64[us]").astype(np.int64).tolist()
         return np.linspace(first, last, bins + 1).astype(np.int64).astype("datetime64[us]")
@@ -238,10 +258,12 @@ def _named(period: Any) -> str:
 
 def _span(periods: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
-    first, last = _named(periods[0]), _named(periods[-1])
+    first = _named(periods[0])
+    last = _named(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
         step = min((b - a for a, b in pairwise(periods)), default=timedelta())
-        begin, end = periods[0], periods[-1] + step
+        begin = periods[0]
+        end = periods[-1] + step
         if begin.month == 1 and end >= date(begin.year, 12, 28):
             return str(begin.year)
         first = first.removesuffix(f" {begin.year}")

@@ -28,9 +28,13 @@ ENDINGS = {3: 1, 4: 4}  # shared letters (4: or more): most letters of a differe
 
 
 def find_topics(
-    model: Topics, query: str | Sequence[str], top_n: int = 5, *,
-    by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
-) -> tuple[list[int], list[float]]:  # fmt: skip
+    model: Topics,
+    query: str | Sequence[str],
+    top_n: int = 5,
+    *,
+    by: Literal["words", "meaning"] = "words",
+    embedding_model: str | None = None,
+) -> tuple[list[int], list[float]]:
     """Return the topics nearest to a word or a sentence.
 
     Parameters
@@ -87,7 +91,8 @@ def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
 def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Split texts as the model's documents were split; words of lists are normalised likewise."""
     rules = TextRules() if model.text.token_pattern == LISTS else model.text
-    corpus, known = Corpus.of(texts), model.vocabulary.index
+    corpus = Corpus.of(texts)
+    known = model.vocabulary.index
     found = [words for batch in tokens(corpus, rules) for words in batch]
     if not corpus.is_tokenised:
         return found
@@ -108,7 +113,8 @@ def occurrences(model: Topics) -> NDArray[np.float64]:
 
 def columns_of(word: str, model: Topics) -> list[int]:
     """Return the column of a word, or those of words with a different ending."""
-    index, words = model.vocabulary.index, model.vocabulary.alphabetical
+    index = model.vocabulary.index
+    words = model.vocabulary.alphabetical
     if word in index:
         return [index[word]]
     # Looks only at neighbours: an ontology has tens of thousands of words unknown to the model.
@@ -138,9 +144,13 @@ def nearness(
 
 
 def match_terms(
-    model: Topics, terms: Terms, top_n: int = 3, *, by: Literal["words", "meaning"] = "words",
+    model: Topics,
+    terms: Terms,
+    top_n: int = 3,
+    *,
+    by: Literal["words", "meaning"] = "words",
     embedding_model: str | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Return the terms of an ontology that are nearest to each topic.
 
     Parameters

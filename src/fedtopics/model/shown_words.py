@@ -78,7 +78,8 @@ def choose(
     # Columns are the topics' first words, (n_topics, n); npmi, (n_topics, n, n), of their pairs.
     # Each reading is also tried with its most coherent words as `first`.
     ways: list[Reading] = []
-    scores, different = [], []
+    scores = []
+    different = []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):
         as_ranked = [list(range(words.shape[1]))[:WORDS_SHOWN]] * len(words)
         coherent = [keep_coherent(topic) for topic in pairs]
@@ -88,7 +89,8 @@ def choose(
             ways.append(replace(reading, first=first))
             scores.append(np.mean([_mean(*each) for each in zip(pairs, kept, strict=True)]))
             different.append(len(np.unique(shown)) / shown.size)
-    share, ranked = np.array(different), np.array([not way.first for way in ways])
+    share = np.array(different)
+    ranked = np.array([not way.first for way in ways])
     fit = ranked & (share >= min(DIFFERENT, share[ranked].max()))
     best = np.where(fit, scores, -np.inf).argmax()
     fit |= ~ranked & (share >= share[best] - LESS_DIFFERENT)

@@ -260,7 +260,8 @@ class Topics:
         """
         words = self.topics(max(n_words, NAME_WORDS), relevance)
         scores = self.coherence if self._reading(relevance) == self.reading else {}
-        shares, total = self.share, sum(self.documents.values())
+        shares = self.share
+        total = sum(self.documents.values())
         return [
             {
                 "topic": int(k),

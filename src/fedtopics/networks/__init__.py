@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     from fedtopics.networks.topic_networks import NeuralLDA, ProdLDA
 
 __all__ = [
-    "Batch", "NeuralLDA", "NeuralTopicModel", "ProdLDA", "Shared", "Stage", "Tensors",
-    "find_network", "register",
-]  # fmt: skip
+    "Batch",
+    "NeuralLDA",
+    "NeuralTopicModel",
+    "ProdLDA",
+    "Shared",
+    "Stage",
+    "Tensors",
+    "find_network",
+    "register",
+]
 
 NETWORKS: Registry[type[NeuralTopicModel]] = Registry(
     "network",

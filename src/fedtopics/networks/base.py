@@ -41,18 +41,20 @@ class NetworkSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
         '("log"), or its share of the document ("shares")',
     )
     posterior_gain: float | None = Field(
-        None, gt=0,
+        None,
+        gt=0,
         description="learn the standard deviation of the posterior's normalised means, beginning "
         "with this value; by default it stays 1",
-    )  # fmt: skip
+    )
     normalise_topics: bool = Field(
         True, description="neurallda normalises the logits of each word over the topics"
     )
     embedding_weight: float = Field(
-        3.0, ge=0,
+        3.0,
+        ge=0,
         description="weight of the embedding's direction in the loss, for networks with "
         "embeddings, in nats for each word of an average document",
-    )  # fmt: skip
+    )
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="embedding of documents, for networks that use it"
@@ -97,9 +99,13 @@ class Batch:
 
     @classmethod
     def of(
-        cls, bag: sparse.csr_array, noise: Noise | None = None, dtype: torch.dtype = torch.float32,
-        embedding: NDArray[np.floating[Any]] | None = None, encoder_input: EncoderInput = "counts",
-    ) -> Batch:  # fmt: skip
+        cls,
+        bag: sparse.csr_array,
+        noise: Noise | None = None,
+        dtype: torch.dtype = torch.float32,
+        embedding: NDArray[np.floating[Any]] | None = None,
+        encoder_input: EncoderInput = "counts",
+    ) -> Batch:
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)

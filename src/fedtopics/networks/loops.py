@@ -42,7 +42,8 @@ def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
     """Return words and counts of some rows of a CSR array, and the lengths of the rows."""
     lengths = ends[rows + 1] - ends[rows]
     total = lengths.sum()
-    taken_words, taken_counts = np.empty(total, words.dtype), np.empty(total, counts.dtype)
+    taken_words = np.empty(total, words.dtype)
+    taken_counts = np.empty(total, counts.dtype)
     first = 0
     for number in range(len(rows)):
         start = ends[rows[number]]
@@ -60,7 +61,8 @@ def reconstruct(
     """Return the sum of -x' log softmax(logits) over documents x, and its gradient in place."""
     loss = 0.0
     for document in range(len(logits)):
-        row, top = logits[document], largest[document]
+        row = logits[document]
+        top = largest[document]
         observed = 0.0
         for place in range(ends[document], ends[document + 1]):
             observed += counts[place] * (row[words[place]] - top)

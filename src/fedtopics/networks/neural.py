@@ -45,9 +45,12 @@ class NeuralTopicModel(ABC):
     """Weights that only a stage's `finish` uses, so that clients do not get them."""
 
     def __init__(
-        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32,
+        self,
+        n_words: int,
+        settings: NetworkSettings,
+        dtype: torch.dtype = torch.float32,
         document_length: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.n_words = n_words
         self.document_length = document_length
         self.settings = settings
@@ -90,7 +93,8 @@ class NeuralTopicModel(ABC):
     def initial_weights(self, seed: int) -> Tensors:
         """Draw uniform first weights, with the bounds of torch's linear layers and of Glorot."""
         generator = torch.Generator().manual_seed(seed)
-        settings, uniform = self.settings, partial(self.uniform, generator)
+        settings = self.settings
+        uniform = partial(self.uniform, generator)
         k, (h1, h2), dimension = (
             settings.n_components,
             settings.hidden,
@@ -138,16 +142,19 @@ class NeuralTopicModel(ABC):
         return ((2 * values - 1) * bound).to(self.dtype)
 
     def batch(
-        self, bag: sparse.csr_array, noise: Noise | None = None,
+        self,
+        bag: sparse.csr_array,
+        noise: Noise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
-    ) -> Batch:  # fmt: skip
+    ) -> Batch:
         if not self.sees_embedding:
             embedding = None
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
     def draw(self, *parts: tuple[np.random.Generator, int]) -> Noise:
         """Draw the noise of one pass; each generator draws for its number of documents."""
-        settings, k = self.settings, self.settings.n_components
+        settings = self.settings
+        k = self.settings.n_components
         n = sum(number for _, number in parts)
         normal = np.empty((n, k), np.float32)
         hidden = np.ones((n, settings.hidden[1]), np.float32)
@@ -177,9 +184,11 @@ class NeuralTopicModel(ABC):
         return np.asarray(theta.numpy())
 
     def start_from(
-        self, weights: Tensors, topics: NDArray[np.float64],
+        self,
+        weights: Tensors,
+        topics: NDArray[np.float64],
         directions: NDArray[np.float64] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin with topics (rows sum to 1) instead of noise, in decoder and hidden units."""
         if "beta_logits" not in weights:
             raise StudyError(
@@ -287,7 +296,8 @@ class Projection(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
-        ctx.batch, ctx.shape = batch, rows.shape
+        ctx.batch = batch
+        ctx.shape = rows.shape
         return torch.from_numpy(batch.bag @ rows.numpy())
 
     @staticmethod
@@ -298,9 +308,11 @@ class Projection(torch.autograd.Function):
 
 
 def through(
-    stages: Sequence[Stage], weights: Tensors, batch: Batch,
+    stages: Sequence[Stage],
+    weights: Tensors,
+    batch: Batch,
     share: Callable[[Stage, Tensor], Tensors],
-) -> tuple[Tensors, Tensors, Tensors]:  # fmt: skip
+) -> tuple[Tensors, Tensors, Tensors]:
     """Run all stages; `share` computes the input of the next stage from the sums of a stage."""
     carried: Tensors = {}
     entered: Tensors = {}

@@ -45,7 +45,8 @@ class ProdLDA(NeuralTopicModel):
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         """Return softmax(batchnorm(beta_logits) + bias): the words of a document of one topic."""
-        topics, mean = shared["decoder"]["topics"], shared["decoder"]["theta_mean"]
+        topics = shared["decoder"]["topics"]
+        mean = shared["decoder"]["theta_mean"]
         logits = topics - mean @ topics
         if "word_bias" in weights:
             logits = logits + weights["word_bias"]
@@ -140,7 +141,9 @@ class Reconstruction(torch.autograd.Function):
     ) -> Tensor:
         logits = torch.addmm(bias, theta, topics, out=memory)
         largest = logits.amax(1).numpy()
-        ends, words, counts = batch.bag.indptr, batch.bag.indices, batch.values.numpy()
+        ends = batch.bag.indptr
+        words = batch.bag.indices
+        counts = batch.values.numpy()
         loss = reconstruct(logits.numpy(), largest, ends, words, counts, batch.lengths.numpy())
         ctx.save_for_backward(theta, topics)
         ctx.gradient = logits

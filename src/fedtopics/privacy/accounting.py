@@ -36,23 +36,27 @@ class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """A bound for everything that a study releases about one document or one author."""
 
     epsilon: float = Field(
-        ge=0.01, le=100,
+        ge=0.01,
+        le=100,
         description="any conclusion is at most e^epsilon times as likely with a document as "
         "without it: 1 is strong, 3 usual, 8 or more weak",
-    )  # fmt: skip
+    )
     delta: float = Field(
-        1e-6, ge=1e-12, le=1e-3,
+        1e-6,
+        ge=1e-12,
+        le=1e-3,
         description="probability that this bound fails; far below 1 / (number of documents)",
-    )  # fmt: skip
+    )
     unit: Literal["document", "author"] = Field(
         "document",
         description="what the bound protects: each document, or all documents of an author (each "
         "client needs a column of authors)",
     )
     most_documents: int | None = Field(
-        None, ge=1,
+        None,
+        ge=1,
         description="at most this many documents of an author count; together they count as one",
-    )  # fmt: skip
+    )
 
     @property
     def sensitivity(self) -> float:
@@ -88,10 +92,12 @@ class PrivacySettings(Privacy):
         "embedding model",
     )
     nearest_words: int = Field(
-        8, ge=1, le=100,
+        8,
+        ge=1,
+        le=100,
         description="number of a document's words, those nearest to its embedding, that describe "
         "its cluster; set 16 for long texts",
-    )  # fmt: skip
+    )
 
     @field_validator("words")
     @classmethod
@@ -134,7 +140,8 @@ class Budget:
 @cache
 def mu_of(privacy: Privacy) -> float:
     """Return the mu of all releases together, less the cost of rounding to whole numbers."""
-    epsilon, delta = privacy.epsilon - ROUNDING, privacy.delta * (1 - ROUNDING)
+    epsilon = privacy.epsilon - ROUNDING
+    delta = privacy.delta * (1 - ROUNDING)
     return float(brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12))
 
 

@@ -73,9 +73,14 @@ class NoisyClient(TopicClient[Settings]):
         self.bag = self.count(self._columns).astype(np.float64)
 
     def _check_request(
-        self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
-        number: int = 1, above: float = -np.inf,
-    ) -> None:  # fmt: skip
+        self,
+        function: str,
+        vocabulary: str,
+        columns: Any,
+        *numbers: tuple[Numbers, Shape],
+        number: int = 1,
+        above: float = -np.inf,
+    ) -> None:
         """Refuse invalid numbers, and requests in which a document could count more than once."""
         self.check(vocabulary)
         if not self._words:
@@ -229,6 +234,5 @@ def _vectors_of(
     # Not in the documents' cache, where a document of one word can have slightly other numbers.
     folder = cache_folder()
     return document_embeddings(
-        Corpus.of(list(words)), embedding, embedding_model=model,
-        cache=folder and folder / "words",
-    )  # fmt: skip
+        Corpus.of(list(words)), embedding, embedding_model=model, cache=folder and folder / "words"
+    )

@@ -108,7 +108,8 @@ def nearest_words(
 def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
     """Return the sum of embeddings, and the `packed` sum of their outer products."""
     n = embeddings.shape[1]
-    total, products = np.zeros(n), np.zeros((n, n))
+    total = np.zeros(n)
+    products = np.zeros((n, n))
     for rows, block in blocks(embeddings):
         points = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1)
         shares = points * weights[rows, None]
@@ -135,7 +136,8 @@ def placed(
     embeddings: Vectors, origin: Numbers, centres: Numbers
 ) -> tuple[Vectors, NDArray[np.int64]]:
     """Return embeddings less the origin, scaled to length 1, and each one's nearest unit centre."""
-    points, found = centred(embeddings, origin), np.empty(len(embeddings), np.int64)
+    points = centred(embeddings, origin)
+    found = np.empty(len(embeddings), np.int64)
     for rows, block in blocks(points):
         # With `@` the last bits of a row, and so the result, would depend on the number of rows.
         found[rows] = np.einsum("ij,kj->ik", block, centres).argmax(1)
@@ -196,7 +198,8 @@ def factored(
     """Return X' W and `packed` W' W, for unit rows X with shares W of topics, weighted 1 / |w|."""
     from fedtopics.inference.variational import add_products, solve  # a server needs none
 
-    sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
+    sums = np.zeros(topics.shape)
+    products = np.zeros((topics.shape[1],) * 2)
     for rows, block in blocks(clipped_rows(points)):  # tiny squares can make rows longer
         with np.errstate(over="ignore"):
             shares = _short(solve(block, topics))
@@ -208,7 +211,8 @@ def factored(
 
 def memberships(points: Vectors, of: Discriminant) -> Numbers:
     """Return points' shares of clusters (n_documents, n_clusters); rows sum to 1, or to 0."""
-    found, across = np.empty((len(points), len(of.bias))), np.ascontiguousarray(of.projection.T)
+    found = np.empty((len(points), len(of.bias)))
+    across = np.ascontiguousarray(of.projection.T)
     for rows, block in blocks(points):
         # Not with `@`: see `placed`. A document with an overflow gets no shares.
         with np.errstate(all="ignore"):

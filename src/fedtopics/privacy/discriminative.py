@@ -54,11 +54,21 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 
     def _members(
-        self, function: str, vocabulary: str, columns: Any, number: int, *, origin: Numbers,
-        projection: Numbers, directions: Numbers, bias: Numbers,
-    ) -> tuple[NDArray[np.float32], Numbers]:  # fmt: skip
+        self,
+        function: str,
+        vocabulary: str,
+        columns: Any,
+        number: int,
+        *,
+        origin: Numbers,
+        projection: Numbers,
+        directions: Numbers,
+        bias: Numbers,
+    ) -> tuple[NDArray[np.float32], Numbers]:
         """Check a request; return unit embeddings less the origin, and their shares."""
-        n, k, d = self.embeddings.shape[1], self.settings.n_components, directions.shape[-1]
+        n = self.embeddings.shape[1]
+        k = self.settings.n_components
+        d = directions.shape[-1]
         shaped = (origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))
         self._check_request(function, vocabulary, columns, *shaped, number=number)
         points = centred(self.embeddings, origin)
@@ -68,12 +78,14 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
 def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the new clusters from weighted sums: a round of discriminative clustering."""
-    directions, k = state["directions"], releases.n_topics
+    directions = state["directions"]
+    k = releases.n_topics
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
     payload = {"number": releases.number, **apart(state)}
     reply = releases.ask(agreement, "noisy_class_sums", template, **payload)
     sizes = np.maximum(reply["sizes"], LEAST_SIZE * agreement.documents / k)
-    there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
+    there = reply["classes"] @ directions
+    nothing = np.zeros(directions.shape[1])
     moments = Moments(agreement.documents, nothing, state["scatter"])
     bias = state.get("bias", np.zeros(k))
     even = np.array([releases.settings.separation.sizes == "even"])
@@ -106,7 +118,13 @@ def hindrance(settings: DiscriminativeSettings) -> str:
 
 
 RECIPE = clustering(
-    NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
-    {"classes": 0.18, "sizes": 0.02}, hindrance, preset="single",
+    NoisyDiscriminativeClient,
+    class_sums,
+    "class_words",
+    apart,
+    Discriminants,
+    {"classes": 0.18, "sizes": 0.02},
+    hindrance,
+    preset="single",
     separation={"tolerance": 0.0},
-)  # fmt: skip
+)

@@ -26,15 +26,19 @@ SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its squ
 
 # Limits for sketches
 WIDTH = 200
-WELL_KNOWN, KNOWN = 6.0, 1.5  # least row length, times noise: for words that find topics, for any
+WELL_KNOWN = 6.0  # least row length of a word that finds topics, as a multiple of the noise
+KNOWN = 1.5  # the same for any word
 SHORTEST_ROW = 3e-3  # least length, relative to the longest row, for words that find topics
-MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # numbers of words that find topics
+MOST_WORDS = 2000  # words that find topics, at most
+FEWEST_OF_TOPIC = 6  # words that find one topic, at least
 PURE = 0.6  # cosine above which a word belongs to one topic
 ALIKE = 0.9  # cosine above which two topics are one
-PASSES, TRIES = 15, 5
+PASSES = 15
+TRIES = 5
 
 # Limits for clusters
-FEWEST_DIRECTIONS, MOST_DIRECTIONS = 8, 48
+FEWEST_DIRECTIONS = 8
+MOST_DIRECTIONS = 48
 ABOVE_NOISE = 1.2  # least eigenvalue, relative to the largest one of pure noise
 DEAD = 2.0  # least length of a cluster's sum, relative to pure noise; shorter ones mean nothing
 STARTS = 8
@@ -66,7 +70,9 @@ def expected_by_chance(
 
 def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
     """Return expected counts from a curve over the cosine of word and cluster that never falls."""
-    flat, by_chance, cosines = counts.ravel(), chance.ravel(), close.ravel()
+    flat = counts.ravel()
+    by_chance = chance.ravel()
+    cosines = close.ravel()
     order = np.argsort(cosines, kind="stable")
     bins = [*np.array_split(order, COSINE_BINS), order[-max(len(order) // 100, FEWEST_PAIRS) :]]
     places = [cosines[part].mean() for part in bins]
@@ -105,7 +111,8 @@ def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
     """Return topics' shares of words, (n_words, n_topics), or 0 for words that noise hides."""
     left, values, _ = np.linalg.svd(sketch, full_matrices=False)
     rows = left[:, :n_topics] * values[:n_topics]
-    lengths, noise = np.linalg.norm(rows, axis=1), sigma * np.sqrt(n_topics)
+    lengths = np.linalg.norm(rows, axis=1)
+    noise = sigma * np.sqrt(n_topics)
     clear = int((lengths > max(WELL_KNOWN * noise, SHORTEST_ROW * lengths.max())).sum())
     number = min(max(FEWEST_OF_TOPIC * n_topics, clear), MOST_WORDS)
     chosen = np.argsort(-lengths, kind="stable")[:number]

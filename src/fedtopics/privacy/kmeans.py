@@ -53,11 +53,17 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         return {"counts": self._noisy("histogram", sums.T)}
 
     def _placed(
-        self, function: str, vocabulary: str, columns: Any, origin: Numbers, centres: Numbers,
+        self,
+        function: str,
+        vocabulary: str,
+        columns: Any,
+        origin: Numbers,
+        centres: Numbers,
         number: int = 1,
-    ) -> tuple[contributions.Vectors, NDArray[np.int64]]:  # fmt: skip
+    ) -> tuple[contributions.Vectors, NDArray[np.int64]]:
         """Check a request; return embeddings minus the origin, and the nearest centre of each."""
-        n, k = self.embeddings.shape[1], self.settings.n_components
+        n = self.embeddings.shape[1]
+        k = self.settings.n_components
         shaped = (origin, (n,)), (centres, (k, n))
         self._check_request(function, vocabulary, columns, *shaped, number=number)
         return contributions.placed(self.embeddings, origin, centres)
@@ -65,7 +71,8 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
 
 def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the new centres from sums of embeddings: a round of spherical k-means."""
-    n_topics, number = releases.n_topics, releases.number
+    n_topics = releases.n_topics
+    number = releases.number
     template = {"sums": (n_topics, releases.dimension)}
     payload = {"number": number, **where(state)}
     found = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]

@@ -42,7 +42,8 @@ class NoisyLDAClient(ByWords[LDASettings]):
         of_words = topics, (len(columns), self.settings.n_components)
         how: Any = {"number": number, "above": 0.0}
         self._check_request("noisy_topic_words", vocabulary, columns, of_words, **how)
-        bag, alpha = self._of(columns), alpha_of(self.settings)
+        bag = self._of(columns)
+        alpha = alpha_of(self.settings)
         counts = contributions.expected_words(bag, topics, alpha, self._weights)
         return {"counts": self._noisy(f"topics {number}", counts)}
 
@@ -80,7 +81,12 @@ def hindrance(settings: LDASettings) -> str:
 
 
 RECIPE = Recipe(
-    NoisyLDAClient, first=(occurrences, sketch), repeated=topic_words, inferred=lda_inferred,
-    once={"words": 0.05, "sketch": 0.7}, shares={"topics": 0.25},
-    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4}, hindrance=hindrance,
-)  # fmt: skip
+    NoisyLDAClient,
+    first=(occurrences, sketch),
+    repeated=topic_words,
+    inferred=lda_inferred,
+    once={"words": 0.05, "sketch": 0.7},
+    shares={"topics": 0.25},
+    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
+    hindrance=hindrance,
+)

@@ -34,9 +34,13 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}."
     )
     def noisy_factors(
-        self, vocabulary: str, number: int, columns: NDArray[np.int64], rarity: Numbers,
+        self,
+        vocabulary: str,
+        number: int,
+        columns: NDArray[np.int64],
+        rarity: Numbers,
         topics: Numbers,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Fit topics (n_words, n_topics) to documents; return the sums X' W and `packed` W' W."""
         of_words = topics, (len(columns), self.settings.n_components)
         self._check_request(
@@ -64,7 +68,9 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
 
 def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the shares of words in topics and the products of topics: a round of NMF."""
-    k, number, topics = releases.n_topics, releases.number, state["topics"]
+    k = releases.n_topics
+    number = releases.number
+    topics = state["topics"]
     template = {"factors": topics.shape, "products": (k * (k + 1) // 2,)}
     payload = {"columns": state["kept"], "rarity": state["weights"], "topics": topics}
     reply = releases.ask(agreement, "noisy_factors", template, number=number, **payload)
@@ -96,7 +102,11 @@ def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays)
 
 
 RECIPE = Recipe(
-    NoisyNMFClient, first=(occurrences, first_factors), repeated=factor_sums, inferred=nmf_inferred,
-    once={"words": 0.05, "sketch": 0.5}, shares={"factors": 0.4, "products": 0.05},
+    NoisyNMFClient,
+    first=(occurrences, first_factors),
+    repeated=factor_sums,
+    inferred=nmf_inferred,
+    once={"words": 0.05, "sketch": 0.5},
+    shares={"factors": 0.4, "products": 0.05},
     usual={"coherence": "nothing", "max_rounds": 8},
-)  # fmt: skip
+)

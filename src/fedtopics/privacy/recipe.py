@@ -68,8 +68,9 @@ class Recipe:
         rounds = self.repeats(settings)
         each = {
             f"{name} {number + 1}": share / rounds
-            for number in range(rounds) for name, share in self.shares.items()
-        }  # fmt: skip
+            for number in range(rounds)
+            for name, share in self.shares.items()
+        }
         released = {n: share * (1 - COUNT) for n, share in {**self.once, **each}.items()}
         return Budget(privacy, {"documents": COUNT} | released)
 
@@ -127,11 +128,13 @@ class Recipe:
 
 
 RECIPES: Registry[Recipe] = Registry(
-    "recipe of differential privacy", "fedtopics.privacy", {
-    name: f"fedtopics.privacy.{name}:RECIPE"
-    for name in ("lda", "nmf", "kmeans", "discriminative")
+    "recipe of differential privacy",
+    "fedtopics.privacy",
+    {
+        name: f"fedtopics.privacy.{name}:RECIPE"
+        for name in ("lda", "nmf", "kmeans", "discriminative")
     },
-)  # fmt: skip
+)
 """Recipes by the names of their methods."""
 WITHOUT = {
     "auto": "it chooses a method by exact numbers of documents and words",
@@ -177,7 +180,9 @@ class PrivateProgram(Program[Any, Arrays]):
                 "from a model; leave out [differential_privacy] or the model."
             )
         super().__init__(plan)
-        self._recipe, self._privacy, self._words = recipe, plan.privacy, plan.words
+        self._recipe = recipe
+        self._privacy = plan.privacy
+        self._words = plan.words
         repeats = recipe.repeats(plan.settings)
         usual = plan.settings, plan.budget, plan.seed, plan.limits.max_words
         numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
@@ -223,21 +228,31 @@ class PrivateProgram(Program[Any, Arrays]):
         vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
         found = np.ascontiguousarray(state["counts"].T)
-        sizes, relevance = found.sum(1), self.settings.relevance
+        sizes = found.sum(1)
+        relevance = self.settings.relevance
         return TopicModel(
-            **self._recipe.inferred(self.settings, state, found), shared={}, vocabulary=vocabulary,
-            text=self.plan.text, shares={EVERYBODY: sizes / sizes.sum()},
-            documents={EVERYBODY: agreement.documents}, word_sums=found,
+            **self._recipe.inferred(self.settings, state, found),
+            shared={},
+            vocabulary=vocabulary,
+            text=self.plan.text,
+            shares={EVERYBODY: sizes / sizes.sum()},
+            documents={EVERYBODY: agreement.documents},
+            word_sums=found,
             reading=Reading(RELEVANCE if relevance is None else relevance),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
-        )  # fmt: skip
+        )
 
 
 def clustering(
-    client: type[NoisyClient[Any]], repeated: stages.Stage, function: str,
-    clusters: Callable[[Arrays], dict[str, Numbers]], kind: type[ClusterInference],
-    shares: Mapping[str, float], hindrance: Callable[[Any], str], **usual: Any,
-) -> Recipe:  # fmt: skip
+    client: type[NoisyClient[Any]],
+    repeated: stages.Stage,
+    function: str,
+    clusters: Callable[[Arrays], dict[str, Numbers]],
+    kind: type[ClusterInference],
+    shares: Mapping[str, float],
+    hindrance: Callable[[Any], str],
+    **usual: Any,
+) -> Recipe:
     """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
 
     def inferred(settings: Any, state: Arrays, found: Numbers) -> dict[str, Any]:
@@ -245,9 +260,13 @@ def clustering(
         return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
 
     return Recipe(
-        client, first=(stages.key_words, stages.word_vectors), repeated=repeated,
+        client,
+        first=(stages.key_words, stages.word_vectors),
+        repeated=repeated,
         last=(partial(stages.words_of_clusters, function=function, clusters=clusters),),
         inferred=inferred,
-        once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55}, shares=shares,
-        usual={"coherence": "nothing", "max_rounds": 5, **usual}, hindrance=hindrance,
-    )  # fmt: skip
+        once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
+        shares=shares,
+        usual={"coherence": "nothing", "max_rounds": 5, **usual},
+        hindrance=hindrance,
+    )

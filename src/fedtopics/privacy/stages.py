@@ -16,7 +16,8 @@ from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
 WORDS_OF_TOPIC = 10  # least number of words per topic
 OTHERS_SHARE = 0.02  # share of a word's count with which its other topics start
-LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # minimum for each word in each topic: count, share
+LEAST_WORD_COUNT = 1e-3  # minimum count of a word in a topic
+RARE = 1e-6  # minimum share of a word in a topic
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Releases:
         self, agreement: Agreement, function: str, template: Template, **payload: Any
     ) -> dict[str, Any]:
         """Request a sum over the public words; a field given only by its shape has noise."""
-        agreed, bound = agreement.vocabulary.fingerprint, self.budget.privacy
+        agreed = agreement.vocabulary.fingerprint
+        bound = self.budget.privacy
         fields = {
             n: noisy(bound, of) if isinstance(of, tuple) else of for n, of in template.items()
         }
@@ -60,7 +62,8 @@ class Releases:
 
     def refusal(self, what: str) -> StudyError:
         """Return the error for results hidden by noise."""
-        what, bound = f"{what[0].upper()}{what[1:]}", self.budget.privacy
+        what = f"{what[0].upper()}{what[1:]}"
+        bound = self.budget.privacy
         if bound is None:
             return StudyError(f"{what}; ask for fewer topics, or give more documents.")
         return StudyError(
@@ -75,7 +78,8 @@ Stage = Callable[[Releases, Agreement, Arrays], Arrays]
 
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, and the directions in which embeddings spread."""
-    n, budget = releases.dimension, releases.budget
+    n = releases.dimension
+    budget = releases.budget
     shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
     template = {name: (size,) for name, size in shapes.items()}
     reply = releases.ask(agreement, "key_words", template)
@@ -92,26 +96,32 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
 
 def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Place public words among the embeddings, by their public vectors, and cluster them."""
-    shape, frequency = (len(state["kept"]), releases.dimension), state["frequency"]
+    shape = (len(state["kept"]), releases.dimension)
+    frequency = state["frequency"]
     template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
     reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
     centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
     projected = centred @ state["directions"]
-    n_topics, seed = releases.n_topics, releases.seed
+    n_topics = releases.n_topics
+    seed = releases.seed
     centres = estimates.first_centres(projected, frequency, n_topics, seed)
     return {"vectors": centred, "centres": centres}
 
 
 def words_of_clusters(
-    releases: Releases, agreement: Agreement, state: Arrays, function: str,
+    releases: Releases,
+    agreement: Agreement,
+    state: Arrays,
+    function: str,
     clusters: Callable[[Arrays], dict[str, Numbers]],
-) -> Arrays:  # fmt: skip
+) -> Arrays:
     """Find the words of the clusters that `clusters` derives from the state."""
     template = {"counts": (len(state["kept"]), releases.n_topics)}
     payload = {"columns": state["kept"], **clusters(state)}
     summed = releases.ask(agreement, function, template, **payload)["counts"]
-    sigma, of_words = releases.budget.sigma("histogram"), releases.budget.sigma("words")
+    sigma = releases.budget.sigma("histogram")
+    of_words = releases.budget.sigma("words")
     chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
     close = state["vectors"] @ unit_rows(state["sums"]).T
     expected = estimates.by_closeness(summed, chance, close)

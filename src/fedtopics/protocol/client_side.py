@@ -10,7 +10,8 @@ from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.protocol.link import LinkError, reason_of
 
-REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
+REFUSED = "its policy refuses"
+UNUSABLE = "its documents cannot be used"
 DEFECT = "its software has a defect"
 R = TypeVar("R")
 

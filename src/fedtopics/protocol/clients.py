@@ -24,7 +24,9 @@ from fedtopics.protocol.record import Entry
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
-DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"
+DOCUMENTS = "documents"
+MODEL = "model"
+ARRAYS = "arrays"
 MEMBERS_SEE = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
 LEAVES = {
     DOCUMENTS: "The client's number of documents, which all members see.",
@@ -41,10 +43,19 @@ class SecureClients:
     hidden = True
 
     def __init__(
-        self, exchange: Exchange, names: Sequence[str], door: Door | None, documents: int | None,
-        totals: Sequence[Entry], step: int, turn: int, limits: VocabularyLimits, study: bytes,
-        identity: str, notify: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self,
+        exchange: Exchange,
+        names: Sequence[str],
+        door: Door | None,
+        documents: int | None,
+        totals: Sequence[Entry],
+        step: int,
+        turn: int,
+        limits: VocabularyLimits,
+        study: bytes,
+        identity: str,
+        notify: Callable[[Event], None],
+    ) -> None:
         self.names = sorted(names)
         self._exchange = exchange
         self._member = exchange.member
@@ -52,8 +63,10 @@ class SecureClients:
         self._totals = {entry.step: entry for entry in totals}
         self._limits = limits
         self._notify = notify
-        self._study, self._documents = study, 0
-        self.step, self.turn = step, turn
+        self._study = study
+        self._documents = 0
+        self.step = step
+        self.turn = turn
         self._drawn: list[str] = []  # the clients of this round
         self._position = Position(turn)
         if step == 0:
@@ -147,7 +160,8 @@ class SecureClients:
     ) -> dict[str, Any]:
         """Return the total counts of the words that may be agreed on."""
         reply = cache(own)
-        study, size = self._study, vocabulary.buckets_for(self._documents)
+        study = self._study
+        size = vocabulary.buckets_for(self._documents)
 
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
             return self._leave(what, {"documents": reply()["documents"], **made})
@@ -155,9 +169,10 @@ class SecureClients:
         (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
         self._advance()
         table = self._sum(
-            vocabulary.TABLE, vocabulary.template_of(size),
+            vocabulary.TABLE,
+            vocabulary.template_of(size),
             lambda: left(vocabulary.TABLE, vocabulary.table_of(reply()[name], study, size)),
-        )  # fmt: skip
+        )
         allowed = vocabulary.passing(table, table["documents"], self._limits)
 
         def words() -> bytes:
@@ -175,9 +190,10 @@ class SecureClients:
             self._exchange.stop(WRONG)
         self._advance()
         total = self._sum(
-            vocabulary.COUNTS, vocabulary.template_of(len(listed)),
+            vocabulary.COUNTS,
+            vocabulary.template_of(len(listed)),
             lambda: left(vocabulary.COUNTS, vocabulary.counts_over(reply()[name], listed)),
-        )  # fmt: skip
+        )
         found = {name: vocabulary.named(total, listed), "documents": total["documents"]}
         if find_fault(found, template, self._drawn):
             self._exchange.stop(WRONG)
@@ -225,7 +241,8 @@ class SecureClients:
         self, function: str, kind: Kind, layout: bytes, content: Callable[[], bytes]
     ) -> list[bytes]:
         """Run the next step, or return its result from an earlier process."""
-        number, record = self.step, self._member.record
+        number = self.step
+        record = self._member.record
         self.step += 1
         if number < record.step:
             if number == 0:

@@ -13,7 +13,9 @@ from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import Entry
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
+# seconds between two attempts to reach the relay
+SHORTEST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
 IDLE = 0.5  # seconds after an answer that changed nothing
 RARELY = 600.0  # seconds between two notices, at most
 LONG = 60.0  # seconds that members may compute before people learn it
@@ -31,7 +33,9 @@ class Patience:
     def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
         self._seconds = seconds
         self._notify = notify
-        self._since, self._next, self._shown = 0.0, QUIET, dict[str, str]()
+        self._since = 0.0
+        self._next = QUIET
+        self._shown = dict[str, str]()
 
     def waits_for(
         self, waiting: Mapping[str, str], since: float, server_ends: bool = False
@@ -40,7 +44,9 @@ class Patience:
         if since != self._since:
             if self._next > QUIET:  # people know of a wait, which is over
                 self._notify(WaitsFor({}, 0.0, None))
-            self._since, self._next, self._shown = since, QUIET, {}
+            self._since = since
+            self._next = QUIET
+            self._shown = {}
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
         refused = {name: state for name, state in waiting.items() if state.startswith("refused")}
@@ -52,11 +58,13 @@ class Patience:
             )
         due = self._next if absent else max(self._next, LONG)
         if waiting and (passed >= due or refused.items() - self._shown.items()):
-            self._next, self._shown = min(2 * passed + QUIET, passed + RARELY), refused
+            self._next = min(2 * passed + QUIET, passed + RARELY)
+            self._shown = refused
             self._notify(WaitsFor(dict(waiting), passed, left))
 
     def __call__(self, call: Callable[[], T]) -> T:
-        pause, until = SHORTEST_PAUSE, time.monotonic() + self._seconds
+        pause = SHORTEST_PAUSE
+        until = time.monotonic() + self._seconds
         while True:
             try:
                 return call()
@@ -108,7 +116,8 @@ class Exchange:
     def _turn(self) -> None:
         """Ask once, and act on the answer."""
         member = self.member
-        before, start = member.record, time.monotonic()
+        before = member.record
+        start = time.monotonic()
         question = member.question()
         answer = decode(self._patience(lambda: self._link.ask(question)), Answer)
         if isinstance(answer.message, Total):

@@ -61,7 +61,8 @@ class Layout:
 
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
         """Return an update as a vector, and the smallest factor by which a field was scaled."""
-        vector, smallest = np.zeros(self.size, np.int64), 1.0
+        vector = np.zeros(self.size, np.int64)
+        smallest = 1.0
         for part, value in _pairs(self._parts, update):
             smallest = min(smallest, part.write(value, vector[part.start : part.end]))
         return vector, smallest
@@ -95,14 +96,18 @@ class _Part:
     def of(cls, name: str, field: replies.Field, start: int, documents: int, members: int) -> _Part:
         """Derive a part from a member's largest number of documents, and the number of members."""
         low, high = _bounds(field, documents)
-        share, most = (TOTAL_BOUND - 1) // members, max(-low, high)
-        fraction, reach = 0, np.inf
+        share = (TOTAL_BOUND - 1) // members
+        most = max(-low, high)
+        fraction = 0
+        reach = np.inf
         if field.dtype == "int64":
-            low, high = max(low, -share), min(high, share)
+            low = max(low, -share)
+            high = min(high, share)
         elif most < np.inf:
             fraction = min(FINEST, math.frexp(0.999 * share / max(most, 1.0))[1] - 1)
         else:
-            fraction, reach = UNBOUNDED, LARGEST_UNBOUNDED / members
+            fraction = UNBOUNDED
+            reach = LARGEST_UNBOUNDED / members
         shape = tuple(n for n in field.shape if isinstance(n, int))
         return cls(name, field, shape, start, low, high, reach, fraction)
 
@@ -113,7 +118,8 @@ class _Part:
     def write(self, value: Any, words: Whole) -> float:
         """Write a field's numbers; return the factor by which they were scaled."""
         numbers = value.dense() if isinstance(value, Rows) else np.asarray(value)
-        least, most = numbers.min(initial=0).item(), numbers.max(initial=0).item()
+        least = numbers.min(initial=0).item()
+        most = numbers.max(initial=0).item()
         fits = self.low <= least and most <= self.high and np.inf not in (-least, most)
         if not fits or numbers.shape != self.shape:
             raise FederationError(
@@ -155,10 +161,13 @@ def _most(announced: Any, members: Sequence[str]) -> int:
 def _bounds(field: replies.Field, documents: int) -> tuple[float, float]:
     """Return the bounds of all numbers of one update; infinite if they are not known."""
     bound = field.each * max(documents, 1)
-    low, high = -min(bound, -float(np.min(field.least))), min(bound, float(np.max(field.most)))
+    low = -min(bound, -float(np.min(field.least)))
+    high = min(bound, float(np.max(field.most)))
     if field.dtype != "int64":
-        low, high = low - replies.ROUNDING * abs(low), high + replies.ROUNDING * abs(high)
-    low, high = min(low, 0.0), max(high, 0.0)
+        low = low - replies.ROUNDING * abs(low)
+        high = high + replies.ROUNDING * abs(high)
+    low = min(low, 0.0)
+    high = max(high, 0.0)
     return low if low > -replies.LIMIT else -np.inf, high if high < replies.LIMIT else np.inf
 
 

@@ -44,7 +44,8 @@ def is_inside(whole: Whole, n: int = 1) -> bool:
 
 def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
     """Return the inner product of a vector and secret random numbers modulo P."""
-    key, products = derive(group, "tag", bound), np.zeros((4, 4), np.int64)
+    key = derive(group, "tag", bound)
+    products = np.zeros((4, 4), np.int64)
     for start in range(0, len(whole), BLOCK):
         numbers = whole[start : start + BLOCK]
         factors = stream(key, len(numbers), start) >> np.uint64(3)  # P counts as 0
@@ -76,7 +77,8 @@ def mask(
     group: bytes, private: bytes, name: str, keys: Mapping[str, bytes], bound: bytes, whole: Whole
 ) -> bytes:
     """Return a masked vector and its masked tag, one word longer than the vector."""
-    body, tag = np.empty(len(whole) + 1, "<u8"), tag_of(group, bound, whole)
+    body = np.empty(len(whole) + 1, "<u8")
+    tag = tag_of(group, bound, whole)
     words = body[:-1]
     words[:] = whole.view("<u8")
     for sign, pair in _pairs(private, name, keys, bound, len(whole) + 1):

@@ -37,10 +37,17 @@ class Member:
     """One member in one process; `record` and `content` are what the disk contains."""
 
     def __init__(
-        self, name: str, study: bytes, names: Sequence[str], sign: Callable[[bytes], bytes],
-        verify: Callable[[str, bytes, bytes], bool], random: Callable[[int], bytes], disk: Disk,
-        record: Record, content: bytes,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        study: bytes,
+        names: Sequence[str],
+        sign: Callable[[bytes], bytes],
+        verify: Callable[[str, bytes, bytes], bool],
+        random: Callable[[int], bytes],
+        disk: Disk,
+        record: Record,
+        content: bytes,
+    ) -> None:
         self.name = name
         self.record = record
         self.content = content
@@ -48,7 +55,9 @@ class Member:
         self.reason = ""  # of a stop
         self.names = sorted(names)
         self.study = study
-        self._sign, self._verify, self._random = sign, verify, random
+        self._sign = sign
+        self._verify = verify
+        self._random = random
         self._disk = disk
         self._process = random(8)
         self.last = Entry(-1, "", [])  # result of the last step
@@ -59,9 +68,15 @@ class Member:
         """Begin a step with a vector of int64 or with a reply; return the messages to send."""
         record = self.record
         part = Part(
-            record.run, record.step, record.transcript, function, kind, digest(layout), self.name,
+            record.run,
+            record.step,
+            record.transcript,
+            function,
+            kind,
+            digest(layout),
+            self.name,
             b"",
-        )  # fmt: skip
+        )
         context = context_of(self.study, part, self.names)
         if record.part:
             before = decode(record.part, Part)
@@ -105,7 +120,8 @@ class Member:
 
     def stop(self, reason: str) -> list[bytes]:
         """End this run's processes for a reason; return the messages to send."""
-        self.phase, self.reason = "stopped", f"{self.name}: {reason}"
+        self.phase = "stopped"
+        self.reason = f"{self.name}: {reason}"
         stop = Stop(self.name, self._process, self.record.run, self.record.step, reason)
         signature = self._sign(self._signed("stop", *_fields(stop)))
         return [encode(msgspec.structs.replace(stop, signature=signature))]
@@ -129,7 +145,8 @@ class Member:
         return []
 
     def _take_list(self, message: List) -> list[bytes]:
-        record, parts = self.record, [decode(part, Part) for part in message.parts]
+        record = self.record
+        parts = [decode(part, Part) for part in message.parts]
         if [part.name for part in parts] != self.names:
             raise FederationError("the list has other names than the study")
         place = self.names.index(self.name)
@@ -197,7 +214,8 @@ class Member:
         return [encode(Body(record.list_digest, self.name, content))]
 
     def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:
-        record, first = self.record, self.names[0]
+        record = self.record
+        first = self.names[0]
         if record.step > 0:
             return keys.seal(derive(record.group, "call", bound, self.name), self.content)
         if self.name != first:
@@ -224,11 +242,13 @@ class Member:
         else:
             self._disk.append(entry)
             self.record = record
-        self.phase, self.last = "compute", entry
+        self.phase = "compute"
+        self.last = entry
         return []
 
     def _opened(self, parts: list[Part], bound: bytes, total: bytes) -> tuple[list[bytes], bytes]:
-        record, names = self.record, self.names
+        record = self.record
+        names = self.names
         if parts[0].kind == "sum":
             if len(total) != len(self.content) + 8:
                 raise FederationError("The total has another length.")

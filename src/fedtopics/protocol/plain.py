@@ -100,11 +100,18 @@ class PlainClients:
     hidden = False
 
     def __init__(
-        self, source: Source, names: Sequence[str], own: str, door: Door | None, step: int,
-        turn: int, notify: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self,
+        source: Source,
+        names: Sequence[str],
+        own: str,
+        door: Door | None,
+        step: int,
+        turn: int,
+        notify: Callable[[Event], None],
+    ) -> None:
         self.names = sorted(names)
-        self.step, self.turn = step, turn
+        self.step = step
+        self.turn = turn
         self._source = source
         self._own = own
         self._side = ClientSide(door, source.leave, notify)
@@ -126,11 +133,13 @@ class PlainClients:
     ) -> tuple[T, RoundReport]:
         """Run a round, and repeat it without clients that are lost; see `Clients.round`."""
         self.turn += 1
-        before, left_out = self._source.traffic(), dict[str, str]()
+        before = self._source.traffic()
+        left_out = dict[str, str]()
         for attempt_number in count(1):
             attempt = Attempt(number, attempt_number, [], {})
             begun = self._read(self._source.begin(self.step, attempt, draw, left_out), attempt.name)
-            attempt.members, attempt.missing = list(begun["members"]), dict(begun["missing"])
+            attempt.members = list(begun["members"])
+            attempt.missing = dict(begun["missing"])
             self._attempt = attempt
             self._side.begin(number)
             try:
@@ -144,9 +153,12 @@ class PlainClients:
                 self._notify(LeftOut(number, attempt.missing))
             sent, received = self._source.traffic()
             return result, {
-                "clients": attempt.members, "missing": attempt.missing, "attempts": attempt.number,
-                "bytes_sent": sent - before[0], "bytes_received": received - before[1],
-            }  # fmt: skip
+                "clients": attempt.members,
+                "missing": attempt.missing,
+                "attempts": attempt.number,
+                "bytes_sent": sent - before[0],
+                "bytes_received": received - before[1],
+            }
         raise AssertionError
 
     def _exchanged(self, request: Request, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +167,8 @@ class PlainClients:
             work = partial(self._exchanged, request, payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         function = request.function
-        position, own = Position(self.turn, attempt.number, attempt.exchanges + 1), None
+        position = Position(self.turn, attempt.number, attempt.exchanges + 1)
+        own = None
         if self._side.door is not None and self._own in attempt.members:
             call = Call(function, payload, position)
             if self._source.has(self.step):

@@ -30,7 +30,9 @@ class Log:
         for path in sorted(folder.glob("*.entries")):
             self._scan(path)
         if self.next < step:  # entries were lost; the checkpoint has their results
-            self.next, self._places, path = step, {}, folder / NAME.format(step)
+            self.next = step
+            self._places = {}
+            path = folder / NAME.format(step)
         self._file: Any = None
         self._open(path)
 
@@ -39,7 +41,9 @@ class Log:
         first = int(path.name.partition(".")[0])
         if first != self.next:
             self._places = {}  # entries in between are lost, so older ones are useless
-        self.next, place, length = first, 0, path.stat().st_size
+        self.next = first
+        place = 0
+        length = path.stat().st_size
         with open_file(path, "rb+") as file:
             while place + HEAD <= length:
                 file.seek(place)
@@ -59,7 +63,8 @@ class Log:
             write_durably(path, b"")  # so that the folder has it after a power failure
         if self._file is not None:
             self._file.close()
-        self._path, self._file = path, open_private(path, "ab", buffering=0)
+        self._path = path
+        self._file = open_private(path, "ab", buffering=0)
 
     def has(self, step: int) -> bool:
         return step in self._places

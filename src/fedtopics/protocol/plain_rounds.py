@@ -74,7 +74,9 @@ class Rounds:
         """Choose the clients of an attempt. FederationError if too few are there in time."""
         if (content := self._written(step)) is not None:
             return content
-        server, rules, number = self._server, self._rules, attempt.round
+        server = self._server
+        rules = self._rules
+        number = attempt.round
         self._validator = ReplyValidator()
         if attempt.number == 1:
             self._limit = math.inf
@@ -85,10 +87,12 @@ class Rounds:
         if not self._has_gathered:  # a server that was restarted waits for all as well
             self._wait(number, rules.join_timeout, lambda there: there == server.possible(), False)
             self._has_gathered = True
-        quorum, wait = rules.quorum, rules.quorum_timeout
+        quorum = rules.quorum
+        wait = rules.quorum_timeout
         self._wait(number, wait, lambda there: len(chosen(there)) >= quorum, True)
         with server.changed:
-            there, now = server.there(), time.monotonic()
+            there = server.there()
+            now = time.monotonic()
             members = chosen([name for name in there if name not in left_out])
             if len(members) < rules.quorum and left_out:  # too few without the lost clients
                 members = chosen(there) if now <= self._limit else []
@@ -126,7 +130,8 @@ class Rounds:
         self, round_: int, seconds: float, is_enough: Callable[[list[str]], bool], ends: bool
     ) -> None:
         """Wait for clients, unless too few could come."""
-        server, until = self._server, time.monotonic() + seconds
+        server = self._server
+        until = time.monotonic() + seconds
         shown: list[str] | None = None
         with server.changed:
             while not is_enough(there := server.there()) and is_enough(server.possible()):
@@ -147,11 +152,14 @@ class Rounds:
         """Collect the updates of a step, and write their result."""
         if (content := self._written(step)) is not None:
             return content
-        server, members = self._server, attempt.members
+        server = self._server
+        members = attempt.members
         total = self._robust.sum(
             request.function, request.template, attempt.exchanges + 1, attempt.round
         )
-        replies, faults, lost = dict[str, Any](), dict[str, str](), dict[str, str]()
+        replies = dict[str, Any]()
+        faults = dict[str, str]()
+        lost = dict[str, str]()
         until = time.monotonic() + self._rules.round_timeout
         server.open(members)
         for name in members:  # in this order, so that the order of arrival changes no bit

@@ -18,7 +18,8 @@ from fedtopics.protocol.relay import HOLD
 from fedtopics.protocol.values import dumps
 
 AWAY_AFTER = 45.0  # seconds without a call after which a client that waits for the server is away
-ABSENT, ENDED = "not connected", "it ended; its own log gives the reason"
+ABSENT = "not connected"
+ENDED = "it ended; its own log gives the reason"
 
 
 @dataclass
@@ -44,9 +45,14 @@ class PlainServer:
     """A `Service` for clients; the server's own program opens steps, takes updates, publishes."""
 
     def __init__(
-        self, names: Sequence[str], software: str, log: Log, largest: int,
-        state: Callable[[], bytes], notify: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self,
+        names: Sequence[str],
+        software: str,
+        log: Log,
+        largest: int,
+        state: Callable[[], bytes],
+        notify: Callable[[Event], None],
+    ) -> None:
         self.names = sorted(names)
         self.log = log
         self.largest = largest
@@ -65,7 +71,8 @@ class PlainServer:
 
     def ask(self, name: str, message: bytes) -> bytes:
         """Answer a `PlainAsk` within 20 seconds; a newer one replaces it."""
-        ask, until = decode(message, PlainAsk), time.monotonic() + HOLD
+        ask = decode(message, PlainAsk)
+        until = time.monotonic() + HOLD
         with self.changed:
             client = self._met(name, ask)
             number = client.asks
@@ -98,7 +105,9 @@ class PlainServer:
         if client.absence():
             self._notify(StatusChange("joined", name))
         client.asks += 1
-        client.called, client.due, client.away = time.monotonic(), math.inf, ""
+        client.called = time.monotonic()
+        client.due = math.inf
+        client.away = ""
         client.least = ask.least
         client.is_done |= ask.phase == "done"
         if ask.phase == "left":
@@ -108,7 +117,9 @@ class PlainServer:
         return client
 
     def _answer(self, name: str, ask: PlainAsk) -> PlainAnswer | None:
-        run, step, is_open = self.log.run, ask.step, name in self._wanted
+        run = self.log.run
+        step = ask.step
+        is_open = name in self._wanted
         if ask.phase in ("done", "left"):
             return PlainAnswer("", run)
         if self.log.has(step):
@@ -132,7 +143,8 @@ class PlainServer:
                 return  # the round continued without it
             found = digest(reply.content)
             if name not in self._digests:
-                self._digests[name], self._wanted[name] = found, reply.content
+                self._digests[name] = found
+                self._wanted[name] = reply.content
                 self.traffic = self.traffic[0], self.traffic[1] + len(message)
                 self.clients[name].called = time.monotonic()
                 self.changed.notify_all()
@@ -222,7 +234,8 @@ class PlainServer:
         """Write the result of a step, then make it available to clients."""
         content = dumps(entry)
         with self.changed:
-            self._wanted, self._digests = {}, {}
+            self._wanted = {}
+            self._digests = {}
             self.log.append(content)
             self.changed.notify_all()
         return content

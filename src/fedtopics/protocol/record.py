@@ -128,7 +128,8 @@ def packed(entry: Entry) -> bytes:
 
 def unpacked(content: bytes) -> tuple[list[Entry], int]:
     """Return the entries of a file of totals, and the end of the last complete one."""
-    entries, place = [], 0
+    entries = []
+    place = 0
     while place + HEAD <= len(content):
         end = place + HEAD + int.from_bytes(content[place : place + 8], "big")
         try:

@@ -78,7 +78,8 @@ class Relay:
     def _halt(self, stop: Stop) -> Stop:
         """Send a Stop to the processes known now, not to those that start later."""
         if self.last is None and not self._bodies:
-            self._list, self._parts = [], {}  # a member may have to correct its study
+            self._list = []  # a member may have to correct its study
+            self._parts = {}
         if self.halted is None:
             self.halted, self._stopped = stop, {ask.process for ask in self.asks.values()}
         return self.halted
@@ -94,7 +95,8 @@ class Relay:
         if len(self._parts) == len(self.names) and len(steps) == 1:
             self._list = [self._parts[name][1] for name in self.names]
             self._list_digest = digest_of_list(self._list)
-            self._bodies, self._sum = {}, None
+            self._bodies = {}
+            self._sum = None
 
     def _take_body(self, body: Body) -> None:
         if not self._list or body.list != self._list_digest:
@@ -110,7 +112,8 @@ class Relay:
                 self._sum = add(self._sum, body.content)
             except FederationError:
                 names = ", ".join([*self._bodies, body.name])
-                self._bodies, self._sum = {}, None
+                self._bodies = {}
+                self._sum = None
                 self._halt(Stop("", b"", b"", self.step, f"wrong length of a vector: {names}"))
                 return
         self._bodies[body.name] = found, b"" if is_sum else body.content
@@ -120,7 +123,10 @@ class Relay:
         total = replies if self._sum is None else self._sum.tobytes()
         last = Last(self.step, self._list, total)
         self._keep(encode(last))
-        self.last, self._list, self._bodies, self._sum = last, [], {}, None
+        self.last = last
+        self._list = []
+        self._bodies = {}
+        self._sum = None
         self._last_digest = self._list_digest
 
     def ask(self, name: str, ask: Ask) -> Answer | None:
@@ -139,7 +145,8 @@ class Relay:
         return None if message is None else Answer(message)
 
     def _answer(self, name: str, ask: Ask) -> List | Total | Want | Stop | None:
-        last, part = self.last, self._parts.get(name)
+        last = self.last
+        part = self._parts.get(name)
         held = -1 if part is None else part[0].step
         if self.halted is not None and ask.process in self._stopped:
             return self.halted
@@ -190,7 +197,8 @@ class RelayService:
         self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
 
     def ask(self, name: str, message: bytes) -> bytes:
-        ask, until = decode(message, Ask), time.monotonic() + HOLD
+        ask = decode(message, Ask)
+        until = time.monotonic() + HOLD
         with self._changed:
             number = self._called.get(name, (0, 0.0))[0] + 1
             self._called[name] = number, time.monotonic()
@@ -203,7 +211,8 @@ class RelayService:
             return encode(answer or Answer(waiting=self._waiting()))
 
     def _waiting(self) -> dict[str, str]:
-        called, refused = self.present(), self.relay.refused
+        called = self.present()
+        refused = self.relay.refused
         return {
             name: state_of(called.get(name), refused.get(name, "")) for name in self.relay.missing()
         }

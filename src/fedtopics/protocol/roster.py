@@ -19,7 +19,8 @@ from fedtopics.errors import IdentityError
 from fedtopics.files import create, digest, make_folder, read_bytes
 from fedtopics.harmless import check_client_name
 
-PRIVATE, PUBLIC = "key.pem", "certificate.pem"
+PRIVATE = "key.pem"
+PUBLIC = "certificate.pem"
 
 YEARS = 10
 # The same content has the same signature, so a message sent again has the same bytes.
@@ -45,7 +46,8 @@ class Key:
     def create(cls, folder: str | Path, name: str) -> Key:
         """Make a key in a new folder, and NAME.pem next to it: the certificate for the others."""
         check_client_name(name)
-        folder, private = Path(folder), ec.generate_private_key(ec.SECP256R1())
+        folder = Path(folder)
+        private = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
         certificate = (
@@ -162,7 +164,8 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
         )
     try:
         certificate = x509.load_pem_x509_certificate(content)
-        public, now = certificate.public_key(), datetime.now(UTC)
+        public = certificate.public_key()
+        now = datetime.now(UTC)
     except UNREADABLE:
         raise IdentityError(
             f"The certificate {where} is damaged, or not a certificate; ask its owner for NAME.pem "

@@ -7,13 +7,35 @@ DEEPEST = 64  # nested lists and maps
 
 # By the first byte of a value: how many bytes follow, or how many bytes hold the length.
 _FIXED = {
-    0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1,
-    0xD1: 2, 0xD2: 4, 0xD3: 8, 0xD7: 9, 0xD8: 17,
-}  # fmt: skip
+    0xC0: 0,
+    0xC2: 0,
+    0xC3: 0,
+    0xCA: 4,
+    0xCB: 8,
+    0xCC: 1,
+    0xCD: 2,
+    0xCE: 4,
+    0xCF: 8,
+    0xD0: 1,
+    0xD1: 2,
+    0xD2: 4,
+    0xD3: 8,
+    0xD7: 9,
+    0xD8: 17,
+}
 _MEASURED = {
-    0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2,
+    0xC4: 1,
+    0xC5: 2,
+    0xC6: 4,
+    0xC7: 1,
+    0xD9: 1,
+    0xDA: 2,
+    0xDB: 4,
+    0xDC: 2,
+    0xDD: 4,
+    0xDE: 2,
     0xDF: 4,
-}  # fmt: skip
+}
 _TEXTS = {*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB}
 _LISTS = {*range(0x90, 0xA0), 0xDC, 0xDD}
 _MAPS = {*range(0x80, 0x90), 0xDE, 0xDF}
@@ -29,13 +51,15 @@ def check(raw: memoryview, most: int) -> None:
     """Walk over MessagePack without decoding it; ValueError or LookupError if it is not allowed."""
     if len(raw) > LARGEST_STRUCTURE:
         raise ValueError
-    place, around = 0, [(1, False)]  # values still to come, and whether of a map
+    place = 0
+    around = [(1, False)]  # values still to come, and whether they are of a map
     while around:
         count, is_map = around.pop()
         if not count:
             continue
         around.append((count - 1, is_map))
-        first, place = raw[place], place + 1
+        first = raw[place]
+        place = place + 1
         if is_map and count % 2 == 0 and first not in _TEXTS:
             raise ValueError
         size = 0

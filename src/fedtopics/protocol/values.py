@@ -56,7 +56,8 @@ def loads(content: bytes, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> 
     buffer[:] = content
     try:
         end = LENGTH + int.from_bytes(buffer[:LENGTH], "little")
-        structure, data = buffer[LENGTH:end], buffer[end + len(_padding(end)) :]
+        structure = buffer[LENGTH:end]
+        data = buffer[end + len(_padding(end)) :]
         check(structure, fields)
         reader = _Reader(data, largest)
         value = msgspec.msgpack.decode(structure, ext_hook=reader.read)

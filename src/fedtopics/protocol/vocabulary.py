@@ -29,10 +29,13 @@ from fedtopics.text.words import is_word
 
 COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
 ROWS = 4
-FEWEST_BUCKETS, MOST_BUCKETS = 1 << 12, 1 << 18  # buckets of all rows
+FEWEST_BUCKETS = 1 << 12  # of all rows
+MOST_BUCKETS = 1 << 18  # of all rows
 BUCKETS_EACH = 64  # buckets for a document
 SPARE = 16  # buckets that pass in addition to one per agreed word
-TABLE, LISTED, COUNTS = "vocabulary: table", "vocabulary: words", "vocabulary: counts"
+TABLE = "vocabulary: table"
+LISTED = "vocabulary: words"
+COUNTS = "vocabulary: counts"
 LEAVES = {
     TABLE: "The counts of the client's words by bucket, a hash of the word; members see only the "
     "total.",
@@ -83,7 +86,8 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
     enough = np.flatnonzero(clients >= max(limits.min_clients_per_word, 1))
     order = enough[np.argsort(-key[enough], kind="stable")]
     fit = frequency[order] <= limits.max_document_share * documents
-    usual, often = order[fit], order[~fit]
+    usual = order[fit]
+    often = order[~fit]
     # Two words, each of one client, can look like one word of two clients.
     further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
     room = limits.max_words + further + SPARE

@@ -26,9 +26,11 @@ from fedtopics.report.dpia_records import (
 )
 from fedtopics.report.run import LedgerFacts
 
-DOCS, MODEL = "docs/concepts/differential-privacy.md", "docs/concepts/threat-model.md"
+DOCS = "docs/concepts/differential-privacy.md"
+MODEL = "docs/concepts/threat-model.md"
 SECTIONS = read_toml(Path(__file__).with_name("dpia_sections.toml"))
-MASKED, PLAIN = "in secure sums", "without secure aggregation"
+MASKED = "in secure sums"
+PLAIN = "without secure aggregation"
 FROM = {
     "study": "a study's file, before any run",
     "client": "the folder of a client's part in a run",
@@ -53,49 +55,63 @@ def assess(place: Path, audit: Path | None = None) -> Document:
         parts = [part for part in found if not isinstance(part, Table) or part.rows]
         sections.append(Section(number, section["title"], parts))
     return Document(
-        f"Data protection impact assessment: {records.study.name}", [
-        "The headings are those of the template of the European Data Protection Board, version "
-        "1.0 of 10 March 2026, as it was published for consultation; its final version may "
-        "differ.",
-        f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
-        "Each statement names the record that it comes from. Questions that no record answers "
-        "are marked for people, whose assessment this is. Statements about the program come "
-        "from its documentation and tests.", *(
-        f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-        f"{facts.head}. To check that it is unchanged, run fedtopics audit verify RUN with "
-        "this digest as --head, and with --certificate."
-        for facts in records.ledgers
-        if facts.head
-        ), ], sections,
-    )  # fmt: skip
+        f"Data protection impact assessment: {records.study.name}",
+        [
+            "The headings are those of the template of the European Data Protection Board, version "
+            "1.0 of 10 March 2026, as it was published for consultation; its final version may "
+            "differ.",
+            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
+            "Each statement names the record that it comes from. Questions that no record answers "
+            "are marked for people, whose assessment this is. Statements about the program come "
+            "from its documentation and tests.",
+            *(
+                f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
+                f"{facts.head}. To check that it is unchanged, run fedtopics audit verify RUN with "
+                "this digest as --head, and with --certificate."
+                for facts in records.ledgers
+                if facts.head
+            ),
+        ],
+        sections,
+    )
 
 
 def _phrases(records: Records) -> dict[str, Any]:
     """Return what the names in braces of ``dpia_sections.toml`` stand for."""
-    study, method = records.study, find_method(records.method)
+    study = records.study
+    method = find_method(records.method)
     chosen = study.method.method_name == "auto" != method.name
     adder = (
         "the server" if records.has_server else f"the server in the process of {study.server.host}"
     )
     if records.place == "simulation":
         adder = "the one process of this simulation"
-    bound, n = study.differential_privacy, len(study.clients)
+    bound = study.differential_privacy
+    n = len(study.clients)
     words = 0 if bound is None else len(bound.words)
     seed_source = next((facts.name for facts in records.ledgers), "")
     return {
-        "bound": bound, "factor": 1.0 if bound is None else exp(bound.epsilon),
+        "bound": bound,
+        "factor": 1.0 if bound is None else exp(bound.epsilon),
         "words": f"the {words:,} words that may be in topics" if words else "the encoder's words",
-        "privacy_page": DOCS, "spare": n // 3,
+        "privacy_page": DOCS,
+        "spare": n // 3,
         "seed_source": PROGRAM if records.place == "simulation" else seed_source,
-        "records": records, "study": records.cited, "program": PROGRAM, "threat_model": MODEL,
-        "method": method, "settings": study.method, "adder": adder,
+        "records": records,
+        "study": records.cited,
+        "program": PROGRAM,
+        "threat_model": MODEL,
+        "method": method,
+        "settings": study.method,
+        "adder": adder,
         "sees": "no document, word, number or total" if records.masked else "the update of each",
-        "names": ", ".join(study.clients), "number": n,
+        "names": ", ".join(study.clients),
+        "number": n,
         "absence": "" if records.has_server else "; while that member is offline, the others wait",
         "choice": (
             " The program chose it by the length of all participants' documents." if chosen else ""
         ),
-    }  # fmt: skip
+    }
 
 
 def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
@@ -143,14 +159,17 @@ def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
     head += ["bytes sent", "bytes received", "lines"]
     rows = [
         [
-            row["function"], records.leaves(row["function"]), MASKED if row["masked"] else PLAIN,
+            row["function"],
+            records.leaves(row["function"]),
+            MASKED if row["masked"] else PLAIN,
             f"{row['replies']:,}",
             f"{row['documents']:,}" if row["documents"] else "-",
-            f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}",
+            f"{row['bytes']:,}",
+            f"{row['bytes_of_totals']:,}",
             " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
         ]
         for row in facts.rows
-    ]  # fmt: skip
+    ]
     table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
@@ -183,7 +202,8 @@ def _files(records: Records) -> list[Part]:
         for name, what in files.items()
     ]
     kept = [[*row] for facts in records.ledgers for row in facts.kept.items()]
-    head, source = ["file", "content", "who has it", "bytes here"], "files in the folder"
+    head = ["file", "content", "who has it", "bytes here"]
+    source = "files in the folder"
     ledgers = ", ".join(facts.name for facts in records.ledgers)
     return [
         Table(head, rows, f"{source}; {PROGRAM} deletes none of them"),
@@ -207,7 +227,8 @@ def _policies(records: Records) -> list[Part]:
     parts: list[Part] = []
     for facts in records.ledgers:
         rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
-        head, source = [f"policy of {facts.client}", "value", "meaning"], f"{facts.began}; meanings"
+        head = [f"policy of {facts.client}", "value", "meaning"]
+        source = f"{facts.began}; meanings"
         parts.append(Table(head, rows, f"{source}: {PROGRAM}"))
     for facts in records.ledgers:
         if facts.seeded:
@@ -282,7 +303,13 @@ def _settings(records: Records) -> list[Part]:
 
 
 FILLED = {
-    "flows": _flows, "files": _files, "measures": _measures, "policies": _policies,
-    "attacks": _attacks, "budgets": _budgets, "audit": _audit, "risks": _risks,
+    "flows": _flows,
+    "files": _files,
+    "measures": _measures,
+    "policies": _policies,
+    "attacks": _attacks,
+    "budgets": _budgets,
+    "audit": _audit,
+    "risks": _risks,
     "settings": _settings,
-}  # fmt: skip
+}

@@ -45,9 +45,13 @@ SCORES = {
 
 
 def sentences(
-    topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
-    change: Change | None, kind: str, units: str = "documents",
-) -> list[str]:  # fmt: skip
+    topics: Sequence[Topic],
+    documents: Mapping[str, int],
+    similarity: NDArray[np.float64],
+    change: Change | None,
+    kind: str,
+    units: str = "documents",
+) -> list[str]:
     """State the findings in three sentences: main topics, differences between clients, changes."""
     lines = [_about(topics, sum(documents.values()), kind, units)]
     if len(documents) > 1:
@@ -76,9 +80,11 @@ def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
 
 
 def _clients(
-    topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
+    topics: Sequence[Topic],
+    documents: Mapping[str, int],
+    similarity: NDArray[np.float64],
     kind: str,
-) -> str:  # fmt: skip
+) -> str:
     names = list(documents)
     pairs = np.triu(similarity + 1, 1)
     one, other = np.unravel_index(pairs.argmax(), pairs.shape)
@@ -102,10 +108,12 @@ def _listed(topics: Sequence[Topic]) -> str:
 
 
 def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
-    order, shares = grown(change), change["topics"]
+    order = grown(change)
+    shares = change["topics"]
 
     def describe_change(topic: int, how: str) -> str:
-        before, after = shares[topic]["before"], shares[topic]["after"]
+        before = shares[topic]["before"]
+        after = shares[topic]["after"]
         return f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}"
 
     found = []

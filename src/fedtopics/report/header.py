@@ -35,7 +35,8 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     names = [model.called(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    units, total = counted_units(model), sum(model.documents.values())
+    units = counted_units(model)
+    total = sum(model.documents.values())
     who = f"{len(names)} clients" if len(names) > 1 else "One client"
     return [
         _fact("Who runs it", *([about["operator"]] if "operator" in about else UNSAID)),
@@ -52,7 +53,8 @@ def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> 
 
 
 def _private(model: TopicModel, run: RunFacts) -> Fact:
-    bound, text = model.info.get("privacy"), promise(model)
+    bound = model.info.get("privacy")
+    text = promise(model)
     seen = "All clients were on one machine." if run.place == "simulation" else ""
     seen = UPDATES_SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:

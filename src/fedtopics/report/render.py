@@ -52,7 +52,8 @@ def write_report(
     InputError
         If the ending is not .html, or a file exists that is not a report.
     """
-    page, text_path = Path(path), Path(path).with_suffix(".md")
+    page = Path(path)
+    text_path = Path(path).with_suffix(".md")
     check_output(page, [".html"], inputs)
     write_output(text_path, markdown(summary).encode(), [".md"], inputs)
     return write_output(page, html(summary).encode(), [".html"], inputs)
@@ -66,18 +67,21 @@ def html(summary: Summary) -> str:
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
     style = "".join(figures.resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
-        s=summary, **figures.drawn(summary),
+        s=summary,
+        **figures.drawn(summary),
         tree=layout.tree(summary["tree"], len(summary["topics"])),
         curves=[(name, CURVES[name], curve) for name, curve in curves.items() if curve],
         style=Markup(style),  # noqa: S704 - ours, as the next
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_for_script({
-        t["topic"]: [[[visible(word), *shares] for word, *shares in t["full"]], t["orders"]]
-        for t in summary["topics"]
-        }),
+        data=_for_script(
+            {
+                t["topic"]: [[[visible(word), *shares] for word, *shares in t["full"]], t["orders"]]
+                for t in summary["topics"]
+            }
+        ),
         csv=f"data:text/csv;base64,{table}",
-    )  # fmt: skip
+    )
 
 
 def markdown(summary: Summary) -> str:
@@ -112,7 +116,8 @@ def _bytes(number: float) -> str:
     units = iter(("B", "KB", "MB", "GB"))
     unit = next(units)
     while number >= 1000 and (larger := next(units, None)):
-        number, unit = number / 1000, larger
+        number = number / 1000
+        unit = larger
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
 
 

@@ -63,9 +63,12 @@ class LedgerFacts:
         self.times = self.times[0] or time, time
         self.seeded = self.seeded or line.get("secret") == ledger.SEEDED
         if line["what"] == "began":
-            self.began_line, self.version = self.lines, str(line["fedtopics"])
-            self.documents, self.text_bytes = int(line["documents"]), int(line["text_bytes"])
-            self.policy, self.has_certificate = dict(line["policy"]), "certificate" in line
+            self.began_line = self.lines
+            self.version = str(line["fedtopics"])
+            self.documents = int(line["documents"])
+            self.text_bytes = int(line["text_bytes"])
+            self.policy = dict(line["policy"])
+            self.has_certificate = "certificate" in line
             self.spent = line.get("epsilon_spent", self.spent)
         elif line["what"] == "kept":
             self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
@@ -160,7 +163,8 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
     RunError
         If a file of the run is damaged.
     """
-    folder, model = Path(place), model_folder(place)
+    folder = Path(place)
+    model = model_folder(place)
     if model == folder and folder.resolve().name == "model":  # still in its run's folder
         folder = folder.resolve().parent
     return model, read(folder)
@@ -172,19 +176,25 @@ def read(folder: Path) -> RunFacts:
     for facts in ledgers:
         left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    day, known = "", Policy.model_fields.keys()
+    day = ""
+    known = Policy.model_fields.keys()
     with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
         day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
     return RunFacts(
-        name=folder.resolve().name, study=_study(folder / "study.toml"), events=events,
-        ledgers={facts.client: facts.rows for facts in ledgers}, left=dict(left),
-        seeded=tuple(facts.client for facts in ledgers if facts.seeded), policies={
-        facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
-        for facts in ledgers
-        if facts.began_line
-        }, ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
+        name=folder.resolve().name,
+        study=_study(folder / "study.toml"),
+        events=events,
+        ledgers={facts.client: facts.rows for facts in ledgers},
+        left=dict(left),
+        seeded=tuple(facts.client for facts in ledgers if facts.seeded),
+        policies={
+            facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
+            for facts in ledgers
+            if facts.began_line
+        },
+        ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
         place=place_of(folder, bool(events)),
-    )  # fmt: skip
+    )
 
 
 def place_of(folder: Path, ran: bool) -> Place:
@@ -222,9 +232,12 @@ def _events(path: Path) -> Rows:
 
 
 def over_time(
-    model: TopicModel, run: RunFacts, own: Path | None = None, columns: Columns | None = None,
+    model: TopicModel,
+    run: RunFacts,
+    own: Path | None = None,
+    columns: Columns | None = None,
     time: str | None = None,
-) -> Rows | None:  # fmt: skip
+) -> Rows | None:
     """Return topics' shares by period, from `own` or a simulation's clients; None without times."""
     if own is not None:
         dated = replace(columns or Columns(), time=time)

@@ -49,10 +49,14 @@ PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 
 def summarise(
-    model: TopicModel, run: RunFacts | None = None, *, min_documents: int | None = None,
-    documents: Any = None, with_text: bool = False,
+    model: TopicModel,
+    run: RunFacts | None = None,
+    *,
+    min_documents: int | None = None,
+    documents: Any = None,
+    with_text: bool = False,
     over_time: Sequence[Mapping[str, Any]] | None = None,
-) -> Summary:  # fmt: skip
+) -> Summary:
     """Return the content of a report on a model and its run.
 
     Parameters
@@ -72,11 +76,13 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    facts, similarity = figures.facts(model, least), client_similarity(model)
+    facts = figures.facts(model, least)
+    similarity = client_similarity(model)
     documents_of = {client["name"]: client["documents"] for client in facts["clients"]}
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
-    topics, change = _topics(model, facts["topics"]), changes(over_time)
+    topics = _topics(model, facts["topics"])
+    change = changes(over_time)
     details = documents_of, similarity, change, facts["kind"], counted_units(model)
     return {
         **facts,
@@ -161,7 +167,8 @@ def client_similarity(model: TopicModel) -> NDArray[np.float64]:
 
 
 def _sentences(model: TopicModel) -> list[str]:
-    total, n = sum(model.documents.values()), len(model.documents)
+    total = sum(model.documents.values())
+    n = len(model.documents)
     what = "clusters" if model.shows_clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
     if "privacy" in model.info:
@@ -193,7 +200,8 @@ def _tried(model: TopicModel) -> list[str]:
 
 
 def _method(model: TopicModel) -> str:
-    name, network = model.info.get("method", "?"), model.inference.name
+    name = model.info.get("method", "?")
+    network = model.inference.name
     try:
         title = find_method(name).title
     except StudyError:  # the method's package is not installed here
@@ -203,7 +211,8 @@ def _method(model: TopicModel) -> str:
 
 def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return topics with ``full`` (word, p(w | k), p(w)) and ``orders``, its ranks by lambda."""
-    shares, frequency = model.word_shares, model.vocabulary.frequency
+    shares = model.word_shares
+    frequency = model.vocabulary.frequency
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
     orders = [reading.order(shares, frequency, LISTED_WORDS) for reading in readings]
     topics = []
@@ -234,7 +243,8 @@ def _reading(model: TopicModel) -> dict[str, Any]:
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
     names = sorted(model.documents)
-    sizes, unclear = model.info.get("sizes", {}), model.info.get("unclear", {})
+    sizes = model.info.get("sizes", {})
+    unclear = model.info.get("unclear", {})
     shares = [(n, unclear[n] / max(model.documents[n], 1)) for n in names if n in unclear]
     sizes = {model.called(name): sizes[name] for name in names if name in sizes}
     return {"sizes": sizes, "unclear": {model.called(name): share for name, share in shares}}

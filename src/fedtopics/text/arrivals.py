@@ -35,10 +35,11 @@ class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
     """Which documents belong to which round."""
 
     documents_per_round: int | None = Field(
-        None, ge=1,
+        None,
+        ge=1,
         description="each round uses this many further documents, in order; by default it uses "
         "all, unless clients name a column of rounds or follow growing data",
-    )  # fmt: skip
+    )
     period: Period | None = Field(
         None,
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '
@@ -99,9 +100,12 @@ class Arrivals:
     """A client's documents and the round that used each, recorded in `folder` for a restart."""
 
     def __init__(
-        self, corpus: Corpus, settings: ArrivalSettings, folder: Path | None = None,
+        self,
+        corpus: Corpus,
+        settings: ArrivalSettings,
+        folder: Path | None = None,
         growing: Follow | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._corpus = corpus
         self._growing = growing
         self._state = None if folder is None else folder / "arrivals.jsonl"

@@ -56,7 +56,8 @@ def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str]
     """Raise DataError if texts without spaces would be split into clauses instead of words."""
     if corpus.is_tokenised or is_unspaced(languages):
         return
-    texts, runs = _sample(corpus, clean), unspaced_runs()
+    texts = _sample(corpus, clean)
+    runs = unspaced_runs()
     unspaced = sum(
         sum(map(len, runs.findall(text))) > HAS * sum(map(str.isalpha, text)) for text in texts
     )

@@ -201,14 +201,16 @@ class Corpus:
         ids = table.read_column(columns.id, ID_NAMES, Column.names)
         strict = columns.embedding is not None
         corpus = cls(
-            _numbered(table.n_rows) if ids is None else ids, table.column(name).documents(),
+            _numbered(table.n_rows) if ids is None else ids,
+            table.column(name).documents(),
             table.read_column(columns.label, LABEL_NAMES, Column.values),
             table.read_column(columns.embedding, EMBEDDING_NAMES, lambda c: c.embeddings(strict)),
             table.read_column(raw, (), lambda column: column.documents(False)),
             table.read_column(columns.rounds, (), Column.values),
             table.read_column(columns.author, (), Column.names),
-            table.read_column(columns.time, (), Column.values), source=table.source(name),
-        )  # fmt: skip
+            table.read_column(columns.time, (), Column.values),
+            source=table.source(name),
+        )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
     def __len__(self) -> int:

@@ -46,10 +46,15 @@ class EmbeddingSettings(BaseModel, extra="forbid", frozen=True):
 
 
 def document_embeddings(
-    corpus: Corpus, settings: EmbeddingSettings, *, embedding_model: str | None = None,
-    cache: str | Path | None = None, on_progress: Callable[[int, int], None] | None = None,
-    encoder: Encoder | None = None, apart: bool = False,
-) -> Vectors:  # fmt: skip
+    corpus: Corpus,
+    settings: EmbeddingSettings,
+    *,
+    embedding_model: str | None = None,
+    cache: str | Path | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    encoder: Encoder | None = None,
+    apart: bool = False,
+) -> Vectors:
     """Return unit-length float32 embeddings, (n_documents, dimension), of the corpus or the model.
 
     Empty documents get zeros. `embedding_model` is the client's own name or folder for the study's
@@ -126,9 +131,12 @@ def cache_folder() -> Path | None:
 
 
 def _computed(
-    corpus: Corpus, settings: EmbeddingSettings, encoder: Callable[[list[str]], Vectors],
-    cache: _Cache, on_progress: Callable[[int, int], None],
-) -> Vectors:  # fmt: skip
+    corpus: Corpus,
+    settings: EmbeddingSettings,
+    encoder: Callable[[list[str]], Vectors],
+    cache: _Cache,
+    on_progress: Callable[[int, int], None],
+) -> Vectors:
     result = np.zeros((len(corpus), settings.dimension), np.float32)
     first: dict[bytes, int] = {}  # the first row of each text, so that none is encoded twice
     done = 0
@@ -199,7 +207,8 @@ class _Cache:
             )
 
     def get(self, keys: Mapping[bytes, str], dimension: int) -> dict[bytes, Vectors]:
-        vectors, query = {}, "SELECT vector FROM embeddings WHERE digest = ?"
+        vectors = {}
+        query = "SELECT vector FROM embeddings WHERE digest = ?"
         if self._database is not None:
             with self._or_without():
                 for key in keys:

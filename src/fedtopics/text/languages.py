@@ -13,8 +13,14 @@ from fedtopics.text.words import LONGEST_WORD, lower, normal
 
 DETECT = "detect"
 OF_LANGUAGES = "languages"  # stop words of the named languages
-UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": "burmese",
-            "km": "khmer"}  # fmt: skip
+UNSPACED = {
+    "zh": "chinese",
+    "ja": "japanese",
+    "th": "thai",
+    "lo": "lao",
+    "my": "burmese",
+    "km": "khmer",
+}
 CODES: dict[str, str] = LANGUAGE_MAPPING | UNSPACED
 NAMES = {name: code for code, name in CODES.items()}
 DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # in addition to the codes
@@ -136,7 +142,8 @@ class WordsOfLanguages:
             likely = self.languages
         else:
             likely = tuple(find_likely(lower(text) if self._early else text, self.languages))
-        words, left_out = self._found(text, likely[0]), self._left_out(likely)
+        words = self._found(text, likely[0])
+        left_out = self._left_out(likely)
         if self.lemmas:
             words = self._base_forms(words, likely[0], left_out)
         words = [word for word in words if word not in left_out]
@@ -156,12 +163,14 @@ class WordsOfLanguages:
             return words
         cut = ((word, ELIDED[language](word)) for word in words)
         return [
-            part for word, found in cut
+            part
+            for word, found in cut
             for part in (self.split(word[found.end() :]) if found else [word])
-        ]  # fmt: skip
+        ]
 
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
-        code, late = NAMES[language], self.lowercase and not self._early
+        code = NAMES[language]
+        late = self.lowercase and not self._early
         case = _lower(language) if late else str
         # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)

@@ -24,13 +24,16 @@ from fedtopics.text.columns import NOT_ARROW, is_unicode
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
-UNPACKED, TIMES = 256 << 20, 100  # limits of an unpacked file: bytes, or multiples of its size
+UNPACKED = 256 << 20  # bytes of an unpacked file, at most
+TIMES = 100  # and at most this multiple of its packed size
 PIECE = 1 << 20  # bytes
 ROWS = 1 << 16  # rows of a Parquet file measured at once
-PART, PART_SIZE = 4096, 16 << 20  # rows and characters in one Arrow array
+PART = 4096  # rows in one Arrow array
+PART_SIZE = 16 << 20  # characters in one Arrow array
 FOLDER = "folder"
 SEPARATORS = ",;\t|"
-SAMPLED_CHARACTERS, SAMPLED_ROWS = 1 << 18, 100  # characters and rows to find the separator
+SAMPLED_CHARACTERS = 1 << 18  # characters to find the separator
+SAMPLED_ROWS = 100  # rows to find the separator
 EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # first line with the separator
 SAVE = "save it as UTF-8, which Excel calls CSV UTF-8"
 OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like names with a dot
@@ -176,7 +179,8 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         total += size(row)
         if len(part) >= PART or total >= PART_SIZE:
             yield part
-            part, total = [], 0
+            part = []
+            total = 0
     if part:
         yield part
 
@@ -298,7 +302,8 @@ def _packed(values: list[Any]) -> Any:
 
 def _read_parquet(path: Path) -> pa.Table:
     """Read a Parquet file after measuring it: one stored value can stand for many rows."""
-    most, unpacked = _most(path), 0
+    most = _most(path)
+    unpacked = 0
     with pa.parquet.ParquetFile(path) as file:
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         longest = max((group.total_byte_size for group in groups), default=0)

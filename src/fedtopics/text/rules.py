@@ -141,8 +141,9 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
                 f"this fedtopics has version {RULES}, which may not find words with apostrophes, "
                 "hyphens, accents or invisible characters; train it again to be sure.",
                 stacklevel=2,
-            )  # fmt: skip
-        clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
+            )
+        clean = cleaner(self.html, self.addresses)
+        words = self._words(tokeniser)
         return lambda text: words(clean(text))
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -117,7 +117,8 @@ class Table:
 
     def without(self, name: str) -> Table:
         kept = [i for i, other in enumerate(self.names) if other != name]
-        names, parts = tuple(self.names[i] for i in kept), tuple(self.parts[i] for i in kept)
+        names = tuple(self.names[i] for i in kept)
+        parts = tuple(self.parts[i] for i in kept)
         return replace(self, names=names, parts=parts)
 
     def document_column(self, columns: Columns) -> str:

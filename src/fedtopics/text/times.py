@@ -19,7 +19,8 @@ TIME = re.compile(
     r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
-FIRST_YEAR, LAST_YEAR = -1969, 8029  # years since 1970 that a date can have
+FIRST_YEAR = -1969  # since 1970: the first year that a date can have
+LAST_YEAR = 8029  # since 1970: the last year
 
 
 def as_array(values: Any) -> NDArray[Any]:

@@ -137,7 +137,8 @@ class WordCounts:
         """Yield documents as numbers of these words, -1 for others, and their lengths, in parts."""
         target = self.targets({word: number for number, word in enumerate(words)})
         rows = np.arange(len(self.ends) - 1) if rows is None else rows
-        starts, lengths = self.ends[rows], np.diff(self.ends)[rows]
+        starts = self.ends[rows]
+        lengths = np.diff(self.ends)[rows]
         parts = np.flatnonzero(np.diff(np.cumsum(lengths) // PART)) + 1
         for start, n in zip(np.split(starts, parts), np.split(lengths, parts), strict=True):
             places = np.arange(n.sum()) + np.repeat(start - np.cumsum(n) + n, n)
@@ -171,7 +172,8 @@ def count_words(
         numbers = vocabulary
         batches = ([[w for w in doc if w in vocabulary] for doc in batch] for batch in batches)
     data, columns, order = (GrowingArray(np.int32) for _ in range(3))
-    ends, lasts = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    ends = [np.zeros(1, np.int64)]
+    lasts = [np.zeros(1, np.int64)]
     for rows in batches:
         flat, last = _numbered(rows, numbers.__getitem__)
         part = _counted(flat, last)
@@ -181,7 +183,8 @@ def count_words(
         if vocabulary is None:
             order.append(flat)
             lasts.append(lasts[-1][-1] + last[1:])
-    words, pointers = list(numbers), _short(np.concatenate(ends))
+    words = list(numbers)
+    pointers = _short(np.concatenate(ends))
     matrix = data.array(), columns.array(), pointers
     counts = sparse.csr_array(matrix, (len(pointers) - 1, len(words)))
     found = WordCounts(words, counts, order.array(), np.concatenate(lasts))

@@ -163,10 +163,8 @@ def splitter(pattern: str) -> Callable[[str], list[str]]:
 def _with_marks(pattern: str) -> Callable[[str], list[str]]:
     """Return a splitter for all scripts, in which marks are parts of words."""
     marks = [c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M"]
-    every, blocks = (
-        "".join(marks),
-        (("\u0300", "\u0750"), ("\u1ab0", "\u1b00"), ("\u1dc0", "\u2100")),
-    )
+    every = "".join(marks)
+    blocks = (("\u0300", "\u0750"), ("\u1ab0", "\u1b00"), ("\u1dc0", "\u2100"))
     accents = "".join(c for c in marks if any(a <= c < b for a, b in blocks))
     # Searching for single marks outside the basic plane is slow, so any character there counts.
     may_have = re.compile(f"[{''.join(c for c in marks if c < chr(0x10000))}\U00010000-\U0001efff]")

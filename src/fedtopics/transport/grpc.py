@@ -38,28 +38,36 @@ LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
 LARGE_REQUESTS = 8  # requests of several chunks that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
-GRACE, STOPPING = 0.5, 5.0  # seconds: for answers on their way, for all of it
+GRACE = 0.5  # seconds for answers on their way
+STOPPING = 5.0  # seconds for all of it
 TICK = 0.1  # seconds
 
 OPTIONS = [
     # A dead connection is noticed within half a minute, by pings that the other side tolerates.
-    ("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     # No retries; no compression, which could turn a few bytes into many.
-    ("grpc.enable_retries", 0), ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     # Half a megabyte of a call waits unread; by gRPC's own estimate, many would.
-    ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 512 << 10),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 512 << 10),
     ("grpc.max_receive_message_length", CHUNK),
     # Server: enough streams per connection that ended ones do not matter.
-    ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 100),
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 100),
     ("grpc.server_handshake_timeout_ms", 20_000),
     # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Without its
     # own pool, a new channel would use the old connection.
-    ("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000),
-    ("grpc.min_reconnect_backoff_ms", 10_000), ("grpc.use_local_subchannel_pool", 1),
-]  # fmt: skip
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
+    ("grpc.use_local_subchannel_pool", 1),
+]
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -126,9 +134,14 @@ class GrpcServer:
     """Serves the members of a study until `stop`; port 0 of the address picks a free one."""
 
     def __init__(
-        self, service: Service, address: str, key: bytes, certificate: bytes,
-        members: Mapping[str, bytes], seconds: float = SECONDS,
-    ) -> None:  # fmt: skip
+        self,
+        service: Service,
+        address: str,
+        key: bytes,
+        certificate: bytes,
+        members: Mapping[str, bytes],
+        seconds: float = SECONDS,
+    ) -> None:
         self._service = service
         self._methods = {"Ask": service.ask, "Say": service.say, "Fetch": service.fetch}
         self._seconds = seconds
@@ -231,9 +244,8 @@ class GrpcLink:
     """A member's connection to the server over gRPC; a `Link`."""
 
     def __init__(
-        self, address: str, key: bytes, certificate: bytes, server: bytes,
-        seconds: float = SECONDS,
-    ) -> None:  # fmt: skip
+        self, address: str, key: bytes, certificate: bytes, server: bytes, seconds: float = SECONDS
+    ) -> None:
         self._address = address
         self._seconds = seconds
         credentials, name = channel_credentials(key, certificate, server)

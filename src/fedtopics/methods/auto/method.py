@@ -13,8 +13,10 @@ from fedtopics.methods.registry import Method, find_method
 from fedtopics.model.topics import Topics
 
 EXTENT: Template = {
-    "documents": Announced({}), "words": counts(each=LONGEST), "embedded": counts(each=1),
-}  # fmt: skip
+    "documents": Announced({}),
+    "words": counts(each=LONGEST),
+    "embedded": counts(each=1),
+}
 
 
 class Auto:
@@ -37,6 +39,4 @@ class Auto:
         return program.train(clients, run)
 
 
-METHOD = Method(
-    "auto", "automatic choice", AutoSettings, Auto, AutoClient, starts_from_models=True,
-)  # fmt: skip
+METHOD = Method("auto", "automatic choice", AutoSettings, Auto, AutoClient, starts_from_models=True)

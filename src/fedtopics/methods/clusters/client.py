@@ -24,7 +24,7 @@ from fedtopics.inference.points import (
     nearest,
     sums_by_class,
     sums_by_label,
-)  # fmt: skip
+)
 from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient
@@ -122,7 +122,8 @@ class PointSums(Exchanges):
         """Sum the embeddings (minus the origin, of unit length), and their outer products."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
-        total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
+        total = np.zeros(points.shape[1])
+        products = np.zeros((points.shape[1],) * 2)
         for _, block in blocks(points):
             total += block.sum(0)
             products += block.T @ block
@@ -135,9 +136,15 @@ class PointSums(Exchanges):
         "documents of each cluster of the last reply are now in each cluster."
     )
     def cluster_sums(
-        self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
-        part: Part, groups: Groups = SEEN,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        vocabulary: str,
+        round: int,
+        origin: Numbers,
+        centres: Numbers,
+        starts: list[int],
+        part: Part,
+        groups: Groups = SEEN,
+    ) -> dict[str, Any]:
         """Sum the points that are nearest to each centre (k-means).
 
         Between replies about a clustering, documents change their cluster only in groups of at
@@ -145,8 +152,10 @@ class PointSums(Exchanges):
         """
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
-        sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
-        distances, n = np.zeros(len(centres)), centres.shape[1]
+        sums = np.zeros(centres.shape)
+        counts = np.zeros(centres.shape[:2])
+        distances = np.zeros(len(centres))
+        n = centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
         compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
         request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
@@ -234,9 +243,16 @@ class ClusterSums(PointSums):
         "number of documents. With secure aggregation, memberships are also summed before that."
     )
     def class_sums(
-        self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
-        directions: Numbers, bias: Numbers, part: Part, groups: Groups = SEEN,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        vocabulary: str,
+        round: int,
+        origin: Numbers,
+        projection: Numbers,
+        directions: Numbers,
+        bias: Numbers,
+        part: Part,
+        groups: Groups = SEEN,
+    ) -> dict[str, Any]:
         """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
@@ -247,9 +263,11 @@ class ClusterSums(PointSums):
         return self.by_group(groups, request, compute) | {"documents": len(points)}
 
     def by_group(
-        self, groups: Groups, request: dict[str, Any],
+        self,
+        groups: Groups,
+        request: dict[str, Any],
         compute: Callable[[], tuple[Numbers, Numbers]],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Return the sums of groups with enough weight, and the weights of all groups."""
 
         def grouped() -> Grouped:
@@ -268,12 +286,16 @@ class ClusterSums(PointSums):
         "in both, in the first, in the second, and in both by chance. The number of documents."
     )
     def agreeing_pairs(
-        self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
+        self,
+        vocabulary: str,
+        origin: Numbers,
+        first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
         self.client.check(vocabulary)
-        points, temperature = self.points(origin), self.client.settings.temperature
+        points = self.points(origin)
+        temperature = self.client.settings.temperature
         pairs = agreeing_pairs(points, temperature, first, second)
         return {"pairs": pairs, "documents": len(self.client.usable)}
 
@@ -307,7 +329,8 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Count the documents in each cluster with a probability of at least one half."""
         self.check(vocabulary)
-        counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
+        counts = np.zeros(self.n_topics(weights=weights))
+        unclear = 0
         for _, theta in self.thetas(weights=weights):
             largest = theta.max(1)
             clear = largest >= UNCLEAR
@@ -324,7 +347,8 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         return len(model["weights"][self.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        weights, inference = model["weights"], self.inference_of(self.n_topics(**model))
+        weights = model["weights"]
+        inference = self.inference_of(self.n_topics(**model))
         for rows, theta in inference.memberships(weights, self.last_points(weights)):
             yield self.usable[rows], theta
 

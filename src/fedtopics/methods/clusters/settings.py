@@ -56,10 +56,12 @@ class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
     batch_size: int = Field(200, ge=1, description="number of documents in a minibatch")
     learning_rate: float = Field(5e-4, gt=0, description="learning rate of adapter and head")
     deletion: float = Field(
-        0.0, ge=0, lt=1,
+        0.0,
+        ge=0,
+        lt=1,
         description="share of words that a view (a shortened copy of a text) omits; views need the "
         "embedding model",
-    )  # fmt: skip
+    )
 
     @property
     def n_views(self) -> int:
@@ -95,10 +97,13 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 class DiscriminativeSettings(ChoosesNumber, ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
         "single": {
-            "word_weight": 0.0, "temperature": 0.15, "max_rounds": 100, "start": {"rounds": 60},
+            "word_weight": 0.0,
+            "temperature": 0.15,
+            "max_rounds": 100,
+            "start": {"rounds": 60},
             "separation": {"sizes": "even", "shrinkage": 0.3},
         }
-    }  # fmt: skip
+    }
 
     name: Literal["discriminative"] = Field("discriminative", description="the method")
     preset: Literal["default", "single"] = Field(

@@ -87,7 +87,8 @@ class RunningSum:
     def add(self, reply: Payload, name: str = "") -> None:
         if self._total is None:
             kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
-            self._total, self._first = dict(reply), mapped(kind, reply)
+            self._total = dict(reply)
+            self._first = mapped(kind, reply)
         else:
             self._total = _add(self._total, reply, self._changeable)
             self._changeable = True
@@ -113,7 +114,8 @@ def _rounded(array: Any, precision: Any) -> Any:
 
 
 def _add(total: Any, value: Any, in_place: bool) -> Any:
-    shape, other = _shape(total), _shape(value)
+    shape = _shape(total)
+    other = _shape(value)
     if shape != other:
         raise FedTopicsError(
             f"Clients sent replies of different shapes, {shape} and {other}; check that all run "
@@ -167,7 +169,9 @@ def _add_named(*both: Named) -> Named:
     return Named(names, values)
 
 
-BETA2, EPSILON = 0.999, 1e-8  # Adam's parameters
+# Adam's parameters
+BETA2 = 0.999
+EPSILON = 1e-8
 KEYS = "step", "exp_avg", "exp_avg_sq"  # of Adam's state, as in torch
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
@@ -194,7 +198,8 @@ class ServerOptimizer:
     ) -> None:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
-        share, rate = 1 / documents, self._rate * part
+        share = 1 / documents
+        rate = self._rate * part
         dense = {n: g.dense() if isinstance(g, Rows) else g for n, g in gradients.items()}
         if not self._adam:
             for name, weight in self.weights.items():
@@ -202,7 +207,8 @@ class ServerOptimizer:
             return
         from fedtopics.networks.loops import adam
 
-        beta1, beta2 = self._beta1, BETA2
+        beta1 = self._beta1
+        beta2 = BETA2
         first, second = (1 - beta**self._steps for beta in (beta1, beta2))
         numbers = share, beta1, 1 - beta1, beta2, 1 - beta2, rate / first, second**-0.5, EPSILON
         for name, weight in self.weights.items():

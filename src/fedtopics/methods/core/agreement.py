@@ -25,8 +25,10 @@ from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, finge
 
 SAME_NUMBER = Announced({}, same=True)  # number of documents in all exchanges of the agreement
 COUNTED: dict[str, Any] = {
-    "documents": SAME_NUMBER, "training": counts(each=1), "without_known_word": counts(each=1),
-}  # fmt: skip
+    "documents": SAME_NUMBER,
+    "training": counts(each=1),
+    "without_known_word": counts(each=1),
+}
 LEAST_DOCUMENTS = Field((), MOST_COUNT, 1, dtype="int64")
 
 
@@ -120,7 +122,8 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     else:
         agreed = clients.round(0, work)[0]
         run.keep("agreement", {**agreed, **plan.kept})
-    vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
+    vocabulary = Vocabulary.of(agreed)
+    numbers = agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
     of_all = agreed["total"], numbers["training"], agreed["length"]
     known = agreed.get("sizes", {}), continued is None, agreed.get("least", 1)
@@ -132,7 +135,8 @@ def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict
     places = limits.max_words // len(clients.names)
     template = {"words": WordCounts(places), "documents": SAME_NUMBER}
     reply = clients.sum("vocabulary", template, places=places)
-    words, total = reply["words"], reply["documents"]
+    words = reply["words"]
+    total = reply["documents"]
     _check_number(len(words.names), least_words)
     vocabulary = agree(words.names, words.values, total, limits)
     _check_number(len(vocabulary), least_words)

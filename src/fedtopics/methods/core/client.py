@@ -57,7 +57,8 @@ class ClientWords:
 
     def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
         """Return the words of the whole client that enough of its documents contain."""
-        words, documents = counted_words["words"], counted_words["documents"]
+        words = counted_words["words"]
+        documents = counted_words["documents"]
         rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
         names, counted = _frequent_words(words, documents, *rarest)
         if counted[:, 1].sum() > LONGEST * documents:

@@ -55,7 +55,8 @@ class LastSums(Exchanges):
         """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
         # Not part of `shares`, which all participants see, because here the sum is enough.
         self.client.check(vocabulary)
-        thetas, n_topics = self.client.thetas(**model), self.client.n_topics(**model)
+        thetas = self.client.thetas(**model)
+        n_topics = self.client.n_topics(**model)
         return sums_of_words(self.client, groups, model, thetas, n_topics)
 
     @leaves(
@@ -66,7 +67,8 @@ class LastSums(Exchanges):
     def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
         self.client.check(vocabulary)
         over_time = cast("OverTime", self.client.settings.over_time)
-        places, n_topics = over_time.places(self.client.corpus), self.client.n_topics(**model)
+        places = over_time.places(self.client.corpus)
+        n_topics = self.client.n_topics(**model)
         of_each = partial(self.client.thetas, **model)
         shape = len(over_time.begins), n_topics
         reply = own_sums(self.client.guard, places, of_each, groups, model, shape)
@@ -88,12 +90,17 @@ class LastSums(Exchanges):
         "halves. Words that too few documents of a half contain do not count."
     )
     def pairs(
-        self, vocabulary: str, words: list[str], pairs: NDArray[np.int64], windows: list[int],
+        self,
+        vocabulary: str,
+        words: list[str],
+        pairs: NDArray[np.int64],
+        windows: list[int],
         part: int,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Count how often the topics' words occur together, to choose or to score them."""
         self.client.check(vocabulary)
-        rows, frequency = np.arange(len(self.client.corpus)), self.client.frequency
+        rows = np.arange(len(self.client.corpus))
+        frequency = self.client.frequency
         usual = frequency > 0
         if part != ALL:
             halves = draw_halves(self.client.secret, len(rows), self.client.min_documents)
@@ -114,7 +121,8 @@ class LastSums(Exchanges):
 
 def bag_of_part(client: Any, part: int) -> sparse.csr_array:
     """Return the words that enough documents of each half have; none if a half is too small."""
-    usual, bags = (client.in_halves >= client.rarest).all(0), []
+    usual = (client.in_halves >= client.rarest).all(0)
+    bags = []
     for rows in draw_halves(client.secret, client.bag.shape[0], client.min_documents):
         bag = client.bag[rows]
         bag.data = bag.data * usual[bag.indices]
@@ -138,7 +146,8 @@ def sums_of_words(
 
     def compute() -> Grouped:
         total = np.zeros((n_topics, client.bag.shape[1]))
-        shares, squares = np.zeros(n_topics), np.zeros(n_topics)
+        shares = np.zeros(n_topics)
+        squares = np.zeros(n_topics)
         for rows, theta in thetas:
             total += theta.T @ client.bag[rows]
             shares += theta.sum(0)
@@ -157,11 +166,15 @@ def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
 
 
 def describe(
-    agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any],
-    make: Callable[..., Topics], start: WarmStart | None = None,
-) -> Topics:  # fmt: skip
+    agreement: Agreement,
+    settings: TopicSettings,
+    model: Mapping[str, Any],
+    make: Callable[..., Topics],
+    start: WarmStart | None = None,
+) -> Topics:
     """Sum the topics' shares and words over the clients, and choose which words are shown."""
-    n_topics, vocabulary = settings.n_components, agreement.vocabulary
+    n_topics = settings.n_components
+    vocabulary = agreement.vocabulary
     template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
     words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
     replies = agreement.call("shares", template, **model)
@@ -199,7 +212,8 @@ def sum_periods(
 def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
 ) -> dict[str, Any]:
-    template, vocabulary = {}, agreement.vocabulary
+    template = {}
+    vocabulary = agreement.vocabulary
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each word occurs in at most this many windows
         counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
@@ -212,11 +226,13 @@ def count_pairs(
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
     """Choose the words shown for each topic; score them in other documents."""
-    readings, within = settings.readings, settings.coherence
+    readings = settings.readings
+    within = settings.coherence
     chosen = readings[0] if len(readings) == 1 else USUAL
     if within == "nothing":
         return replace(model, reading=chosen)
-    ask, part = partial(count_pairs, agreement), ALL
+    ask = partial(count_pairs, agreement)
+    part = ALL
     if settings.chooses_words:
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
         words = model.vocabulary.words
@@ -226,7 +242,8 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
         part = SCORED
     model = replace(model, reading=chosen)
-    vocabulary, shown = model.vocabulary, model.topics(WORDS_SHOWN)
+    vocabulary = model.vocabulary
+    shown = model.topics(WORDS_SHOWN)
     shares = vocabulary.document_frequency / max(agreement.documents, 1)
     expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
     scored = partial(ask, part=part)

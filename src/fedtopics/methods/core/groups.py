@@ -44,9 +44,12 @@ class Guard:
         return self.of_all and groups.get("least", 0) >= self.least
 
     def sums(
-        self, groups: Groups, request: Payload, rule: Callable[..., Enough],
+        self,
+        groups: Groups,
+        request: Payload,
+        rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Return the counts of the client's groups if requested, else sums of groups by `rule`."""
         own, summed = self.once(groups, request, compute)
         enough = rule(**own, least=self.least)
@@ -82,8 +85,12 @@ def enough_have(shares: Numbers, squares: Numbers, least: int) -> Enough:
 
 MOST_PERIODS = 1000
 STEPS: dict[Unit, tuple[str, int]] = {
-    "year": ("M", 12), "quarter": ("M", 3), "month": ("M", 1), "week": ("D", 7), "day": ("D", 1)
-}  # fmt: skip
+    "year": ("M", 12),
+    "quarter": ("M", 3),
+    "month": ("M", 1),
+    "week": ("D", 7),
+    "day": ("D", 1),
+}
 Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
@@ -158,13 +165,18 @@ def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
 
 
 def own_sums(
-    guard: Guard, places: NDArray[np.int64], thetas: Callable[[], Thetas], groups: Groups,
-    model: Mapping[str, Any], shape: tuple[int, int],
-) -> dict[str, Any]:  # fmt: skip
+    guard: Guard,
+    places: NDArray[np.int64],
+    thetas: Callable[[], Thetas],
+    groups: Groups,
+    model: Mapping[str, Any],
+    shape: tuple[int, int],
+) -> dict[str, Any]:
     """Return theta summed by period, (n_periods, n_topics), or the number of documents in each."""
 
     def compute() -> Grouped:
-        total, number = np.zeros((shape[0] + 1, shape[1])), np.zeros(shape[0] + 1)
+        total = np.zeros((shape[0] + 1, shape[1]))
+        number = np.zeros(shape[0] + 1)
         for rows, theta in thetas():
             np.add.at(total, places[rows], theta)
             np.add.at(number, places[rows], 1)

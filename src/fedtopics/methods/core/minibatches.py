@@ -16,9 +16,13 @@ class Minibatches:
     """Rows of a client's usable documents: for `training`, and `held` out (the same if few)."""
 
     def __init__(
-        self, usable: Documents, secret: Secret, wanted: float, validation_share: float = 0.0,
+        self,
+        usable: Documents,
+        secret: Secret,
+        wanted: float,
+        validation_share: float = 0.0,
         smallest: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._secret = secret
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
@@ -32,7 +36,8 @@ class Minibatches:
         if held > 0 and len(usable) - held < smallest:
             self.training = self.held = shuffled
         else:
-            self.training, self.held = shuffled[held:], shuffled[:held]
+            self.training = shuffled[held:]
+            self.held = shuffled[:held]
         self.size = min(len(self.training), max(round(wanted), smallest))
 
     @classmethod

@@ -154,10 +154,16 @@ class WarmStart:
     @property
     def origin(self) -> dict[str, Any]:
         model = self.model
-        return {} if model is None else {
-            "model": fingerprint_of(model), "method": _method(model),
-            "rounds": model.info.get("rounds", 0), "vocabulary": self.vocabulary,
-        }  # fmt: skip
+        return (
+            {}
+            if model is None
+            else {
+                "model": fingerprint_of(model),
+                "method": _method(model),
+                "rounds": model.info.get("rounds", 0),
+                "vocabulary": self.vocabulary,
+            }
+        )
 
     def added_to(self, model: Topics) -> Topics:
         """Return the new model with the documents of the old one added, if `once`."""
@@ -167,9 +173,11 @@ class WarmStart:
         old, new = (np.array(m.info.get("ids", range(m.n_topics))) for m in (before, model))
         same = (new[:, None] == old).astype(float)
         none = np.zeros(len(new))
-        shares, documents = {}, {}
+        shares = {}
+        documents = {}
         for name in sorted({*before.documents, *model.documents}):
-            n, more = before.documents.get(name, 0), model.documents.get(name, 0)
+            n = before.documents.get(name, 0)
+            more = model.documents.get(name, 0)
             share = same @ before.shares[name] if n else none
             theta = n * share / max(share.sum(), TINY) + more * model.shares.get(name, none)
             shares[name] = theta / max(n + more, 1)

@@ -177,19 +177,23 @@ class _Check:
     def _fault_of_field(self, value: Any, field: Field, where: str) -> str:
         if fault := self._misfit(_size(value), field.shape, where):
             return fault
-        kind, wanted = _kind(value), f"rows of {field.dtype}" if field.rows else field.dtype
+        kind = _kind(value)
+        wanted = f"rows of {field.dtype}" if field.rows else field.dtype
         if kind != wanted:
             return f"{where} contains {kind} instead of {wanted}"
         numbers = value.values if isinstance(value, Rows) else np.asarray(value)
         if field.dtype != "int64" and not np.isfinite(numbers).all():
             return f"{where} contains NaN or infinite numbers"
         bound = np.inf if np.isinf(field.each) else field.each * self._documents
-        most, least = np.asarray(field.most), np.asarray(field.least)
+        most = np.asarray(field.most)
+        least = np.asarray(field.least)
         if isinstance(value, Rows) and most.ndim:
             most = most[value.index]
-        most, least = np.minimum(most, bound), np.maximum(least, -bound)
+        most = np.minimum(most, bound)
+        least = np.maximum(least, -bound)
         if field.dtype != "int64":
-            most, least = most + ROUNDING * np.abs(most), least - ROUNDING * np.abs(least)
+            most = most + ROUNDING * np.abs(most)
+            least = least - ROUNDING * np.abs(least)
         if np.less(numbers, least).any() or np.greater(numbers, most).any():
             return f"{where} contains numbers outside the agreed bounds"
         if field.adds_up and abs(numbers.sum() - self._documents) > ROUNDING * self._documents:
@@ -215,7 +219,8 @@ class _Check:
             return f"{where} does not contain counts by word"
         if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
             return f"{where} contains invalid words, or they are not sorted"
-        n, clients = len(self._of), value.values[:, 2]
+        n = len(self._of)
+        clients = value.values[:, 2]
         documents, occurrences, first = value.values.T[[0, 1, 3]]
         fits = (documents >= 1) & (documents <= self._documents) & (occurrences >= documents)
         fits &= (occurrences <= MOST_COUNT) & (clients >= 1) & (clients <= n)
@@ -226,7 +231,8 @@ class _Check:
         return ""
 
     def _fault_of_windows(self, value: Any, template: Windows, name: str, where: str) -> str:
-        n, (left, right) = len(template.pairs), template.pairs.T
+        n = len(template.pairs)
+        (left, right) = template.pairs.T
         fewest = self._documents
         most = fewest if template.documents else LONGEST * fewest
         windows = Field((), most, fewest, dtype="int64")
@@ -234,7 +240,8 @@ class _Check:
             value, {"windows": windows, "pairs": counts(n)}, name, where
         ):
             return fault
-        found, alone = value["pairs"], left == right
+        found = value["pairs"]
+        alone = left == right
         words = np.minimum(template.most, value["windows"])
         of_word = np.zeros(len(words), np.int64)
         of_word[left[alone]] = found[alone]

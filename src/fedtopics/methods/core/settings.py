@@ -123,21 +123,26 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="maximum number of rounds")
     clients_per_round: int | None = Field(
-        None, ge=1,
+        None,
+        ge=1,
         description="number of clients that train in a round, sampled for each round; by default "
         "all clients",
-    )  # fmt: skip
+    )
     relevance: float | None = Field(
-        None, ge=0, le=1,
+        None,
+        ge=0,
+        le=1,
         description="how words are ranked: 1 by probability, 0 by lift; by default the most "
         "coherent ranking in which nine of ten words differ between topics",
-    )  # fmt: skip
+    )
     coherence_candidates: int | None = Field(
-        None, ge=WORDS_SHOWN, le=50,
+        None,
+        ge=WORDS_SHOWN,
+        le=50,
         description="a topic's ten most coherent words, chosen among this many first words, are "
         "shown first; 10 keeps the words' order; by default 15, or 10 if "
         "relevance is set",
-    )  # fmt: skip
+    )
     coherence: Within = Field(
         "windows",
         description='where words count as occurring together: in "windows" of text, in '
@@ -279,7 +284,8 @@ class MinibatchSettings(TopicSettings):
         'documents; "fixed": each client uses batch_size documents (as in the paper)',
     )
     tolerance: float = Field(
-        0.0, ge=0,
+        0.0,
+        ge=0,
         description="stop when the weights change by less than this, relative to their norm",
-    )  # fmt: skip
+    )
     initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)

@@ -55,10 +55,13 @@ class Rounds(Protocol[State]):
 
 
 def iterate(
-    agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
+    agreement: Agreement,
+    rounds: Rounds[State],
+    state: State,
+    numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
     ends: Callable[[RoundResult[State], int, events.RoundReport], bool] | None = None,
-) -> State:  # fmt: skip
+) -> State:
     """Run the rounds with these numbers until `ends` returns True, or else a stop rule applies."""
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
@@ -81,14 +84,13 @@ class TrainingStatus:
     @classmethod
     def resumed(cls, saved: Checkpoint) -> TrainingStatus:
         numbers = saved.numbers
-        best_loss, waited = numbers.get("best_loss", np.inf), int(numbers.get("waited", 0))
+        best_loss = numbers.get("best_loss", np.inf)
+        waited = int(numbers.get("waited", 0))
         stopped = bool(numbers.get("stopped", 0))
         return cls(saved.round, stopped, without_prefix("best", saved.arrays), best_loss, waited)
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
-        numbers = {
-            "best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped),
-        }  # fmt: skip
+        numbers = {"best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped)}
         return Checkpoint(self.round, {**state, **with_prefix("best", self.best)}, numbers)
 
 
@@ -139,16 +141,19 @@ class Program(ABC, Generic[Settings, State]):
         """Make the model from the last state after `rounds` rounds, with the last exchanges."""
 
     def made(
-        self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None,
-        **info: Any,
-    ) -> Callable[..., Topics]:  # fmt: skip
+        self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None, **info: Any
+    ) -> Callable[..., Topics]:
         """Return a function that makes the model from vocabulary, shares and sums."""
         about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
         about |= {"numbers": self.numbers} if self.numbers else {}
         return partial(
-            Topics, inference=inference, weights=weights, shared=shared or {},
-            text=self.plan.text, info=about | info,
-        )  # fmt: skip
+            Topics,
+            inference=inference,
+            weights=weights,
+            shared=shared or {},
+            text=self.plan.text,
+            info=about | info,
+        )
 
     def note(self, run: Run, tried: events.Candidate) -> None:
         """Keep the score of a number of topics for the model."""
@@ -201,7 +206,8 @@ class Program(ABC, Generic[Settings, State]):
         agreement = self.agree(clients, run)
         saved = run.restore()
         if saved is None:
-            status, state = TrainingStatus(self.rounds_before), self.first_state(agreement, run)
+            status = TrainingStatus(self.rounds_before)
+            state = self.first_state(agreement, run)
             if self.saves_every_round:
                 self._save(run, status, state)
         else:
@@ -228,9 +234,14 @@ class Program(ABC, Generic[Settings, State]):
         return model
 
     def _ends(
-        self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
-        round_: int, report: events.RoundReport,
-    ) -> bool:  # fmt: skip
+        self,
+        agreement: Agreement,
+        run: Run,
+        status: TrainingStatus,
+        step: RoundResult[State],
+        round_: int,
+        report: events.RoundReport,
+    ) -> bool:
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
@@ -245,7 +256,9 @@ class Program(ABC, Generic[Settings, State]):
             held_out, documents = result
             run.event(events.Validation(round_, held_out, documents))
             if status.best_loss - held_out > GAIN * abs(held_out):
-                status.best, status.best_loss, status.waited = self.best(step.state), held_out, 0
+                status.best = self.best(step.state)
+                status.best_loss = held_out
+                status.waited = 0
             else:
                 status.waited += 1
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}

@@ -44,7 +44,8 @@ class ConsensusSums(Exchanges):
     def point_sums(self, vocabulary: str, origin: Numbers, groups: Groups = SEEN) -> dict[str, Any]:
         """Sum the points of the documents with each word; see `distinct_words`."""
         self.client.check(vocabulary)
-        client, rows = self.client, self.client.usable
+        client = self.client
+        rows = self.client.usable
 
         def compute() -> tuple[Numbers, Numbers]:
             has = (client.bag[rows] > 0).astype(np.float64)
@@ -76,11 +77,13 @@ class ConsensusSums(Exchanges):
         """Sum memberships by the consensus' clusters, at first those of the first clustering."""
         self.client.check(vocabulary)
 
-        points, bias = self.client.part(ClusterSums).points(clusters["origin"]), clusters["bias"]
+        points = self.client.part(ClusterSums).points(clusters["origin"])
+        bias = clusters["bias"]
         inference: Any = self.client.inference_of()
 
         def compute() -> tuple[Numbers, Numbers]:
-            sums, weights = np.zeros((bias.shape[1], bias.size)), np.zeros(bias.shape[1])
+            sums = np.zeros((bias.shape[1], bias.size))
+            weights = np.zeros(bias.shape[1])
             for _, block in blocks(points):
                 members = shares = inference.members(clusters, block)
                 if "votes" in clusters:
@@ -133,10 +136,12 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
         return kept
     rank = np.argsort(np.argsort(-counts, kind="stable"))
     there = sparse.csr_array((np.ones(bag.nnz, np.int32), bag.indices, bag.indptr), bag.shape)
-    transposed, alike = there.T.tocsr(), set[tuple[int, int]]()
+    transposed = there.T.tocsr()
+    alike = set[tuple[int, int]]()
     for start in range(0, len(counts), COLUMNS):
         both = (transposed[start : start + COLUMNS] @ there).tocoo()
-        first, second = both.coords[0] + start, both.coords[1]
+        first = both.coords[0] + start
+        second = both.coords[1]
         few = counts[first] + counts[second] - 2 * both.data < least
         few &= kept[first] & kept[second] & (rank[first] > rank[second])
         alike |= set(zip(rank[first[few]].tolist(), second[few].tolist(), strict=True))
@@ -148,7 +153,8 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    calls, n = calls_of_start(settings.start), MOST_PAIRS * len(settings.candidates)
+    calls = calls_of_start(settings.start)
+    n = MOST_PAIRS * len(settings.candidates)
     if n:
         calls = with_call(calls, "moments", f"at most {sum(PARTS[1:])} times for parts")
         often = f"at most {2 * n * START.rounds} times to choose the number"

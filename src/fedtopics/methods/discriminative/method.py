@@ -44,9 +44,11 @@ class DiscriminativeState:
 
 
 def start_separation(
-    agreement: Agreement, settings: DiscriminativeSettings, seed: int,
+    agreement: Agreement,
+    settings: DiscriminativeSettings,
+    seed: int,
     notify: Callable[[Candidate], None],
-) -> DiscriminativeState:  # fmt: skip
+) -> DiscriminativeState:
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
     shape = settings.shape(settings.inference.settings_type)
     inference = settings.inference(len(agreement.vocabulary), shape)
@@ -55,7 +57,9 @@ def start_separation(
         words = find_words(agreement, inference, seed)
     origin, moments = find_moments(agreement, inference.n_dimensions)
     settings = with_number(agreement, settings, origin, moments, seed, notify)
-    start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
+    start = settings.start
+    k = settings.n_components
+    finalists = settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
     split = Split.of(clusters, settings.separation.sizes)
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
@@ -66,7 +70,8 @@ def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     shape = len(agreement.vocabulary), inference.settings.embedding.dimension
     origin = find_origin(agreement, shape[1])
     reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
-    counts, documents = reply["sent"], max(reply["documents"], 1)
+    counts = reply["sent"]
+    documents = max(reply["documents"], 1)
     means = reply["sums"] / np.maximum(counts, 1)[:, None]
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
@@ -135,6 +140,11 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 
 METHOD = Method(
-    "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=6, shows="clusters",
-)  # fmt: skip
+    "discriminative",
+    "discriminative clustering",
+    DiscriminativeSettings,
+    Discriminative,
+    DiscriminativeClient,
+    version=6,
+    shows="clusters",
+)

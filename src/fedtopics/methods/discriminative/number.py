@@ -56,7 +56,8 @@ class DrawnPoints:
     def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
         self.documents = min(moments.count, MOST_DRAWN)
         drawn = moments.draw(self.documents, np.random.default_rng([seed, SEED]))
-        self._points, self._temperature = unit_rows(drawn), temperature
+        self._points = unit_rows(drawn)
+        self._temperature = temperature
 
     def upper_bound(self, announced: Any) -> Any:
         return announced
@@ -100,9 +101,13 @@ class DrawnPoints:
 
 
 def with_number(
-    agreement: Any, settings: DiscriminativeSettings, origin: Numbers, moments: Moments, seed: int,
+    agreement: Any,
+    settings: DiscriminativeSettings,
+    origin: Numbers,
+    moments: Moments,
+    seed: int,
     notify: Callable[[Candidate], None],
-) -> DiscriminativeSettings:  # fmt: skip
+) -> DiscriminativeSettings:
     """Return the settings with the number of clusters chosen, if there are candidates."""
     if not settings.candidates:
         return settings
@@ -141,9 +146,13 @@ def _moments_of_parts(agreement: Any, origin: Numbers, documents: int) -> dict[P
 
 
 def _mean_agreement(
-    source: Any, settings: DiscriminativeSettings, number: int, origin: Numbers,
-    parts: dict[Part, Moments], seed: int,
-) -> float:  # fmt: skip
+    source: Any,
+    settings: DiscriminativeSettings,
+    number: int,
+    origin: Numbers,
+    parts: dict[Part, Moments],
+    seed: int,
+) -> float:
     """Return how well clusterings of two parts agree, the mean over pairs of parts."""
     clusterings = []
     for part, moments in parts.items():

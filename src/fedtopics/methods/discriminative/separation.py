@@ -74,17 +74,22 @@ class Separation:
         return directed, sum_by_group(agreement, "class_sums", shape, **payload)
 
     def step(
-        self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
+        self,
+        agreement: Agreement,
+        state: Split,
+        reply: tuple[Directed, dict[str, Any]],
         round_: int,
-    ) -> RoundResult[Split]:  # fmt: skip
+    ) -> RoundResult[Split]:
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.share_kept(round_)
         sums, weights = complete(new, state.sums, state.weights)
-        sums, weights = sums + kept * state.sums, weights + kept * state.weights
+        sums = sums + kept * state.sums
+        weights = weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
         after = Split(sums, weights, directed.bias, directed.apart, state.even, state.rounds + 1)
-        loss, documents = -float(after.apart.max()), int(self.moments.count)
+        loss = -float(after.apart.max())
+        documents = int(self.moments.count)
         if after.rounds == TRIAL and len(set(state.even.tolist())) == 1:
             after = after.best()
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
@@ -186,7 +191,8 @@ class ConsensusRounds:
 def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
     """Return log probabilities of each membership given the cluster, and of each cluster."""
     k, n = sums.shape
-    seen, sizes = (sums + UNSEEN).reshape(k, n // k, k), weights + UNSEEN
+    seen = (sums + UNSEEN).reshape(k, n // k, k)
+    sizes = weights + UNSEEN
     votes = np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n)
     return {"votes": votes, "sizes": np.log(sizes / sizes.sum())}
 

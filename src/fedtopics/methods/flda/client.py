@@ -53,12 +53,17 @@ class FLDAClient(TopicClient[FLDASettings]):
         "words in enough of these documents) and their weights; which of all clients' topics "
         "guided it; how many words belong to it. The number of documents; if too few documents "
         "are new, only that number. Topics are merged, not summed, so all participants see each "
-        "client's topics.", seen_by_all=True,
-    )  # fmt: skip
+        "client's topics.",
+        seen_by_all=True,
+    )
     def local_topics(
-        self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
+        self,
+        round: int,
+        ids: list[int],
+        seeds: dict[str, list[int]],
+        first: list[int],
         **packed: Any,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Compute topics of the new documents, guided by all clients' topics (Algorithm 3)."""
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
@@ -109,7 +114,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         vars(self).pop("counts", None)  # of the documents before
         super().adopt(words, total, length)
         if len(self.usable) < self.min_documents:  # too few documents to send any sums
-            self.usable, self._training = self.usable[:0], 0
+            self.usable = self.usable[:0]
+            self._training = 0
             self.bag = self.bag[self.usable]
             self.corpus = self.corpus.take([])
 

@@ -71,9 +71,11 @@ def _read_round(path: Path) -> dict[str, list[Topic]]:
 
 
 def sample_pairs(
-    rounds: Sequence[Mapping[str, Sequence[Topic]]], n_pairs: int = 60, seed: int = 0,
+    rounds: Sequence[Mapping[str, Sequence[Topic]]],
+    n_pairs: int = 60,
+    seed: int = 0,
     n_words: int = 10,
-) -> list[TopicPair]:  # fmt: skip
+) -> list[TopicPair]:
     """Sample pairs of topics from two clients in the same round, with all degrees of similarity."""
     pairs = [
         (first, second, float(cosine))
@@ -98,10 +100,12 @@ def sample_pairs(
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
     """Sample equally many from each tenth of the values' range, if possible; return positions."""
     rng = np.random.default_rng(seed)
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     width = max(high - low, 1e-300)  # all values may be the same
     bins = np.minimum((values - low) / width * DEGREES, DEGREES - 1).astype(np.int64)
-    order, turn = rng.permutation(len(values)), np.empty(len(values), np.int64)
+    order = rng.permutation(len(values))
+    turn = np.empty(len(values), np.int64)
     for number in range(DEGREES):
         members = order[bins[order] == number]
         turn[members] = np.arange(len(members))

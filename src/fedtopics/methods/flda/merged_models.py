@@ -103,16 +103,22 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
     prior = LDAPrior(n_components=len(sums))
     return TopicModel(
         inference=VariationalLDA(len(vocabulary), prior),
-        weights={"pseudo_counts": np.ascontiguousarray(sums.T + prior.topic_prior)}, shared={},
-        vocabulary=vocabulary, text=models[0].text, shares=shares,
+        weights={"pseudo_counts": np.ascontiguousarray(sums.T + prior.topic_prior)},
+        shared={},
+        vocabulary=vocabulary,
+        text=models[0].text,
+        shares=shares,
         documents={name: n for model in models for name, n in model.documents.items()},
         client_names={key: name for model in models for key, name in model.client_names.items()},
-        word_sums=sums, reading=READING, labels={
-        first + topic: label
-        for model, first in zip(models, _firsts(models), strict=True)
-        for topic, label in manual_labels(model).items()
-        }, info={"method": "merged", "merged": [_described(model) for model in models]},
-    )  # fmt: skip
+        word_sums=sums,
+        reading=READING,
+        labels={
+            first + topic: label
+            for model, first in zip(models, _firsts(models), strict=True)
+            for topic, label in manual_labels(model).items()
+        },
+        info={"method": "merged", "merged": [_described(model) for model in models]},
+    )
 
 
 def _firsts(models: Sequence[TopicModel]) -> list[int]:

@@ -60,9 +60,11 @@ NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def global_topics(
-    local: Mapping[str, LocalTopics], threshold: float, settings: FLDASettings,
+    local: Mapping[str, LocalTopics],
+    threshold: float,
+    settings: FLDASettings,
     seed_ids: Sequence[int] = (),
-) -> list[tuple[dict[str, float], list[Place]]]:  # fmt: skip
+) -> list[tuple[dict[str, float], list[Place]]]:
     """Merge similar topics of different clients (Algorithm 1), and topics with the same seed."""
     places = [(name, k) for name, sent in sorted(local.items()) for k in range(len(sent.topics))]
     together = [[at for at in places if local[at[0]].seeds[at[1]] == seed] for seed in seed_ids]
@@ -99,7 +101,8 @@ def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
     adopt(clients, {"words": words, "total": 1, "length": 1.0})
     found = counted(clients, words)
     none = np.zeros(len(words), np.int64)
-    vocabulary, of_all = Vocabulary(tuple(words), none, none), found["counts"]
+    vocabulary = Vocabulary(tuple(words), none, none)
+    of_all = found["counts"]
     sizes = of_all["documents"], of_all["training"], 1.0
     return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
 
@@ -120,10 +123,12 @@ def count_topic_words(
 ) -> tuple[Agreement, NDArray[np.float64]]:
     """Count the topics' words at the clients; for absent clients, counts follow from the topics."""
     agreement = adopt_words(clients, topics)
-    n, index = len(agreement.vocabulary), agreement.vocabulary.index
+    n = len(agreement.vocabulary)
+    index = agreement.vocabulary.index
     template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
     counted = agreement.sum("word_counts", template)
-    pseudo_counts, remembered = np.full((n, len(topics)), eta), np.ones(n)
+    pseudo_counts = np.full((n, len(topics)), eta)
+    remembered = np.ones(n)
     for number, topic in enumerate(topics):
         rows = [index[word] for word in topic.words]
         weights = np.array(list(topic.words.values()))
@@ -160,14 +165,18 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self, agreement: Agreement, state: FLDAState, round_: int
     ) -> tuple[dict[str, LocalTopics], FLDAState]:
         """Let the clients run guided LDA (Algorithm 3); update M and M* (Algorithms 1 and 2)."""
-        settings, clients = self.settings, agreement.clients
+        settings = self.settings
+        clients = agreement.clients
         template = topic_lists(settings.n_local, settings.n_words)
         replies = clients.call(
-            "local_topics", template, round=round_, ids=[topic.id for topic in state.topics],
+            "local_topics",
+            template,
+            round=round_,
+            ids=[topic.id for topic in state.topics],
             seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
             first=self._seeds(state, [topic.id for topic in state.topics]),
             **pack_topics([self._guide(topic) for topic in state.topics]),
-        )  # fmt: skip
+        )
         local = read_replies(replies)
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
@@ -176,13 +185,18 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return local, after
 
     def step(
-        self, agreement: Agreement, state: FLDAState,
-        reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
-    ) -> RoundResult[FLDAState]:  # fmt: skip
+        self,
+        agreement: Agreement,
+        state: FLDAState,
+        reply: tuple[dict[str, LocalTopics], FLDAState],
+        round_: int,
+    ) -> RoundResult[FLDAState]:
         """Record the round; with stop="coherence", keep the previous topics if they are better."""
-        settings, (local, after) = self.settings, reply
+        settings = self.settings
+        (local, after) = reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
-        scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence
+        scored = settings.stop == "coherence" and not after.idle
+        coherence = after.coherence
         if scored and coherence < state.coherence:
             reason = "topics are less coherent than those of the previous round, which are kept"
             after = replace(state, round=round_)
@@ -225,10 +239,15 @@ class FLDA(Program[FLDASettings, FLDAState]):
         topics, next_id = link_rounds(state, local, merged, threshold, settings)
         optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
         return replace(
-            state, topics=topics, round=round_, idle=0, next_id=next_id, threshold=threshold,
+            state,
+            topics=topics,
+            round=round_,
+            idle=0,
+            next_id=next_id,
+            threshold=threshold,
             seen=state.seen + sum(reply.documents for reply in local.values()),
             optimal=state.optimal | optimal,
-        )  # fmt: skip
+        )
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:
         settings = self.settings
@@ -242,7 +261,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
         known = {word for topic in state.topics if topic.clients for word in topic.words}
         check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, known)
         agreement, pseudo_counts = count_topic_words(agreement.clients, topics, settings.eta)
-        vocabulary, documents = agreement.vocabulary, agreement.documents
+        vocabulary = agreement.vocabulary
+        documents = agreement.documents
         seen = documents, documents - agreement.training
         run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, *seen))
         inference = VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics)))
@@ -254,6 +274,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
 
 METHOD = Method(
-    "flda", "F-LDA", FLDASettings, FLDA, FLDAClient, starts_from_models=True,
+    "flda",
+    "F-LDA",
+    FLDASettings,
+    FLDA,
+    FLDAClient,
+    starts_from_models=True,
     takes_new_documents=True,
-)  # fmt: skip
+)

@@ -14,17 +14,22 @@ from fedtopics.text.arrivals import ArrivalSettings
 
 # Algorithms 1 to 3. Every copy of the paper lacks lines of Algorithm 1: here are two readings.
 _PAPER = {
-    "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
+    "absent_words": "ignored",
+    "memory": 0.0,
+    "n_words": 10,
+    "spare_topics": 0,
+    "relevance": 1.0,
     "stop": "coherence",
-}  # fmt: skip
+}
 _TRANSITIVE = {"linkage": "single", "keep_unmatched": False, "refill": False}
 _PAIRWISE = {"linkage": "pairs", "keep_unmatched": True, "refill": True}
 
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "paper-transitive": _PAPER | _TRANSITIVE, "paper-pairwise": _PAPER | _PAIRWISE,
-    }  # fmt: skip
+        "paper-transitive": _PAPER | _TRANSITIVE,
+        "paper-pairwise": _PAPER | _PAIRWISE,
+    }
 
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
@@ -34,16 +39,19 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     )
     max_rounds: int = Field(3, ge=1, description="maximum number of rounds")
     spare_topics: int | None = Field(
-        None, ge=0,
+        None,
+        ge=0,
         description="number of topics of a client without guidance, in addition to n_components; "
         "by default n_components",
-    )  # fmt: skip
+    )
     n_words: int = Field(30, ge=2, description="number of words of a topic that a client sends")
     threshold: float | None = Field(
-        None, gt=0, le=1,
+        None,
+        gt=0,
+        le=1,
         description="least cosine of two topics that are the same; by default the value that one "
         "in a hundred pairs of topics of one client reaches",
-    )  # fmt: skip
+    )
     linkage: Linkage = Field(
         "average",
         description="which topics are merged: the most similar first, at most one of each client "
@@ -66,9 +74,11 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     )
     keep_unmatched: bool = Field(True, description="whether topics of only one client are kept")
     memory: float = Field(
-        0.7, ge=0, le=1,
+        0.7,
+        ge=0,
+        le=1,
         description="weight of a topic of the previous round, relative to one of this round",
-    )  # fmt: skip
+    )
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (), description='words of the first topics, which keep them: [["fever", "cough"]]'
     )

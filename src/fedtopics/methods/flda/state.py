@@ -82,10 +82,14 @@ def state_of_model(model: Topics) -> FLDAState:
     ids = info["ids"]
     optimal = {name: [ids[k] for k in numbers] for name, numbers in info["optimal"].items()}
     return FLDAState(
-        topics, round=info["rounds"], optimal=optimal, next_id=info["next_id"],
-        threshold=info["threshold"], seen=info["seen"],
+        topics,
+        round=info["rounds"],
+        optimal=optimal,
+        next_id=info["next_id"],
+        threshold=info["threshold"],
+        seen=info["seen"],
         history=list(info["history"]),
-    )  # fmt: skip
+    )
 
 
 def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDAInfo:
@@ -95,18 +99,25 @@ def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDA
         for name, ids in sorted(state.optimal.items())
     }
     return {
-        "seen": state.seen, "threshold": state.threshold, "optimal": optimal,
-        "ids": [topic.id for topic in topics], "clients": [topic.clients for topic in topics],
-        "eta": eta, "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
+        "seen": state.seen,
+        "threshold": state.threshold,
+        "optimal": optimal,
+        "ids": [topic.id for topic in topics],
+        "clients": [topic.clients for topic in topics],
+        "eta": eta,
+        "seeds": sum(topic.seed for topic in topics),
+        "next_id": state.next_id,
         "history": state.history,
-    }  # fmt: skip
+    }
 
 
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
     """Convert the replies; an invalid one counts as one without documents."""
     local = {}
     for name, reply in replies.items():
-        topics, seeds, sizes = unpack_topics(reply), reply["seeds"], reply["occurrences"]
+        topics = unpack_topics(reply)
+        seeds = reply["seeds"]
+        sizes = reply["occurrences"]
         if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
             local[name] = LocalTopics([], [], [], 0)
         else:
@@ -115,9 +126,12 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
 
 
 def link_topics(
-    new: Sequence[GlobalTopic], before: Sequence[GlobalTopic], threshold: float,
-    local: Mapping[str, LocalTopics], merged: Sequence[tuple[Any, list[Place]]],
-) -> list[GlobalTopic | None]:  # fmt: skip
+    new: Sequence[GlobalTopic],
+    before: Sequence[GlobalTopic],
+    threshold: float,
+    local: Mapping[str, LocalTopics],
+    merged: Sequence[tuple[Any, list[Place]]],
+) -> list[GlobalTopic | None]:
     """Return which previous topic each topic continues, if any; seeds are linked by guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []
@@ -137,17 +151,20 @@ def link_topics(
 
 
 def link_rounds(
-    state: FLDAState, local: Mapping[str, LocalTopics],
-    merged: Sequence[tuple[dict[str, float], list[Place]]], threshold: float,
+    state: FLDAState,
+    local: Mapping[str, LocalTopics],
+    merged: Sequence[tuple[dict[str, float], list[Place]]],
+    threshold: float,
     settings: FLDASettings,
-) -> tuple[list[GlobalTopic], int]:  # fmt: skip
+) -> tuple[list[GlobalTopic], int]:
     """Return the topics after a round (seeds first, then by size), and the next id."""
     new = []
     for words, group in merged:
         occurrences = sum(local[name].occurrences[number] for name, number in group)
         new.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
     links = link_topics(new, state.topics, threshold, local, merged)
-    topics, next_id = [], state.next_id
+    topics = []
+    next_id = state.next_id
     for topic, old in zip(new, links, strict=True):
         if old is None:
             topics.append(replace(topic, id=next_id))

@@ -18,12 +18,16 @@ Place = tuple[str, int]
 
 
 def topic_lists(n_topics: int, n_words: int) -> Template:
-    topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
+    topics = UpTo("topics", n_topics)
+    shown = UpTo("shown", n_words)
     return {
-        "words": [UpTo("words", n_topics * n_words)], "index": counts(topics, shown),
-        "weights": sums(topics, shown, most=1), "occurrences": sums(topics, each=LONGEST),
-        "seeds": Field((topics,), least=-1, dtype="int64"), "documents": Announced({}),
-    }  # fmt: skip
+        "words": [UpTo("words", n_topics * n_words)],
+        "index": counts(topics, shown),
+        "weights": sums(topics, shown, most=1),
+        "occurrences": sums(topics, each=LONGEST),
+        "seeds": Field((topics,), least=-1, dtype="int64"),
+        "documents": Announced({}),
+    }
 
 
 def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
@@ -31,7 +35,8 @@ def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
     words = sorted({word for topic in topics for word in topic})
     place = {word: number for number, word in enumerate(words)}
     shape = len(topics), max(map(len, topics), default=0)
-    index, weights = np.zeros(shape, np.int64), np.zeros(shape)
+    index = np.zeros(shape, np.int64)
+    weights = np.zeros(shape)
     for row, topic in enumerate(topics):
         index[row, : len(topic)] = [place[word] for word in topic]
         weights[row, : len(topic)] = list(topic.values())
@@ -40,7 +45,9 @@ def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
 
 def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
     """Undo `pack_topics`; return None if the input is invalid."""
-    words, index, weights = packed["words"], packed["index"], packed["weights"]
+    words = packed["words"]
+    index = packed["index"]
+    weights = packed["weights"]
     if not (
         isinstance(index, np.ndarray)
         and isinstance(weights, np.ndarray)
@@ -58,9 +65,11 @@ def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
 
 
 def group_topics(
-    local: Mapping[str, Sequence[Topic]], threshold: float, linkage: Linkage,
+    local: Mapping[str, Sequence[Topic]],
+    threshold: float,
+    linkage: Linkage,
     together: Sequence[Sequence[Place]] = (),
-) -> list[list[Place]]:  # fmt: skip
+) -> list[list[Place]]:
     """Group topics of different clients by cosine; groups, and places in them, are sorted.
 
     "single" connects all pairs over the threshold. "average" joins the two groups most similar on
@@ -98,7 +107,8 @@ def _joined(
     member = np.zeros((len(groups), len(owners)))
     for number, group in enumerate(groups):
         member[number, group] = 1
-    total, sizes = member @ alike @ member.T, member.sum(1)
+    total = member @ alike @ member.T
+    sizes = member.sum(1)
     has = member @ (owners[:, None] == np.unique(owners))
     apart = has @ has.T > 0
     while True:
@@ -106,7 +116,8 @@ def _joined(
         one, other = divmod(int(mean.argmax()), len(groups))  # among equals, the first topics
         if not mean[one, other] >= threshold:
             return [group for group in groups if group]
-        groups[one], groups[other] = groups[one] + groups[other], []
+        groups[one] = groups[one] + groups[other]
+        groups[other] = []
         total[one] += total[other]
         total[:, one] += total[:, other]
         sizes[one] += sizes[other]
@@ -129,9 +140,10 @@ _LINKS = {"average": _joined, "single": _connected, "pairs": _paired}
 
 
 def mean_topic(
-    topics: Sequence[Topic], absent_words: Literal["zero", "ignored"],
+    topics: Sequence[Topic],
+    absent_words: Literal["zero", "ignored"],
     weights: Sequence[float] | None = None,
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Return the weighted mean of topics; a missing word counts as zero or is ignored."""
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}

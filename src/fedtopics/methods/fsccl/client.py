@@ -33,31 +33,40 @@ class FSCCLSettings(ClusterSettings):
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view sets to zero"
     )
     contrast_temperature: float = Field(
-        0.5, gt=0,
+        0.5,
+        gt=0,
         description="temperature of views' similarity; lower values give near views more weight",
-    )  # fmt: skip
+    )
     contrastive_weight: float = Field(
-        10.0, ge=0,
+        10.0,
+        ge=0,
         description="weight of the contrastive loss, relative to the clustering loss (eta)",
-    )  # fmt: skip
+    )
 
 
 FEATURES = 128  # dimensions in which views are compared
 
 
 def train(
-    weights: Tensors, points: Tensor, views: Sequence[Tensor], settings: FSCCLSettings,
-    secret: Secret, round_: int, attempt: int = 1,
-) -> float:  # fmt: skip
+    weights: Tensors,
+    points: Tensor,
+    views: Sequence[Tensor],
+    settings: FSCCLSettings,
+    secret: Secret,
+    round_: int,
+    attempt: int = 1,
+) -> float:
     """Train weights in place on a round's minibatches; return the mean loss.
 
     Points of a client's texts, and of each of two views of them, have shape (n, n_dimensions).
     """
-    how, parameters = settings.network, [weight.requires_grad_() for weight in weights.values()]
+    how = settings.network
+    parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
     batches = Minibatches(np.arange(len(points)), secret, how.batch_size)
     noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
-    total, steps = 0.0, how.local_steps
+    total = 0.0
+    steps = how.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, attempt))
         both = torch.cat([view[rows] for view in views])
@@ -111,7 +120,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
         super().__init__(plan, site)
-        network, embedding = self.settings.network, self.settings.embedding
+        network = self.settings.network
+        embedding = self.settings.embedding
         self._views = embedded_views(self.corpus, network, embedding, site)
 
     @staticmethod
@@ -124,7 +134,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
         self.check(vocabulary)
-        arrays, n = dict(weights), len(self.usable)
+        arrays = dict(weights)
+        n = len(self.usable)
         origin = arrays.pop("origin")
         points = self.part(ClusterSums).points(origin)
         views = self.points_of(origin, self._views) or [points, points]

@@ -34,8 +34,10 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     inference = Contrastive
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        settings, seed = self.settings, self.plan.seed
-        dimension, k = settings.embedding.dimension, settings.n_components
+        settings = self.settings
+        seed = self.plan.seed
+        dimension = settings.embedding.dimension
+        k = settings.n_components
         origin, moments = find_moments(agreement, dimension)
         clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
         # The weights of the adapter's head are both layers of the contrastive head.

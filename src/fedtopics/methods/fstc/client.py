@@ -110,7 +110,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     )
     def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
         self.check(vocabulary)
-        labels, n = self._clusters, self.settings.n_components
+        labels = self._clusters
+        n = self.settings.n_components
         # Also after the last sums of k-means, documents move only in groups.
         part = self.part(ClusterSums)
         released = part.released.of_whole(n)
@@ -128,9 +129,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         "secure aggregation, first: the number of documents in each cluster."
     )
     def train_locally(
-        self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
-        network: dict[str, NDArray[Any]], groups: Groups = SEEN,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        vocabulary: str,
+        round: int,
+        centres: Numbers,
+        counts: Numbers,
+        network: dict[str, NDArray[Any]],
+        groups: Groups = SEEN,
+    ) -> dict[str, Any]:
         """Train the client's network for a round (Algorithm 3)."""
         self.check(vocabulary)
         request: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
@@ -202,7 +208,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def _new_trainer(self) -> training.Trainer:
         settings = self.settings
-        hidden, n_views = settings.network.hidden, settings.network.n_views
+        hidden = settings.network.hidden
+        n_views = settings.network.n_views
         network = trained_encoder.Adapter(
             self.inference_of().n_dimensions, hidden, settings.n_components
         )

@@ -85,9 +85,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = without_prefix("network", state)
         reply = agreement.sum_groups(
-            "train_locally", template, {"counts": template["counts"]},
-            round=round_, network=network, **sent,
-        )  # fmt: skip
+            "train_locally",
+            template,
+            {"counts": template["counts"]},
+            round=round_,
+            network=network,
+            **sent,
+        )
         average = self.settings.average_every and round_ % self.settings.average_every == 0
         return self._mean_network(agreement, round_) if average else {}, reply
 
@@ -108,13 +112,15 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
-        settings, seed = self.settings, self.plan.seed
+        settings = self.settings
+        seed = self.plan.seed
         if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
             found = with_number(
                 agreement, settings.first_clusters, origin, moments, seed, partial(self.note, run)
             )
-            start, k = settings.start, found.n_components
+            start = settings.start
+            k = found.n_components
             clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
         state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))
@@ -125,17 +131,20 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
-        vocabulary, start = agreement.vocabulary.fingerprint, without_prefix("start", state)
+        vocabulary = agreement.vocabulary.fingerprint
+        start = without_prefix("start", state)
         payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
         agreement.clients.tell("first_labels", **payload)
 
     @property
     def _template(self) -> Template:
-        k, n = self.settings.n_components, self.settings.embedding.dimension
+        k = self.settings.n_components
+        n = self.settings.embedding.dimension
         return {"sums": (k, n), "counts": sums(k, each=1)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
-        s, shapes = self.settings, self._encoder_shapes
+        s = self.settings
+        shapes = self._encoder_shapes
         encoder = {name: Field(shape, dtype="float32") for name, shape in shapes.items()}
         adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)
         template = {"weights": adapter.shapes | encoder}

@@ -33,9 +33,12 @@ SPAN = 6.0
 
 
 def transport(
-    scores: Tensor, column_mass: Tensor, epsilon: float = 0.1, iterations: int = 50,
+    scores: Tensor,
+    column_mass: Tensor,
+    epsilon: float = 0.1,
+    iterations: int = 50,
     tolerance: float = 1e-6,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Assign documents to clusters of fixed sizes by optimal transport: Algorithm 1, steps 1 to 9.
 
     The paper starts Sinkhorn's iterations from random numbers; we start from the solution for twice
@@ -114,7 +117,8 @@ class Mixture:
         log_odds = log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
         if self.log_uniform > -math.inf and not (log_odds >= 0).any():
             return Mixture.begin(delta.shape[1]).step(residuals)
-        right, wrong = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
+        right = torch.sigmoid(log_odds)
+        wrong = torch.sigmoid(-log_odds)
         return self._maximise(delta, right, wrong), right
 
     def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> Mixture:
@@ -146,7 +150,8 @@ def weighted_error(
     targets: Tensor, outputs: Tensor, weights: Tensor, loss: str = "squared"
 ) -> Tensor:
     """Return the weighted mean squared distance of outputs from pseudo-labels, equation 14."""
-    fixed, right = weights.detach().to(outputs), targets.detach().to(outputs)
+    fixed = weights.detach().to(outputs)
+    right = targets.detach().to(outputs)
     if loss == "squared":
         errors = (right - outputs).square().sum(1)
     else:

@@ -44,10 +44,11 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
         "discriminative", description="the method for the first labels; k-means in the paper"
     )
     epsilon: float = Field(
-        0.1, gt=0,
+        0.1,
+        gt=0,
         description="regularisation of the transport: with smaller values, "
         "a document is assigned more to a single cluster",
-    )  # fmt: skip
+    )
     transports: int = Field(
         10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
@@ -60,10 +61,12 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
         '"global" as over all clients, or "own" as in the client\'s first labels',
     )
     mixture_from: float | None = Field(
-        None, ge=0, le=1,
+        None,
+        ge=0,
+        le=1,
         description="share of all steps after which the mixture weights documents; by default it "
         "never does",
-    )  # fmt: skip
+    )
     loss: Literal["squared", "cross_entropy"] = Field(
         "squared",
         description='loss between scores and pseudo-labels: "squared" error, as in the paper, or '
@@ -73,9 +76,10 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
         0.01, ge=0, description="weight of the distance from the global centres (lambda)"
     )
     average_every: int = Field(
-        0, ge=0,
+        0,
+        ge=0,
         description="networks are averaged every so many rounds; 0 averages only at the end",
-    )  # fmt: skip
+    )
     fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="learning rate of the encoder")
     max_length: int = Field(

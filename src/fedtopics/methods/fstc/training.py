@@ -59,9 +59,13 @@ class EncodedInputs(FixedInputs):
     """Texts, followed by their views, and an encoder that is trained with the network."""
 
     def __init__(
-        self, encoder: trained_encoder.EncoderNetwork, tokens: trained_encoder.Tokens,
-        origin: Numbers, secret: Secret, n_views: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        encoder: trained_encoder.EncoderNetwork,
+        tokens: trained_encoder.Tokens,
+        origin: Numbers,
+        secret: Secret,
+        n_views: int = 0,
+    ) -> None:
         self.weights = {name: weight.clone() for name, weight in encoder.first.items()}
         self.device = encoder.device
         self._encoder = encoder
@@ -86,7 +90,8 @@ def encoder_to_train(
     corpus: Corpus, settings: FSTCSettings, local_model: str | None
 ) -> trained_encoder.EncoderNetwork:
     """Load the study's encoder (or the client's copy of it), to train it on the client's texts."""
-    model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
+    model = local_model or settings.embedding.model
+    dimension = settings.embedding.dimension
     encoder = trained_encoder.encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
@@ -100,9 +105,13 @@ def encoder_to_train(
 
 class Trainer:
     def __init__(
-        self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
-        labels: NDArray[np.floating[Any]], secret: Secret,
-    ) -> None:  # fmt: skip
+        self,
+        settings: FSTCSettings,
+        inputs: FixedInputs,
+        weights: Tensors,
+        labels: NDArray[np.floating[Any]],
+        secret: Secret,
+    ) -> None:
         self.round = 0
         self._settings = settings
         self._inputs = inputs
@@ -126,9 +135,13 @@ class Trainer:
         self._optimizer = torch.optim.Adam([group for group in groups if group["params"]])
 
     def train(
-        self, round_: int, centres: Numbers, present: NDArray[np.bool_], masses: Numbers,
+        self,
+        round_: int,
+        centres: Numbers,
+        present: NDArray[np.bool_],
+        masses: Numbers,
         attempt: int = 1,
-    ) -> float:  # fmt: skip
+    ) -> float:
         """Take a round's steps (Algorithm 3); return their mean loss.
 
         `present`: whether any client has a cluster; `masses`: their sizes, for the transport.

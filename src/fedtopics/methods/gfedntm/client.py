@@ -117,9 +117,11 @@ class Passes(Exchanges):
         self.documents = [len(rows) for _, rows in drawn]
         bag = rows_of([(client.bag, rows) for client, rows in drawn])
         noise = self.client.network.draw(
-            *((client.secret.rng("noise", number, client.attempt), len(rows))
-              for client, rows in drawn)
-        )  # fmt: skip
+            *(
+                (client.secret.rng("noise", number, client.attempt), len(rows))
+                for client, rows in drawn
+            )
+        )
         vectors = [found for c, rows in drawn if (found := c.embedded(rows)) is not None]
         return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
@@ -203,7 +205,8 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         running = to_tensors(averages, torch.float64)
         first = (round - 1) * self.settings.local_steps + 1
         totals: Tensors = {}
-        loss_sum, documents = 0.0, 0
+        loss_sum = 0.0
+        documents = 0
         for number in range(first, first + self.settings.local_steps):
             batch = self.part(Passes).minibatch(vocabulary, number)
             shared = finish_all(self.network, local, running) if running else None
@@ -213,7 +216,8 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
-            loss_sum, documents = loss_sum + float(loss.detach()), documents + len(batch)
+            loss_sum = loss_sum + float(loss.detach())
+            documents = documents + len(batch)
         descent = {n: (start[n] - local[n].detach()) * documents for n in start}
         update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
         return update | {"loss": loss_sum, "documents": documents}

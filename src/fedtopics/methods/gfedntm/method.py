@@ -92,18 +92,21 @@ class Gradients:
 
     @property
     def _sums(self) -> dict[str, Field]:
-        sums, stages = self.state.sums, self.state.network.stages
+        sums = self.state.sums
+        stages = self.state.network.stages
         return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
 
     def _synchronised_statistics(self) -> Update:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
-        state, network = self.state, self.state.network
+        state = self.state
+        network = self.state.network
         server = ServerPass(network, state.weights)
         same = {"documents": Announced(self.agreement.sizes, same=True)}
         weights = client_weights(state)
         of_weights = self._fields(weights, rows=True)
         shared: dict[str, Any] = {}
-        sums, fields = {}, []
+        sums = {}
+        fields = []
         for number, stage in enumerate(network.stages):
             summed = {"sums": self._sums[stage.name], **same}
             reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
@@ -115,7 +118,8 @@ class Gradients:
         *earlier, last = fields
         template = {"loss": self.agreement.loss(), "shared": last, **same}
         reply = self._ask("loss", template, shared=shared)
-        documents, loss = reply["documents"], reply["loss"]
+        documents = reply["documents"]
+        loss = reply["loss"]
         templates = [{"weights": of_weights}, *({"shared": each} for each in earlier)]
         for number, template in reversed(list(enumerate(templates))):
             upstream = to_tensors(reply["shared"], network.dtype)
@@ -129,7 +133,8 @@ class Gradients:
 
         Clients without such statistics normalise by their own minibatches, as in the paper.
         """
-        state, network = self.state, self.state.network
+        state = self.state
+        network = self.state.network
         server = ServerPass(network, state.weights)
         weights = client_weights(state) if stages else to_arrays(state.weights)
         shared = {
@@ -148,7 +153,8 @@ class Gradients:
 
     def _local_steps(self) -> Update:
         """Let each client take several steps, and average their differences (FedAvg)."""
-        state, steps = self.state, self.settings.local_steps
+        state = self.state
+        steps = self.settings.local_steps
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
         passes = {name: size * steps for name, size in self.agreement.sizes.items()}
         descent = self._fields(state.weights)
@@ -165,7 +171,8 @@ class Gradients:
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    weights, others = state.weights, state.network.finish_weights
+    weights = state.weights
+    others = state.network.finish_weights
     return to_arrays({n: t for n, t in weights.items() if n not in others})
 
 
@@ -223,7 +230,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        template, payload = {"loss": agreement.loss()}, evaluation_payload(state)
+        template = {"loss": agreement.loss()}
+        payload = evaluation_payload(state)
         reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
 
@@ -246,7 +254,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         network = settings.build(n_words)
-        weights, averages = tensors_of("weights", arrays), tensors_of("averages", arrays)
+        weights = tensors_of("weights", arrays)
+        averages = tensors_of("averages", arrays)
         return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
@@ -257,6 +266,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
 
 METHOD = Method(
-    "gfedntm", "gFedNTM", GFedNTMSettings, GFedNTM, GFedNTMClient, version=4,
+    "gfedntm",
+    "gFedNTM",
+    GFedNTMSettings,
+    GFedNTM,
+    GFedNTMClient,
+    version=4,
     starts_from_models=True,
-)  # fmt: skip
+)

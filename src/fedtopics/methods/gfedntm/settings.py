@@ -22,10 +22,18 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 # As in PyTorch implementations of Srivastava and Sutton's network (AVITM).
 _AVITM = {
-    "hidden": (100, 100), "dropout": 0.2, "dropout_theta": 0.2, "learn_prior": True,
-    "word_bias": False, "relevance": 1.0, "learning_rate": 0.002, "batch_size": 64,
-    "encoder_input": "counts", "embedding_weight": 0.0, "max_rounds": 5000,
-}  # fmt: skip
+    "hidden": (100, 100),
+    "dropout": 0.2,
+    "dropout_theta": 0.2,
+    "learn_prior": True,
+    "word_bias": False,
+    "relevance": 1.0,
+    "learning_rate": 0.002,
+    "batch_size": 64,
+    "encoder_input": "counts",
+    "embedding_weight": 0.0,
+    "max_rounds": 5000,
+}
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
 # server takes plain gradient steps. The paper gives no step size; of .002 to 2, this was the best.
 # Nor a tolerance. Gradients are added up unchanged, and all words are kept.
@@ -34,15 +42,22 @@ _ALL = {"min_document_frequency": 1, "max_document_share": 1.0, "max_words": 1 <
 _PLAIN = {"aggregation": "plain", "federation": {"outliers": "none"}, "vocabulary": _ALL}
 # For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
 _MIXTURES = {
-    "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
-    "normalise_topics": False, "posterior_gain": 1.5, "max_rounds": 2500,
-}  # fmt: skip
+    "alpha": 0.1,
+    "dropout": 0.0,
+    "initialisation": "anchors",
+    "learning_rate_decay": "linear",
+    "normalise_topics": False,
+    "posterior_gain": 1.5,
+    "max_rounds": 2500,
+}
 
 
 class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     PRESETS: ClassVar = {
-        "avitm": _AVITM, "paper": {**_AVITM, **_PAPER, "tolerance": 0.001}, "mixtures": _MIXTURES,
-    }  # fmt: skip
+        "avitm": _AVITM,
+        "paper": {**_AVITM, **_PAPER, "tolerance": 0.001},
+        "mixtures": _MIXTURES,
+    }
     TABLES: ClassVar = {"paper": _PLAIN}
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")

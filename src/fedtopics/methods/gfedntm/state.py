@@ -71,16 +71,22 @@ def tensors_of(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
 AVERAGES = "averages"  # name of the running sums in a model, next to the values computed from them
 PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
 MEANINGS = (
-    "hidden", "learn_prior", "word_bias", "encoder_input", "posterior_gain", "normalise_topics",
+    "hidden",
+    "learn_prior",
+    "word_bias",
+    "encoder_input",
+    "posterior_gain",
+    "normalise_topics",
     "layer_norm",
-)  # fmt: skip
+)
 
 
 def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
     """Raise StudyError if a model's network differs from the study's."""
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
-    theirs, ours = model.inference.precision, network.precision
+    theirs = model.inference.precision
+    ours = network.precision
     if theirs != ours:
         what.append(f"precision = {theirs!r}, the study's {ours!r}")
     if what:
@@ -94,7 +100,8 @@ def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
     trained = model.inference
     if trained.name != network.name:
         return [f"network = {trained.name!r}, the study's {network.name!r}"]
-    theirs, ours = _described(trained.settings, network), _described(network.settings, network)
+    theirs = _described(trained.settings, network)
+    ours = _described(network.settings, network)
     different = [key for key in ours if theirs[key] != ours[key]]
     if not different and _axes_of_words(network, len(model.vocabulary), model.weights) is None:
         return ["weights of other shapes"]  # the network's class has changed
@@ -106,7 +113,8 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
     if settings.posterior_gain is not None:
         described["posterior_gain"] = "learned"  # its first value does not matter
     if network.sees_embedding:
-        theirs, ours = settings.embedding.model, network.settings.embedding.model
+        theirs = settings.embedding.model
+        ours = network.settings.embedding.model
         described["embedding.model"] = ours if same_model(theirs, ours) else theirs
         described["embedding.dimension"] = settings.embedding.dimension
         described["embedding_weight above 0"] = settings.embedding_weight > 0
@@ -115,7 +123,8 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
 
 def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
     """Replace a state's first weights by those of a model or of topics, in place."""
-    network, topics = state.network, start.on(words)
+    network = state.network
+    topics = start.on(words)
     model = start.model
     if model is None or _differences(model, network):
         if model is not None:  # a topic without documents still has words
@@ -157,7 +166,8 @@ def _copy_words(
     if axis is None:
         weight.copy_(trained)
         return
-    rows, old = weight.movedim(axis, 0), trained.movedim(axis, 0)
+    rows = weight.movedim(axis, 0)
+    old = trained.movedim(axis, 0)
     there = places >= 0
     rows[there] = old[places[there]].to(weight.dtype)
     rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
@@ -165,7 +175,8 @@ def _copy_words(
 
 def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
     """Replace a state's first weights by those that training begins with, in place."""
-    settings, network = plan.settings, state.network
+    settings = plan.settings
+    network = state.network
     if plan.start is not None:
         start_network(state, plan.start, agreement.vocabulary.words)
     elif settings.initialisation == "mixture":

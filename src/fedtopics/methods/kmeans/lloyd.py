@@ -70,7 +70,7 @@ class Lloyd:
             "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
             "counts": sums(*state.counts.shape, each=1),
             "distances": sums(*state.distances.shape, each=farthest),
-        }  # fmt: skip
+        }
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "part": self.part}
         payload |= {"origin": self.origin, "round": round_}
         n_starts, n_clusters = state.counts.shape
@@ -97,9 +97,15 @@ class Lloyd:
 
 
 def start_with_kmeans(
-    agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
-    seed: int, finalists: int, part: Part = WHOLE,
-) -> Partition:  # fmt: skip
+    agreement: Agreement,
+    start: StartSettings,
+    n_clusters: int,
+    origin: Numbers,
+    moments: Moments,
+    seed: int,
+    finalists: int,
+    part: Part = WHOLE,
+) -> Partition:
     """Cluster embeddings by k-means, from several starts drawn with the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)

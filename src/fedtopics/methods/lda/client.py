@@ -28,9 +28,11 @@ class LDASettings(MinibatchSettings, LDAPrior):
         10.0, ge=0, description="tau_0 in a round's weight, (tau_0 + round)^-kappa; slows the start"
     )
     learning_decay: float = Field(
-        0.6, gt=0.5, le=1,
+        0.6,
+        gt=0.5,
+        le=1,
         description="kappa in the weight of a stochastic round, (tau_0 + round)^-kappa",
-    )  # fmt: skip
+    )
     batch_size: int = Field(1024, ge=1, description="number of documents in a stochastic round")
     initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
     max_rounds: int = Field(200, ge=1, description="maximum number of rounds")
@@ -88,9 +90,11 @@ class LDAClient(TopicClient[LDASettings]):
     def _counted(self, rows: Documents, pseudo_counts: NDArray[np.float64]) -> dict[str, Any]:
         from fedtopics.inference.variational import infer, occurring  # a server need not compile it
 
-        topics, total = np.empty(pseudo_counts.shape), np.zeros(pseudo_counts.shape)
+        topics = np.empty(pseudo_counts.shape)
+        total = np.zeros(pseudo_counts.shape)
         present = np.zeros(len(topics), bool)
-        settings, bound = self.settings, 0.0
+        settings = self.settings
+        bound = 0.0
         for batch in batches(np.sort(rows)):
             counts = self._bounded[batch]
             words, _ = occurring(counts)

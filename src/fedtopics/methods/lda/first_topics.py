@@ -24,7 +24,8 @@ from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before
 
 WIDTH = 300  # columns of the projection
-RAREST, ANCHOR_DOCUMENTS = 0.006, 20  # minimum share and number of documents of an anchor
+RAREST = 0.006  # minimum share of the documents that contain an anchor
+ANCHOR_DOCUMENTS = 20  # minimum number of these documents
 CANDIDATES = 3  # minimum number of candidates per topic, however rare they are
 HEAVY = 10.0  # weight of the condition that mixtures sum to 1; larger weights change nothing
 TINY = 1e-300
@@ -81,8 +82,10 @@ def first_topics(
 ) -> NDArray[np.float64]:
     """Recover topics, (n_topics, n_words), from the sum of the clients' projections."""
     template: Template = {
-        "projections": (n_words, WIDTH), "mass": sums(n_words), "frequency": sums(n_words, each=1),
-    }  # fmt: skip
+        "projections": (n_words, WIDTH),
+        "mass": sums(n_words),
+        "frequency": sums(n_words, each=1),
+    }
     summed = ask("projections", template)
     by_frequency = np.argsort(-summed["frequency"], kind="stable")
     n_frequent = int((summed["frequency"] >= max(RAREST * documents, ANCHOR_DOCUMENTS)).sum())

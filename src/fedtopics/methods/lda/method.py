@@ -32,7 +32,8 @@ class LDA(Program[LDASettings, Arrays]):
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Draw the first topics, or take them from a model, given topics or anchors."""
-        settings, start = self.settings, self.plan.start
+        settings = self.settings
+        start = self.plan.start
         if start is None and settings.initialisation == "random":
             shape = len(agreement.vocabulary), settings.n_components
             return {"pseudo_counts": np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)}
@@ -60,7 +61,9 @@ class LDA(Program[LDASettings, Arrays]):
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> RoundResult[Arrays]:
         """Do the M-step: lambda = (1 - rho) lambda + rho (eta + D / S * counts), algorithm 2."""
-        settings, n, before = self.settings, reply["documents"], state["pseudo_counts"]
+        settings = self.settings
+        n = reply["documents"]
+        before = state["pseudo_counts"]
         after: NDArray[np.float64] = reply["counts"].dense()
         if self.added is not None:  # counts of new documents are added to the model's lambda
             after += before

@@ -26,9 +26,10 @@ class MixtureSettings(TopicSettings, MixtureShape):
     )
     max_rounds: int = Field(50, ge=1, description="maximum number of rounds")
     tolerance: float = Field(
-        1e-3, ge=0,
+        1e-3,
+        ge=0,
         description="stop when the topics' sums change by less than this, relative to their size",
-    )  # fmt: skip
+    )
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
@@ -60,9 +61,12 @@ class MixtureSums(PointSums):
         return reply | {"documents": len(self.seen)}
 
     def _expected(self, evidence: Evidence) -> Grouped:
-        points, counts = self.placed(evidence.origin), self.client.bag[self.seen]
-        directions, words = np.zeros(evidence.directions.shape), np.zeros(evidence.words.shape)
-        weights, loss = np.zeros(len(evidence.bias)), 0.0
+        points = self.placed(evidence.origin)
+        counts = self.client.bag[self.seen]
+        directions = np.zeros(evidence.directions.shape)
+        words = np.zeros(evidence.words.shape)
+        weights = np.zeros(len(evidence.bias))
+        loss = 0.0
         for rows, theta, found in evidence.memberships(points, counts):
             directions += theta.T @ points[rows].astype(np.float64)
             words += theta.T @ counts[rows]
@@ -100,7 +104,9 @@ class MixtureClient(TopicClient[MixtureSettings]):
         return self.part(MixtureSums).seen
 
     def thetas(self, **model: Any) -> Thetas:
-        evidence, sums = Evidence(**model["evidence"]), self.part(MixtureSums)
-        points, counts = sums.placed(evidence.origin), self.bag[sums.seen]
+        evidence = Evidence(**model["evidence"])
+        sums = self.part(MixtureSums)
+        points = sums.placed(evidence.origin)
+        counts = self.bag[sums.seen]
         for rows, theta, _ in evidence.memberships(points, counts):
             yield sums.seen[rows], theta

@@ -73,7 +73,8 @@ class EMRounds:
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
-    k, dimension = settings.n_components, settings.embedding.dimension
+    k = settings.n_components
+    dimension = settings.embedding.dimension
     origin, moments = find_moments(agreement, dimension)
     found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
     words = np.zeros((k, len(agreement.vocabulary)))
@@ -121,6 +122,10 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
 
 METHOD = Method(
-    "mixture", "mixture of embeddings and words", MixtureSettings, MixtureProgram, MixtureClient,
+    "mixture",
+    "mixture of embeddings and words",
+    MixtureSettings,
+    MixtureProgram,
+    MixtureClient,
     starts_from_models=True,
-)  # fmt: skip
+)

@@ -35,10 +35,12 @@ class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
         '[["fever", "cough"]]',
     )
     strength: float = Field(
-        0.01, ge=0, le=1,
+        0.01,
+        ge=0,
+        le=1,
         description="how strongly a topic is kept near its seed_topics: the weight of synthetic "
         "documents with only these words, as a share of all documents",
-    )  # fmt: skip
+    )
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> NMFSettings:
@@ -87,7 +89,8 @@ class WordProducts(Exchanges):
 
     def weighed(self, rarity: Numbers, part: int = ALL) -> Iterable[Weighed]:
         """Return the documents' weighted words in batches; they are kept if they are few."""
-        whole, settings = self.client.bag, self.client.settings
+        whole = self.client.bag
+        settings = self.client.settings
         last, of, kept, found = self._weighed
         if last is whole and of == part and np.array_equal(kept, rarity):
             return found
@@ -108,7 +111,8 @@ class FactorSums(WordProducts):
     ) -> dict[str, Any]:
         """Sum the squares of the positive and of the negative parts of X V, for each direction."""
         self.client.check(vocabulary)
-        squares, n = np.zeros((2, directions.shape[1])), 0
+        squares = np.zeros((2, directions.shape[1]))
+        n = 0
         for rows, points in self.weighed(rarity, part):
             found = points @ directions
             squares[0] += np.square(np.maximum(found, 0)).sum(0)
@@ -123,9 +127,14 @@ class FactorSums(WordProducts):
         "secure aggregation, first: for each topic, the sums of shares and of squared shares."
     )
     def factor_sums(
-        self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, part: int = ALL,
+        self,
+        vocabulary: str,
+        round: int,
+        rarity: Numbers,
+        topics: Numbers,
+        part: int = ALL,
         groups: Groups = SEEN,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         self.client.check(vocabulary)
         request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
@@ -137,7 +146,9 @@ class FactorSums(WordProducts):
         from fedtopics.inference.variational import add_products, solve
 
         n = topics.shape[1]
-        sums, products, shares = np.zeros(topics.shape), np.zeros((n, n)), np.zeros(n)
+        sums = np.zeros(topics.shape)
+        products = np.zeros((n, n))
+        shares = np.zeros(n)
         for _, points in self.weighed(rarity, part):
             found = solve(points, topics)
             add_products(points, found, sums)
@@ -158,10 +169,13 @@ class FactorSums(WordProducts):
         from fedtopics.inference.variational import solve
 
         self.client.check(vocabulary)
-        draws, total, n = self.client.secret.rng("words left out"), 0.0, 0
+        draws = self.client.secret.rng("words left out")
+        total = 0.0
+        n = 0
         for rows, points in self.weighed(rarity, SCORED):
             seen = draws.random(points.nnz) < 0.5
-            known, left = points.copy(), points.copy()
+            known = points.copy()
+            left = points.copy()
             for words, mask in ((known, seen), (left, ~seen)):
                 words.data *= mask
                 words.eliminate_zeros()
@@ -192,7 +206,8 @@ class NMFClient(TopicClient[NMFSettings]):
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
-        calls, n = CALLS_OF_START | {"factor_sums": "each round"}, len(settings.candidates)
+        calls = CALLS_OF_START | {"factor_sums": "each round"}
+        n = len(settings.candidates)
         if n:
             calls["word_products"] = f"{2 * PASSES} times, before the first round"
             calls["signs"] = calls["prediction"] = f"at most {n + 1} times, before the first round"

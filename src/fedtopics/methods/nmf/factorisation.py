@@ -70,8 +70,9 @@ class Factorisation:
         of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
         template: Template = {
-            "sums": sums(*state.sums.shape, most=of_words, each=1), "products": sums(k, k, each=1),
-        }  # fmt: skip
+            "sums": sums(*state.sums.shape, most=of_words, each=1),
+            "products": sums(k, k, each=1),
+        }
         payload = {"rarity": self.rarity, "topics": state.topics, "part": self.part}
         return agreement.sum_groups("factor_sums", template, of_topics(k), round=round_, **payload)
 
@@ -85,12 +86,14 @@ class Factorisation:
         products = reply["products"] + kept * state.products
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
-        wanted, weights = sums, products
+        wanted = sums
+        weights = products
         if self.seed_vectors is not None:  # add documents of only these words
             wanted = sums + self.pull * n * self.seed_vectors
             weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
-        moved, size = np.linalg.norm(topics - state.topics), np.linalg.norm(topics)
+        moved = np.linalg.norm(topics - state.topics)
+        size = np.linalg.norm(topics)
         facts: Any = {"loss": float(loss), "documents": reply["documents"]}
         after = NMFState(topics, sums, products, np.asarray(n, np.float64))
         return RoundResult(after, facts, float(moved) / max(float(size), TINY))
@@ -108,9 +111,12 @@ def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
 
 
 def best_number(
-    agreement: Agreement, candidates: Sequence[int], rarity: Numbers, seed: int,
+    agreement: Agreement,
+    candidates: Sequence[int],
+    rarity: Numbers,
+    seed: int,
     notify: Callable[[Candidate], None],
-) -> int:  # fmt: skip
+) -> int:
     """Return the number of topics with which one half of the documents predicts the other best.
 
     Topics are computed from one half; in the other, they predict the words that are left out.
@@ -173,7 +179,8 @@ def without_signs(
     template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors, part=part)
     squares = agreement.round(0, ask)[0]["squares"]
-    above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
+    above = np.maximum(vectors, 0)
+    below = np.maximum(-vectors, 0)
     weight = [np.linalg.norm(side, axis=0) for side in (above, below)]
     up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # TINY lets the longer part win ties
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
@@ -205,9 +212,13 @@ def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     most = agreement.upper_bound(agreement.vocabulary.occurrences)
     template: Template = {"sums": sums(n_topics, len(rarity), most=most)}
     ask = partial(
-        agreement.sum_groups, "topic_words", template, of_topics(n_topics),
-        rarity=rarity, topics=state.topics,
-    )  # fmt: skip
+        agreement.sum_groups,
+        "topic_words",
+        template,
+        of_topics(n_topics),
+        rarity=rarity,
+        topics=state.topics,
+    )
     words: Numbers = agreement.round(0, ask)[0]["sums"] + SMOOTHING
     words /= words.sum(1, keepdims=True)
     return words

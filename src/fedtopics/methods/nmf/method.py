@@ -38,7 +38,8 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def rounds(self, agreement: Agreement) -> Factorisation:
         """Return a `Factorisation` with words weighted by rarity and with seed topics."""
-        settings, vocabulary = self.settings, agreement.vocabulary
+        settings = self.settings
+        vocabulary = agreement.vocabulary
         if self.continued is not None:
             rarity = self.continued.weights["rarity"]
         else:
@@ -50,11 +51,14 @@ class NMF(Program[NMFSettings, NMFState]):
         return Factorisation(rarity, held, settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
-        settings, start, rounds = self.settings, self.plan.start, self.rounds(agreement)
+        settings = self.settings
+        start = self.plan.start
+        rounds = self.rounds(agreement)
         if start is not None and start.continued is not None:
             return NMFState.first(start.continued.weights["topics"])
         if start is None:
-            n_topics, numbers = settings.n_components, settings.candidates
+            n_topics = settings.n_components
+            numbers = settings.candidates
             if numbers:
                 known = agreement, numbers, rounds.rarity, self.plan.seed
                 n_topics = best_number(*known, partial(self.note, run))
