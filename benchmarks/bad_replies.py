@@ -18,14 +18,14 @@ import pyarrow as pa
 from benchmarks.common import arguments, doors_of, each_group, kept_rows, measured, table, write
 from benchmarks.poisoning import REFUSED, RULES, main_topics, robustly
 from fedtopics import Corpus, Study
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.replies import LONGEST
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.methods.core.interfaces import Call
-from fedtopics.methods.core.outliers import Rule
-from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
+from fedtopics.protocol.outliers import Rule
 
 HONEST = ("east", "north", "south", "west")
 LIAR = "liar"

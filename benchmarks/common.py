@@ -160,7 +160,7 @@ def memory_mb(process: int | str = "self", kind: str = "VmHWM") -> float:
 # Processes.
 
 # What the process imports that quick runs, and the processes of some, are forked from.
-IMPORTED = ["fedtopics.cli.records", "fedtopics.federation.serve", "fedtopics.federation.join"]
+IMPORTED = ["fedtopics.cli.run_commands", "fedtopics.federation.serve", "fedtopics.federation.join"]
 IMPORTED += ["fedtopics.cli.federation", "fedtopics.federation.simulation", "torch"]
 
 

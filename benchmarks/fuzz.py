@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.__main__ import sources
 from benchmarks.common import arguments, each_group, measured, table, write
+from fedtopics.contract.payload import Named, Rows
 from fedtopics.errors import FedTopicsError
-from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.protocol import plain_server, relay
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Answer, Ask, Body, List, decode, encode

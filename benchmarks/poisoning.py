@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Payload, Rows
+from fedtopics.contract.replies import Field, Template
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.core.aggregation import Payload, Rows
-from fedtopics.methods.core.interfaces import Call
-from fedtopics.methods.core.outliers import Robust, Rule
-from fedtopics.methods.core.replies import Field, Template
 from fedtopics.metrics import coherence_of, purity, topic_similarity
+from fedtopics.protocol.outliers import Robust, Rule
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.tables import Columns
 

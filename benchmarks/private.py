@@ -19,7 +19,7 @@ from fedtopics import Corpus, Study, train
 from fedtopics.datasets import split_clients, synthetic_lda
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information, topic_similarity
 from fedtopics.privacy.estimates import first_centres
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from benchmarks import common
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
+from fedtopics.contract.payload import RunningSum
 from fedtopics.datasets import package_documentation
 from fedtopics.federation.local import LocalClients
-from fedtopics.methods.core.aggregation import RunningSum
 from fedtopics.methods.core.agreement import Agreement, adopt
-from fedtopics.methods.core.final import CHOOSING, SCORED, choose_words, draw_halves
+from fedtopics.methods.core.final_model import CHOOSING, SCORED, choose_words, draw_halves
 from fedtopics.methods.core.plan import Secret
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from benchmarks import common
 from fedtopics import Corpus, Study
+from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.datasets import split_clients
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.training import Program
 from fedtopics.model.topics import Topics
 

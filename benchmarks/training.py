@@ -217,7 +217,8 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    from fedtopics.methods.core.aggregation import Rows, ServerOptimizer
+    from fedtopics.contract.payload import Rows
+    from fedtopics.methods.gfedntm.optimizer import ServerOptimizer
     from fedtopics.networks.base import NetworkSettings, rows_of
     from fedtopics.networks.neural import batch_weights
     from fedtopics.networks.passes import autograd_leaves, gradients, run_through

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Named, RunningSum
 from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.core.aggregation import Named, RunningSum
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 
 

@@ -9,8 +9,8 @@ import click
 
 from experiments.display import ModelProgress, finish, print_tables
 from experiments.report import QUICK
-from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER, as_json
+from fedtopics.terminal.display import print_json, say
 
 
 class Experiments(click.Group):

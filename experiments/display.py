@@ -8,7 +8,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiments.report import QUICK, Table, unpublished
-from fedtopics.cli.display import console, print_json, say
+from fedtopics.terminal.display import console, print_json, say
 
 
 class ModelProgress:

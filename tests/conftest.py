@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtopics.cli import display
+from fedtopics.terminal import display
 from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, typist
 
 # Files that take long, by their path. They come first: with some processes, each of which takes one

@@ -21,8 +21,8 @@ from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
 from fedtopics.privacy.accounting import Account
-from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import column_of
+from fedtopics.text.growing import Follow
 from tests.helpers.damage import full_disk
 from tests.helpers.labelled_pairs import MIRRORED
 from tests.helpers.private import open_to_others

@@ -13,7 +13,7 @@ from benchmarks.attacks.tapped import rows_of
 from benchmarks.attacks.unmixing import area, inside, likelihood
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.lda import topic_weights
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.lda.first_topics import WIDTH
 
 Numbers = NDArray[np.float64]

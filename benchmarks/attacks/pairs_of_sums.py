@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.attacks.tapped import Tap, door_of, federate, synthetic
+from fedtopics.contract.interfaces import Call
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.text.corpus import Corpus
 
 DIMENSION = 64

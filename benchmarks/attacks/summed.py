@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from benchmarks.attacks.tapped import Tap, counted, federate, synthetic, vocabulary_of
 from benchmarks.common import parquet
+from fedtopics.contract.payload import Rows
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.aggregation import Rows
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import parquet
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Rows
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
@@ -22,8 +24,6 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of, finished, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

@@ -23,7 +23,7 @@ from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
 from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.final import LastSums
+from fedtopics.methods.core.final_model import LastSums
 from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
 from fedtopics.metrics import METRICS
 from fedtopics.privacy.recipe import RECIPES

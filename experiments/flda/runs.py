@@ -34,11 +34,11 @@ from experiments.flda.training import all_found, in_words, own_found, train_and_
 from experiments.report import require
 from experiments.settings import FileSettings
 from fedtopics import __version__
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules

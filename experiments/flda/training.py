@@ -12,11 +12,11 @@ import numpy as np
 from experiments.costs import what_left
 from experiments.flda.rounds import SHOWN, Round, first, merge_again
 from experiments.flda.subjects import Subjects, first_words, found, found_own
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.metrics.similarity import Topic

@@ -21,13 +21,13 @@ from experiments.fstc.tasks import Settings, given
 from experiments.fstc.word_vectors import embed
 from experiments.report import require, versions
 from fedtopics import __version__
+from fedtopics.contract.events import OnEvent
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
-from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.events import OnEvent
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent

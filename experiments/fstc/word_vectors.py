@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 
 FEWEST = 3  # texts that a word has to be in
 

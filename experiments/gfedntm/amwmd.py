@@ -26,12 +26,12 @@ from experiments.gfedntm.word_mover import WordVectors
 from experiments.report import require, write_json
 from experiments.settings import FileSettings
 from fedtopics import __version__
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder

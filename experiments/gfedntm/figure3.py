@@ -28,8 +28,8 @@ from experiments.gfedntm.figure3_runs import (
 from experiments.report import require
 from experiments.settings import ExperimentSettings
 from fedtopics import __version__
+from fedtopics.contract.events import OnEvent
 from fedtopics.files import RowFile, digest
-from fedtopics.methods.core.events import OnEvent
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B

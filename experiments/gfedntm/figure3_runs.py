@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
+from fedtopics.contract.events import OnEvent
 from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import refine
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import align_words, document_similarity, topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

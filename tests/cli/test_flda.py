@@ -28,7 +28,7 @@ def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
     assert typed(*sampling, command=flda.group)[1] == (
         "12 pairs (all) are in pairs.csv, with cosines from 0.00 to 1.00.\n"
         "Write 1 (same topic) or 0 (different topics) into the last column. Then run:  "
-        "python -m fedtopics.cli.flda threshold pairs.csv\n"
+        "fedtopics flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
@@ -110,7 +110,7 @@ WRONG = {
     "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv already exist"),
     "no file": (
         ["threshold", "none.csv"],
-        "no file none.csv; make it with: python -m fedtopics.cli.flda sample-pairs RUN -o none.csv",
+        "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",
     ),
     "notes": (["threshold", "notes.csv"], "notes.csv is not a table of pairs"),
     "nothing labelled": (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.cli import display
 from fedtopics.protocol.roster import Key, fingerprint, shown
+from fedtopics.terminal import display
 from tests.helpers.command_line import Typed
 
 

@@ -11,12 +11,13 @@ import pytest
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli import display, news, privacy
-from fedtopics.cli.display import Terminal
+from fedtopics.cli import privacy
 from fedtopics.errors import FederationError
+from fedtopics.escaping import for_terminal
 from fedtopics.federation.exposure import Shown
 from fedtopics.federation.study_tables import About
-from fedtopics.harmless import for_terminal
+from fedtopics.terminal import display, run_display
+from fedtopics.terminal.display import Terminal
 from tests.helpers.command_line import Typed
 from tests.helpers.hostile import NO_WORDS
 
@@ -29,7 +30,7 @@ def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """What is shown; in the end, all of it is lines that print, and rich's own commands."""
     file = StringIO()
     console = Terminal(file=file, force_terminal=request.param, width=4000, height=50)
-    for module in (display, news, privacy):
+    for module in (display, run_display, privacy):
         monkeypatch.setattr(module, "console", console)
     yield file
     shown = file.getvalue()
@@ -98,8 +99,8 @@ def test_events_of_others(screen: StringIO) -> None:
             verdicts={TEXT: TEXT},
         ),
     }
-    with news.ServerNews() as server, news.MemberNews("a") as client:
-        for kind in (*display.SENTENCES, *news._NEWS):
+    with run_display.ServerNews() as server, run_display.MemberNews("a") as client:
+        for kind in (*display.SENTENCES, *run_display._NEWS):
             for shown in (server, client):
                 shown({"event": kind, **more, **said})
         found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
@@ -113,7 +114,7 @@ def test_events_of_others(screen: StringIO) -> None:
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     offer = {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT}
-    news.show_offer(offer | {"known": False})
+    run_display.show_offer(offer | {"known": False})
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics.datasets import split_clients
 from fedtopics.errors import DataError, StudyError
-from fedtopics.harmless import check_client_name
+from fedtopics.escaping import check_client_name
 from fedtopics.text.corpus import Corpus
 
 

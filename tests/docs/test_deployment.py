@@ -16,8 +16,8 @@ import yaml
 
 from deploy import build
 from fedtopics import errors
+from fedtopics.contract.events import Event, RoundEnded, RoundReport, StatusChange
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.core.events import Event, RoundEnded, RoundReport, StatusChange
 from tests.helpers.command_line import find_command
 from tests.helpers.services import NAMES, assert_survives, write_folders
 

@@ -21,7 +21,7 @@ import fedtopics
 from benchmarks.__main__ import benchmarks
 from experiments.commands import group as experiments
 from fedtopics import Policy, Study
-from fedtopics.cli import app, flda
+from fedtopics.cli import app
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy.recipe import leaves
 from tests.helpers import pages
@@ -39,7 +39,7 @@ NOT_TYPED = {
     ("experiments", "python -m experiments"): f"hours, and {ABSENT}",
     ("experiments/gfedntm/algorithm-1.md", "fedtopics"): "four processes: as make example",
     ("docs/how-to/topics-over-time.md", "fedtopics join"): "waits: methods/test_flda_federation.py",
-    ("docs/how-to/topics-over-time.md", "python -m fedtopics.cli.flda"): "asks: cli/test_flda.py",
+    ("docs/how-to/topics-over-time.md", "fedtopics flda"): "asks: cli/test_flda.py",
     ("docs/how-to/topics-over-time.md", "python -m experiments"): ABSENT,
     ("docs/how-to/continue-compare-merge.md", "fedtopics"): f"{READERS}cli/test_models.py",
     ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
@@ -102,8 +102,6 @@ def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> Non
         assert set((extras[1] or "neural").split(",")) <= set(EXTRAS)
     elif arguments[:2] == ["-m", "experiments"]:
         parse(arguments[2:], experiments)
-    elif arguments[:2] == ["-m", "fedtopics.cli.flda"]:
-        parse(arguments[2:], flda.group)
     else:
         assert program in EXTRAS
 

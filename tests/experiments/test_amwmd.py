@@ -17,7 +17,7 @@ from experiments.gfedntm.amwmd import Settings, reproduce
 from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentences
 from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics import Corpus, Study
-from fedtopics.cli import display
+from fedtopics.terminal import display
 from tests.helpers.command_line import Typed
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)

@@ -23,7 +23,7 @@ from experiments.fstc.tasks import Settings
 from experiments.report import QUICK, versions
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, StudyError
-from fedtopics.inference.points import nearest
+from fedtopics.inference.vectors import nearest
 from fedtopics.networks.trained_encoder import score
 from tests.helpers.command_line import Typed
 

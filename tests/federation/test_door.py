@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedtopics import Policy
+from fedtopics.contract.interfaces import Position
+from fedtopics.contract.payload import Named, Rows
 from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.methods.core.interfaces import Position
 from fedtopics.protocol.roster import Key, fingerprint, shown
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.contract.interfaces import Call, Position
+from fedtopics.contract.payload import Named, Rows, digest_of
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import Ledger, find_ledgers, has, head_path, summarise_ledger
-from fedtopics.methods.core.aggregation import Named, Rows, digest_of
-from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 

@@ -15,12 +15,12 @@ from rich.console import Console
 from safetensors.numpy import load, save
 
 from fedtopics import TopicModel
+from fedtopics.contract.events import Finished, RoundEnded
+from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.errors import RunError
 from fedtopics.federation import progress
 from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
-from fedtopics.methods.core.events import Finished, RoundEnded
-from fedtopics.methods.core.interfaces import Checkpoint
 from tests.helpers.damage import damages, full_disk
 from tests.helpers.models import made
 

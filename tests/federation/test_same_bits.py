@@ -10,7 +10,7 @@ import pytest
 from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.core.outliers import Rule
+from fedtopics.protocol.outliers import Rule
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects

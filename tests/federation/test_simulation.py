@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from fedtopics import Policy, ProdLDA, train
+from fedtopics.contract.interfaces import Call
 from fedtopics.errors import InputError, PolicyError, RunError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.verify import verify
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.lda.client import LDAClient
 from tests.helpers.clusters import blobs, planned, spread

@@ -8,9 +8,9 @@ import pytest
 
 from fedtopics import Policy, Study
 from fedtopics.errors import IdentityError, InputError, PolicyError, StudyError
+from fedtopics.escaping import check_client_name, for_terminal
 from fedtopics.federation.study import example_study, why_plain
 from fedtopics.files import digest
-from fedtopics.harmless import check_client_name, for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.protocol.roster import Key

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fedtopics.methods.core.events import Event
+from fedtopics.contract.events import Event
 
 PATIENCE = 10.0  # seconds; a test that waits so long has failed
 HOST = "127.0.0.1"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Rows
 from fedtopics.federation.door import Door
-from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.interfaces import Call
 
 Reply = dict[str, Any]
 Bend = Callable[[str, Reply], Reply]

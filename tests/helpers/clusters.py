@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
+from fedtopics.contract.interfaces import Call
 from fedtopics.datasets import split_clients
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of
-from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.interfaces import Call
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.core.settings import filled
 from fedtopics.metrics import clustering_accuracy

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics import Policy
+from fedtopics.contract.interfaces import Call, Position
 from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.core.interfaces import Call, Position
 
 
 class Echo:

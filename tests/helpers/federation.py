@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.methods.core.aggregation import Named, Rows
+from fedtopics.contract.payload import Named, Rows
 from tests.helpers.background import KilledError
 
 DIMENSION = 7  # of the embeddings

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fedtopics import Corpus, Policy, Study
+from fedtopics.contract.interfaces import Call, Position
 from fedtopics.federation.ledger import Ledger, Sign
-from fedtopics.methods.core.interfaces import Call, Position
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedtopics.methods.core.aggregation import Payload, RunningSum
+from fedtopics.contract.payload import Payload, RunningSum
 
 
 def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedtopics.inference import points as clustering
+from fedtopics.inference import vectors
 from fedtopics.inference.clusters import (
     SMOOTHING,
     Centres,
@@ -55,7 +55,7 @@ def test_what_is_the_mean_but_for_its_last_bits_has_no_direction() -> None:
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_memberships_by_the_nearest_centre(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "BLOCK", 2)
+    monkeypatch.setattr(vectors, "BLOCK", 2)
     points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     centres = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     inference = Centres(3, ClusterShape(**shape()))
@@ -120,7 +120,7 @@ METHODS: list[Any] = [
     pytest.param("kmeans", {"preset": "ftfidf"}, Centres, id="ftfidf"),
     pytest.param("discriminative", {}, Consensus, id="discriminative"),
     pytest.param("discriminative", {"word_weight": 0}, Consensus, id="without words"),
-    pytest.param("discriminative", SINGLE, Discriminants, id="one clustering"),
+    pytest.param("discriminative", SINGLE, Discriminants, id="one vectors"),
     pytest.param("fstc", {"max_rounds": 1}, Adapted, id="fstc"),
 ]
 

@@ -42,7 +42,7 @@ except ImportError:
         raise
     pytest.skip("nvflare is missing: make test SUITE=flare", allow_module_level=True)
 
-from fedtopics.integrations.carried import Calls, Results
+from fedtopics.integrations.carrier import Calls, Results
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fedtopics import Policy, Study, TopicModel, train
+from fedtopics.contract.interfaces import EVERYONE, Draw
+from fedtopics.contract.replies import counts
 from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.local import LocalClients
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import EVERYONE, Draw
-from fedtopics.methods.core.replies import counts
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.text.vocabulary import Vocabulary

@@ -8,8 +8,8 @@ import scipy.linalg
 
 from fedtopics import Policy, Study
 from fedtopics.errors import StudyError
-from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.settings import WHOLE, Part
+from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative import number
 from fedtopics.methods.discriminative.separation import (

@@ -12,7 +12,7 @@ from fedtopics import Columns, Corpus, Policy, Study, train
 from fedtopics.federation.serve import lead
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.protocol.link import Service
-from fedtopics.text.arrivals import Follow
+from fedtopics.text.growing import Follow
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import tokens_of
 from tests.helpers.grpc_federation import PATIENCE, Notes, Partner, keys_of, part_of, signed

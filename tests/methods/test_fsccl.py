@@ -13,10 +13,10 @@ from torch import nn
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
+from fedtopics.inference.vectors import unit_rows
+from fedtopics.methods.clusters.augmented_texts import embedded_views, shorten, text_views
 from fedtopics.methods.clusters.settings import NetworkTraining
-from fedtopics.methods.clusters.views import embedded_views, shorten, text_views
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.settings import filled

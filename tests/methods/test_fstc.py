@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from fedtopics import Corpus, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.inference.points import sums_by_label, unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.clusters.settings import WHOLE
+from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.program import client_of
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.clusters.settings import WHOLE
 from fedtopics.methods.core.groups import Guard, as_many, enough_have
 from fedtopics.methods.core.plan import Site

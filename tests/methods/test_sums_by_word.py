@@ -11,7 +11,7 @@ from benchmarks.attacks import sums_by_word as attack
 from fedtopics import Policy
 from fedtopics.datasets import split_clients
 from fedtopics.inference.clusters import Consensus, centred
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.discriminative import client as clients
 from fedtopics.methods.discriminative import method
 from fedtopics.methods.discriminative.client import distinct_words

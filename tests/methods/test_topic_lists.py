@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.core.aggregation import Rows
+from fedtopics.contract.payload import Rows
+from fedtopics.contract.replies import find_fault
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import find_fault
 from fedtopics.methods.flda.method import FLDA, global_topics, optimal_topics
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (

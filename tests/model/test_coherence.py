@@ -9,7 +9,7 @@ import pytest
 from fedtopics import Corpus, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.methods.core.final import ALL, CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.final_model import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi

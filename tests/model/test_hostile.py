@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import ModelError
-from fedtopics.harmless import visible
+from fedtopics.escaping import visible
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.hostile import NO_WORDS, hostile, unchecked
 from tests.helpers.models import made

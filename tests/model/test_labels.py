@@ -10,7 +10,7 @@ import pytest
 
 from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.harmless import visible
+from fedtopics.escaping import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments

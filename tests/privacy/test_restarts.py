@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedtopics import Policy, Study
+from fedtopics.contract.interfaces import Call, Position
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
-from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.keys import key_of
 from tests.helpers.recipes import PUBLIC, planned, themed

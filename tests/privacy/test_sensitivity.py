@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import DataError, PolicyError
-from fedtopics.inference import points
+from fedtopics.inference import vectors
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.privacy import contributions
 from fedtopics.text.corpus import Corpus
@@ -39,7 +39,7 @@ LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents are computed with three at a time, so that one more moves others elsewhere."""
     install(monkeypatch)
-    monkeypatch.setattr(points, "BLOCK", 3)
+    monkeypatch.setattr(vectors, "BLOCK", 3)
     monkeypatch.setattr(contributions, "ENTRIES", 4)
 
 
@@ -144,21 +144,21 @@ def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyP
 
     A document is drawn to the same ones to the last bit, whoever is by.
     """
-    monkeypatch.setattr(points, "BLOCK", 4096)
+    monkeypatch.setattr(vectors, "BLOCK", 4096)
     rng = np.random.default_rng(0)
-    vectors = unit(rng.normal(size=(500, 384)))
+    embeddings = unit(rng.normal(size=(500, 384)))
     centres = np.repeat(unit(rng.normal(size=(1, 384))).astype(float), 19, axis=0)
     centres += 1e-17 * rng.normal(size=centres.shape)
     directions = unit(rng.normal(size=(20, 19)))
     projection = 1e-17 * rng.normal(size=(384, 19))
-    of = points.Discriminant(projection, directions, np.zeros(20), 0.15)
+    of = vectors.Discriminant(projection, directions, np.zeros(20), 0.15)
     for draw in (
         lambda given: contributions.placed(given, np.zeros(384), centres)[1],
         lambda given: contributions.memberships(given.astype(np.float32), of),
     ):
-        found = draw(vectors)
+        found = draw(embeddings)
         for n in (1, 2, 33, 499):
-            np.testing.assert_array_equal(draw(vectors[-n:]), found[-n:])
+            np.testing.assert_array_equal(draw(embeddings[-n:]), found[-n:])
     np.testing.assert_allclose(found.sum(1), 1)
 
 

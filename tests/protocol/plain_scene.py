@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.replies import Announced, Field
 from fedtopics.federation.local import LocalClients
-from fedtopics.methods.core.interfaces import Call
-from fedtopics.methods.core.outliers import Robust, Rule
-from fedtopics.methods.core.replies import Announced, Field
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import LinkError
+from fedtopics.protocol.outliers import Robust, Rule
 from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.plain_log import Log

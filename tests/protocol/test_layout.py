@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtopics.contract.payload import Rows
+from fedtopics.contract.replies import Announced, Field, WordCounts, counts, sums
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.replies import Announced, Field, WordCounts, counts, sums
 from fedtopics.protocol.layout import LARGEST_UNBOUNDED, UNBOUNDED, Layout
 from fedtopics.protocol.masks import TOTAL_BOUND, is_inside
 

@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from fedtopics.contract.events import Event, Reconnecting
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.events import Event, Reconnecting
 from fedtopics.protocol import exchange
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import LinkError

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import FederationError, PolicyError, RunError
-from fedtopics.methods.core.outliers import Rule
 from fedtopics.protocol import exchange, plain_client, plain_server
 from fedtopics.protocol.messages import decode, encode
+from fedtopics.protocol.outliers import Rule
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules

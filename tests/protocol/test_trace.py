@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import fedtopics
+from fedtopics.contract.interfaces import Exchanges
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.interfaces import Exchanges
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import study, subjects

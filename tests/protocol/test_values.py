@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from msgspec.msgpack import Ext
 
+from fedtopics.contract.payload import Named, Rows
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.protocol.structures import DEEPEST, LARGEST_STRUCTURE, MOST_FIELDS
 from fedtopics.protocol.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads
 from tests.helpers.federation import assert_same

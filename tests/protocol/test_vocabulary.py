@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtopics.contract.payload import Named, RunningSum
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.methods.core.aggregation import Named, RunningSum
 from fedtopics.protocol import vocabulary as v
 from fedtopics.text.vocabulary import VocabularyLimits, agree
 

@@ -16,7 +16,7 @@ from markdown import Markdown
 from markdown_it import MarkdownIt
 
 from fedtopics import TopicModel
-from fedtopics.harmless import visible
+from fedtopics.escaping import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_markdown
 from fedtopics.report import summarise, write_report

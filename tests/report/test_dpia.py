@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.cli.news import show_offer
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import Audit
 from fedtopics.federation.policy import OPEN_POLICY
@@ -20,6 +19,7 @@ from fedtopics.report.dpia import SECTIONS, assess
 from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
 from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
+from fedtopics.terminal.run_display import show_offer
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.recipes import PUBLIC, planned, themed

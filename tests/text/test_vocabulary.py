@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics import Corpus, Study
+from fedtopics.contract.payload import Named, RunningSum
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.core.aggregation import Named, RunningSum
 from fedtopics.text.languages import stop_words
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (

@@ -6,13 +6,14 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from fedtopics.errors import FedTopicsError, nearest
+from fedtopics.escaping import for_encoding, visible
 from fedtopics.extras import VERSION
-from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 LINE = 200  # characters of a description, which are not cut
@@ -59,19 +60,19 @@ INIT = _group(
     "Write a first study, policy or settings file.",
     study="cli.init:study",
     policy="cli.init:policy",
-    flower="integrations.flower_command:init",
-    flare_site="integrations.flare_command:allow",
+    flower="cli.flower:init",
+    flare_site="cli.flare:allow",
 )
 MODELS = _group(
     "Compare models, or merge them.", compare="cli.models:compare", merge="cli.models:merge"
 )
 AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
-    log="cli.records:log",
-    verify="cli.records:verify",
+    log="cli.run_commands:log",
+    verify="cli.run_commands:verify",
     attack="cli.privacy:attack",
     budget="cli.privacy:budget",
-    dpia="cli.records:dpia",
+    dpia="cli.run_commands:dpia",
 )
 SECTIONS: dict[str, dict[str, str | click.Command]] = {
     "Begin": {
@@ -87,17 +88,19 @@ SECTIONS: dict[str, dict[str, str | click.Command]] = {
         "key": "fedtopics.cli.key:group",
         "serve": "fedtopics.cli.federation:serve",
         "join": "fedtopics.cli.federation:join",
-        "status": "fedtopics.cli.records:show_status",
+        "status": "fedtopics.cli.run_commands:show_status",
     },
     "Use a model": {
         "topics": "fedtopics.cli.models:topics",
         "transform": "fedtopics.cli.models:transform",
         "evaluate": "fedtopics.cli.models:evaluate",
         "models": MODELS,
-        "report": "fedtopics.cli.records:report",
+        "report": "fedtopics.cli.run_commands:report",
     },
     "Account for shared data": {"audit": AUDIT},
 }
+if find_spec("tomotopy"):  # which the extra "flda" installs
+    SECTIONS["Use a model"]["flda"] = "fedtopics.cli.flda:group"
 
 
 @click.group(

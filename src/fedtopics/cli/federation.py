@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import embedding_status, print_json, say, sentence, write
-from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.privacy import show_exposure, show_promises
-from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.escaping import as_json as to_json
+from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
-from fedtopics.harmless import as_json as to_json
-from fedtopics.harmless import file_name, for_csv
+from fedtopics.terminal.display import embedding_status, print_json, say, sentence, write
+from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure, show_promises
+from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
     from fedtopics import Corpus, Policy
+    from fedtopics.contract.events import OnEvent
     from fedtopics.federation.participant import Participation
     from fedtopics.federation.study import Study
-    from fedtopics.methods.core.events import OnEvent
     from fedtopics.protocol.roster import Key
 
 key_option = click.option(
@@ -132,7 +131,7 @@ def check(
 
 
 def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None) -> None:
-    from fedtopics.methods.core.events import Documents
+    from fedtopics.contract.events import Documents
 
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
@@ -292,9 +291,9 @@ def _participation(
     **more: Any,
 ) -> Participation:
     from fedtopics import Columns, Corpus, Policy
+    from fedtopics.contract.events import Documents, Unreadable
     from fedtopics.federation.participant import Participation
-    from fedtopics.methods.core.events import Documents, Unreadable
-    from fedtopics.text.arrivals import Follow
+    from fedtopics.text.growing import Follow
 
     name = key.name
     if (data is None) != (name in study.observers):

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import write_output
+from fedtopics.terminal.display import print_json, say
 
 
 @click.group("flda")
@@ -46,7 +46,7 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     say(
         f"{len(pairs):,} pairs{few} are in {out}, with cosines from {min(alike):.2f} to "
         f"{max(alike):.2f}.\nWrite 1 (same topic) or 0 (different topics) into the last column. "
-        f"Then run:  python -m fedtopics.cli.flda threshold {out}"
+        f"Then run:  fedtopics flda threshold {out}"
     )
 
 
@@ -157,9 +157,3 @@ def _print_round(entry: Mapping[str, Any]) -> None:
         if topics:
             named = (f"{topic['id']} {' '.join(topic['words'])}" for topic in topics)
             say(f"  {kind}: {'; '.join(named)}")
-
-
-if __name__ == "__main__":
-    from fedtopics.cli import main
-
-    main(group)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from fedtopics.cli.display import say, write
 from fedtopics.cli.options import FOLDER, with_default
 from fedtopics.errors import RunError
 from fedtopics.files import write_durably
 from fedtopics.methods.registry import METHODS
+from fedtopics.terminal.display import say, write
 
 STUDY = """\
 name = "letters"

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
+from fedtopics.terminal.display import print_json, say
 
 
 @click.group("key")
@@ -26,7 +26,7 @@ def create(names: tuple[str, ...], out: Path) -> None:
     other members; it is not secret. Use several names only for demonstrations: a person who makes
     all keys can read everything.
     """
-    from fedtopics.harmless import check_client_name
+    from fedtopics.escaping import check_client_name
     from fedtopics.protocol import roster
 
     for name in names:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +11,12 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import RoundProgress, console, print_json, program_name, say, status
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.records import show_run
+from fedtopics.escaping import file_name
 from fedtopics.extras import require
 from fedtopics.files import write_durably
-from fedtopics.harmless import file_name
+from fedtopics.terminal.display import RoundProgress, console, print_json, program_name, say, status
+from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
     from fedtopics.methods.core.plan import Words
@@ -37,8 +34,6 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }
-FLARE = "fedtopics.integrations.flare_command"
-DASK = "fedtopics.integrations.dask"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about; each one is a client",
     "operator": "the person who ran fedtopics demo",
@@ -151,6 +146,7 @@ def train(
     parts/*.parquet, each file is read by one worker.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.federation.engines import ENGINES
     from fedtopics.federation.simulation import train as train_here
     from fedtopics.methods.core.plan import usual_words
 
@@ -160,38 +156,33 @@ def train(
         raise click.UsageError("--keys and --startup-kit need --engine flare.")
     if engine != "dask" and (scheduler or workers):
         raise click.UsageError("--scheduler and --workers need --engine dask.")
+    if scheduler and workers:
+        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
+    if engine == "dask":
+        require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
-    if engine == "flare":
-        if start is not None:
-            raise click.UsageError("FLARE cannot start from a model; leave out --from or --engine.")
-        run = import_module(FLARE).run  # this layer must not import integrations
-        run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
-        return
     plan = plan if rounds is None else plan.with_rounds(rounds)
     begin: dict[str, Any] = {}
     if start is not None:
         earlier = TopicModel.from_pretrained(start)
         words = vocabulary or usual_words(earlier, plan.method, plan.text)
         begin = {"start": earlier, "vocabulary": words}
-    with ExitStack() as context:
-        if engine == "dask":
-            begin["engine"] = context.enter_context(_cluster(scheduler, workers))
-        display = context.enter_context(RoundProgress())
-        model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
-    show_run(model, folder)
+    place: Path | None = folder
+    with RoundProgress() as display:
+        if engine == "local":
+            train_here(plan, out=folder, resume=resume, on_event=display, **begin)
+        else:
+            settings = {"dask": (scheduler, workers), "flare": (keys or study.parent, kit)}
+            place = ENGINES.find(engine)(*settings[engine]).train(
+                plan, folder, resume, display, **begin
+            )
+    if place is None:
+        say("The run has ended; each member has the model.")
+        return
+    show_run(TopicModel.from_pretrained(place / "model"), place)
     if start is not None:
         say(f"To see what changed:  fedtopics models compare {start} {folder}/model")
-
-
-@contextmanager
-def _cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
-    require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
-    if scheduler and workers:
-        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
-    with import_module(DASK).connected(scheduler, workers) as cluster:
-        say(f"Dask's dashboard: {cluster.dashboard_link}")
-        yield cluster
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:

@@ -12,12 +12,13 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.cli import display, options
-from fedtopics.cli.display import print_json, say, write
+from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import check_output, write_output
 from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.terminal import display
+from fedtopics.terminal.display import print_json, say, write
 
 if TYPE_CHECKING:
     from fedtopics.model.comparison import Comparison

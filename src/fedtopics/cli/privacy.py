@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
 from fedtopics.files import check_output, shortened, write_output
-from fedtopics.guarantees import NOT_PROMISED
-
-if TYPE_CHECKING:
-    from fedtopics.federation.exposure import Exposure
-    from fedtopics.federation.proposal import Proposal
+from fedtopics.terminal.display import console, print_json, say, status
 
 
 @click.command()
@@ -52,43 +47,6 @@ def budget(policy: Path, as_json: bool) -> None:
         f"Spent in all: epsilon {account.epsilon:.3g}{at}; the policy allows {rules.max_epsilon:g} "
         f"({rules.account})."
     )
-
-
-def show_promises(proposal: Proposal) -> None:
-    say("\nWhat others could learn")
-    for line in (*proposal.adversaries, *NOT_PROMISED):
-        say(f"  - {line}")
-    say("  More: docs/concepts/threat-model.md.")
-
-
-def show_exposure(exposure: Exposure) -> None:
-    from fedtopics.federation.exposure import REHEARSED
-
-    say("\nWhat would be sent")
-    if exposure.chosen:
-        say(f"  For documents like these the method is {exposure.chosen}.")
-    if exposure.words:
-        say(f"  Words: {exposure.words:,} occur in enough of these documents.")
-    weighed = exposure.bytes is not None
-    table = Table(box=None, padding=(0, 2))
-    for column in ("what", "how often", "who sees it"):
-        table.add_column(column, overflow="fold")
-    for column in ("bytes once", "bytes per round") if weighed else ():
-        table.add_column(column, justify="right")
-    for each in exposure.shown:
-        if weighed and not each.once and not each.round:
-            continue  # not in this study
-        sizes = (f"{each.once or 0:,}", f"{each.round or 0:,.0f}") if weighed else ()
-        table.add_row(each.function, each.often, each.seen, *sizes)
-    console.print(table)
-    if exposure.bytes is not None:
-        say(
-            f"  In all about {exposure.bytes:,} bytes in up to "
-            f"{exposure.study.method.max_rounds:,} rounds, from {exposure.documents:,} documents "
-            f"with {exposure.texts:,} bytes of text (rehearsed on at most {REHEARSED:,} of them)."
-        )
-    for question, answer in exposure.verdicts.items():
-        say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
 
 
 @click.command()

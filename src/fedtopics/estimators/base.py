@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError, StudyError
 from fedtopics.estimators import inputs
 from fedtopics.estimators.fitted import SavedEstimator
@@ -21,7 +22,6 @@ from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.labels import checked_names
 from fedtopics.text.corpus import Corpus

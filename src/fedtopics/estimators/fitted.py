@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import ModelError, check_number
+from fedtopics.escaping import as_json
 from fedtopics.federation.sweep import held_out_loss
 from fedtopics.files import read_text, write_durably
-from fedtopics.harmless import as_json
-from fedtopics.inference.points import TINY
+from fedtopics.inference.vectors import TINY
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST

@@ -16,10 +16,10 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from fedtopics.errors import DataError, InputError, StudyError, check_keys
+from fedtopics.escaping import CLIENT_NAME
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.federation.study_tables import USUAL_NAMES
-from fedtopics.harmless import CLIENT_NAME
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings

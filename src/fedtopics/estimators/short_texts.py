@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import SINGLE, Splitter, StopWords, TopicEstimator, Words
 from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
-from fedtopics.methods.core.events import OnEvent
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]

@@ -15,7 +15,7 @@ from fedtopics.files import read_toml
 from fedtopics.methods.core.plan import WarmStart
 
 if TYPE_CHECKING:
-    from fedtopics.methods.core.events import OnEvent
+    from fedtopics.contract.events import OnEvent
     from fedtopics.methods.flda.state import FLDAInfo
 
 

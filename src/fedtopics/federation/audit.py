@@ -22,12 +22,12 @@ from pydantic import BaseModel, Field, ValidationError
 from scipy.special import ndtr, ndtri
 
 from fedtopics.errors import DataError, RunError
+from fedtopics.escaping import visible
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes
-from fedtopics.harmless import visible
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.vectors import Numbers
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import mu_of

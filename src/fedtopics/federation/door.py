@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.interfaces import Call, Position
+from fedtopics.contract.payload import Named, Payload, digest_of, flat_fields
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.core.aggregation import Named, Payload, digest_of, flat_fields
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.words import LONGEST_WORD, is_word
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import Named, flat_fields
+from fedtopics.contract.replies import Template, WordCounts
 from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -20,10 +23,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import count_words
-from fedtopics.methods.core.aggregation import Named, flat_fields
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.core.replies import Template, WordCounts
 from fedtopics.methods.registry import Exchange, find_method
 from fedtopics.model.card import risk
 from fedtopics.privacy.accounting import together

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import Allowed, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, PolicyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import DONE, Participation
@@ -20,7 +21,6 @@ from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import software_of
 from fedtopics.federation.study import Study
 from fedtopics.files import hold, write_durably
-from fedtopics.methods.core.events import Allowed, Joined
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED

@@ -21,11 +21,11 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import msgspec
 
+from fedtopics.contract.interfaces import Call, Position
+from fedtopics.contract.payload import Payload, describe, flat_fields
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
 from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
-from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
-from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 

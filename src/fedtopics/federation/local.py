@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fedtopics.contract.events import BadReply, Event, Excluded, RoundReport
+from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Door, Draw, Position, T
+from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
 from fedtopics.errors import DataError
-from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Door, Draw, Position, T
-from fedtopics.methods.core.outliers import Robust
-from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
+from fedtopics.protocol.outliers import Robust
 
 AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 

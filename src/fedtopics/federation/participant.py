@@ -8,7 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedtopics.contract import events
+from fedtopics.contract.events import Offer as Offered
 from fedtopics.errors import PolicyError, RunError
+from fedtopics.escaping import file_name
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose, rehearse_noise
 from fedtopics.federation.ledger import Ledger
@@ -18,19 +21,16 @@ from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
-from fedtopics.harmless import file_name
-from fedtopics.methods.core import events
-from fedtopics.methods.core.events import Offer as Offered
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, usual_words
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.contributions import authors
 from fedtopics.protocol.roster import Key
-from fedtopics.text.arrivals import Follow
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
+from fedtopics.text.growing import Follow
 
 DONE = "done"  # a file in the state folder of a finished study
 ROSTERS = "rosters.json"  # in a key's folder: the members of earlier studies of documents

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from fedtopics import errors
+from fedtopics.contract import events
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
-from fedtopics.methods.core import events
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService

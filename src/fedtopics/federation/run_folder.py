@@ -18,10 +18,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedtopics import files
+from fedtopics.contract import events
+from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
-from fedtopics.methods.core import events
-from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.clients import SecureClients

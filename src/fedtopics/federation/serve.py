@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from fedtopics.contract.events import Finished, OnEvent
 from fedtopics.extras import VERSION
 from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.relay import Listen
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.study import Study
 from fedtopics.files import hold
-from fedtopics.methods.core.events import Finished, OnEvent
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.plain import PlainClients

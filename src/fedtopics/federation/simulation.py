@@ -4,13 +4,15 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from fedtopics.contract.events import Documents, Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys
+from fedtopics.escaping import check_client_name
 from fedtopics.federation.door import AtOnce, Door
+from fedtopics.federation.engines import ENGINES
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
@@ -18,16 +20,12 @@ from fedtopics.federation.program import client_of, finished, program_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes
-from fedtopics.harmless import check_client_name
-from fedtopics.methods.core.events import Documents, Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.outliers import Robust
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
-
-DASK = "fedtopics.integrations.dask"
 
 
 def train(
@@ -98,8 +96,8 @@ def train(
         raise StudyError(
             "engine must be the Client of a Dask cluster, from the package distributed."
         )
-    else:  # this layer must not import integrations
-        documents, simulate = import_module(DASK).prepared(engine, study, corpora)
+    else:
+        documents, simulate = ENGINES.find("dask").prepared(engine, study, corpora)
     rules = policies_of(study, documents, policies)
     simulation = simulate(study.with_clients(documents), documents, rules, on_event, at_once)
     warm_start = None if start is None else WarmStart.of(start, vocabulary)

@@ -17,11 +17,11 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError
+from fedtopics.escaping import check_client_name
 from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import digest, read_toml
-from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, Method, find_method

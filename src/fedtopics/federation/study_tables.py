@@ -11,15 +11,15 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from fedtopics import harmless
+from fedtopics import escaping
 from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
+from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
-from fedtopics.harmless import is_flooded, visible
-from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.settings import TopicSettings, filled
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
+from fedtopics.protocol.outliers import Rule
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
@@ -348,4 +348,4 @@ def _plain(value: Any, example: bool) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Path):
         value = str(value if example else value.absolute())
-    return harmless.as_toml(value)
+    return escaping.as_toml(value)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
@@ -27,8 +28,7 @@ from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
-from fedtopics.inference.points import TINY
-from fedtopics.methods.core.events import OnEvent
+from fedtopics.inference.vectors import TINY
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.figures import Panel, chart
 from fedtopics.model.topic_model import TopicModel

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import softmax
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
-from fedtopics.inference.points import (
+from fedtopics.inference.vectors import (
     Discriminant,
     Numbers,
     Points,

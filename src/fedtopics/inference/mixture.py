@@ -23,7 +23,7 @@ from scipy.special import softmax
 
 from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import Numbers, Points, blocks, unit_rows
+from fedtopics.inference.vectors import Numbers, Points, blocks, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings
 
 UNSEEN = 0.01  # occurrences added to each word, so that none is impossible

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Layout, Shared, Weights
-from fedtopics.inference.points import TINY, Numbers, of_unit_length
+from fedtopics.inference.vectors import TINY, Numbers, of_unit_length
 
 
 class NMFShape(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtopics.inference import Layout, Weights
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
-from fedtopics.inference.points import Numbers, Points
+from fedtopics.inference.vectors import Numbers, Points
 from fedtopics.networks.trained_encoder import Adapter, TunedEncoder, represent, score
 from fedtopics.text.embeddings import Encoder
 

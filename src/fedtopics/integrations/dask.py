@@ -26,21 +26,22 @@ from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from fedtopics.contract.events import Languages, OnEvent
+from fedtopics.contract.interfaces import Call
+from fedtopics.contract.payload import RunningSum, mapped
 from fedtopics.errors import FederationError, InputError, RunError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import AtOnce
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import Simulation, corpora_by_name
+from fedtopics.federation.simulation import Simulation, corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.methods.core.aggregation import RunningSum
-from fedtopics.methods.core.events import Languages
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site, WarmStart
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.terminal.display import say
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.readers import files_of
@@ -72,6 +73,27 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         ) from None
     with found as cluster:
         yield cluster
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Trains a study on the workers of a cluster; without `scheduler`, on new ones here."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+
+    def train(
+        self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any
+    ) -> Path:
+        with connected(self.scheduler, self.workers) as cluster:
+            say(f"Dask's dashboard: {cluster.dashboard_link}")
+            train(study, out=folder, resume=resume, on_event=on_event, engine=cluster, **start)
+        return folder
+
+    @staticmethod
+    def prepared(cluster: Client, study: Study, corpora: Any) -> tuple[dict[str, Any], Any]:
+        """Return the documents on the workers, and what makes a simulation of them."""
+        return prepared(cluster, study, corpora)
 
 
 @contextmanager
@@ -145,9 +167,15 @@ def answer(part: Part, *requests: Request) -> Any:
     for request in requests:
         if request.number not in part.executed or request is requests[-1]:
             part.client.attempt = request.attempt
-            reply = part.client.function(request.function)(**request.payload)
+            payload = mapped(aligned, request.payload)
+            reply = part.client.function(request.function)(**payload)
             part.executed.add(request.number)
     return reply
+
+
+def aligned(value: Any) -> Any:
+    """Copy an array at an odd address: numpy multiplies it without BLAS, to other last bits."""
+    return np.require(value, requirements="A") if isinstance(value, np.ndarray) else value
 
 
 def add_up(*replies: dict[str, Any]) -> dict[str, Any]:

@@ -13,18 +13,18 @@ from typing import Any
 from nvflare.collab import collab
 from pydantic import Field
 
-from fedtopics.cli.display import sentence
-from fedtopics.cli.news import client_sentence
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
-from fedtopics.integrations.carried import CarriedLink, lead_carried
+from fedtopics.integrations.carrier import CarriedLink, lead_carried
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, job_context, logger
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
+from fedtopics.terminal.display import sentence
+from fedtopics.terminal.run_display import client_sentence
 
 FAILURE = "failure.txt"  # in a run's folder: one sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results

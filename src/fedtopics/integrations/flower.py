@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.escaping import file_name
 from fedtopics.files import read_toml
-from fedtopics.harmless import file_name
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 from fedtopics.integrations.resident_process import IDLE, answer_messages, ask, end
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
 
     from fedtopics.federation.study import Study
-    from fedtopics.integrations.carried import CarriedLink
+    from fedtopics.integrations.carrier import CarriedLink
     from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
@@ -44,11 +44,11 @@ def server_app(study: str | Path) -> ServerApp:
     from flwr.serverapp import ServerApp
 
     def work(grid: Grid, context: Context) -> None:
-        from fedtopics.cli.display import say
-        from fedtopics.cli.news import ServerNews
-        from fedtopics.cli.records import show_run
         from fedtopics.federation.study import Study
-        from fedtopics.integrations.carried import lead_carried
+        from fedtopics.integrations.carrier import lead_carried
+        from fedtopics.terminal.display import say
+        from fedtopics.terminal.run_display import ServerNews
+        from fedtopics.terminal.run_report import show_run
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
@@ -98,7 +98,7 @@ def _logged_failures() -> Iterator[None]:
     try:
         yield
     except (FedTopicsError, OSError) as error:
-        from fedtopics.cli.display import say
+        from fedtopics.terminal.display import say
 
         say(f"fedtopics: {error}")
         raise
@@ -144,7 +144,7 @@ class _Node:
 def main(content: str, folder: str) -> None:
     """Be the resident process for one client, a `_Node` as JSON; end those of earlier runs."""
     from fedtopics.federation.study import Study
-    from fedtopics.integrations.carried import CarriedLink
+    from fedtopics.integrations.carrier import CarriedLink
     from fedtopics.protocol.roster import Key
 
     settings = json.loads(content)
@@ -163,13 +163,13 @@ def main(content: str, folder: str) -> None:
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return the writer of a SuperNode's log: it shows the proposal once, not for each process."""
-    from fedtopics.cli.news import MemberNews
+    from fedtopics.terminal.run_display import MemberNews
 
     news = MemberNews(name)
     offers = list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.records import write_run_report
+        from fedtopics.terminal.run_report import write_run_report
 
         kind = event["event"]
         if kind == "offer":
@@ -185,7 +185,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 
 
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
-    from fedtopics.harmless import check_client_name
+    from fedtopics.escaping import check_client_name
 
     name = config.get("name")
     seconds = config.get("stay", IDLE)

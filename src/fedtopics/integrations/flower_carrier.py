@@ -7,7 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fedtopics.harmless import sentence
+from fedtopics.escaping import sentence
 
 # Flower is an extra: it is imported where it is used.
 if TYPE_CHECKING:

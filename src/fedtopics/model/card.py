@@ -2,9 +2,9 @@
 
 import math
 
+from fedtopics.escaping import for_markdown, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
-from fedtopics.harmless import for_markdown, visible
 from fedtopics.model.figures import environment
 from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.harmless import for_html, visible
-from fedtopics.inference.points import Numbers
+from fedtopics.escaping import for_html, visible
+from fedtopics.inference.vectors import Numbers
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.figures import Figure, environment, positions

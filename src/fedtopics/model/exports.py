@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import ModelError, check_number
+from fedtopics.escaping import for_csv, for_markdown, for_scripts
 from fedtopics.extras import require
-from fedtopics.harmless import for_csv, for_markdown, for_scripts
-from fedtopics.inference.points import TINY
+from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import environment
 from fedtopics.model.finding import Finder, representatives
 from fedtopics.model.labels import shown_label

@@ -11,8 +11,8 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictU
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
+from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import write_output
-from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.finding import Finder
 from fedtopics.model.over_time import changes, grown, topics_over_time

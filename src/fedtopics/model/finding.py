@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_number
+from fedtopics.escaping import for_csv
 from fedtopics.files import check_output, write_output
-from fedtopics.harmless import for_csv
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
 from fedtopics.model.topics import Topics

@@ -15,9 +15,9 @@ from safetensors.numpy import load, save
 from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
+from fedtopics.escaping import as_json, check_client_name, is_flooded, sentence, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
-from fedtopics.harmless import as_json, check_client_name, is_flooded, sentence, visible
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest
+from fedtopics.escaping import is_flooded, is_seen
 from fedtopics.files import read_text
-from fedtopics.harmless import is_flooded, is_seen
 from fedtopics.model.finding import Finder
 from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus

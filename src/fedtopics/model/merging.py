@@ -19,7 +19,7 @@ from scipy.special import xlogy
 
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
-from fedtopics.inference.points import TINY
+from fedtopics.inference.vectors import TINY
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import NAME_WORDS, Topics
 

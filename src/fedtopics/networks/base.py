@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, PositiveInt
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import loops
+from fedtopics.networks import compiled_loops
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
@@ -74,7 +74,7 @@ class Noise:
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
     taken = [
-        loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
+        compiled_loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
         for bag, rows in parts
     ]
     words, counts, lengths = map(np.concatenate, zip(*taken, strict=True))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.networks.base import Batch, Shared, Stage, Tensors
-from fedtopics.networks.loops import reconstruct
+from fedtopics.networks.compiled_loops import reconstruct
 from fedtopics.networks.neural import EPSILON, NeuralTopicModel
 
 ADDED_PROBABILITY = 1e-10  # as in the authors' code, because dropout may remove all of a theta

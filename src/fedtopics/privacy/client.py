@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.errors import DataError, PolicyError
-from fedtopics.inference.points import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.privacy import Budget, Noise, Privacy, contributions, estimates

@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from fedtopics.errors import DataError
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, unit_rows
+from fedtopics.inference.vectors import TINY, Discriminant, Numbers, blocks, unit_rows
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 

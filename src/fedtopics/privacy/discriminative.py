@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.clusters import Discriminants, centred
-from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
+from fedtopics.inference.vectors import Discriminant, Numbers, blocks
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.clusters.sums import Moments, weighted_sums
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.privacy import contributions

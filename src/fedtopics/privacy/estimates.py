@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 
 # Limits for frequencies of words
 CLEAR_DEVIATIONS = 4.0  # standard deviations of noise above which a word surely occurs

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.inference.vectors import Numbers
+from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.client import KMeansSettings
 from fedtopics.privacy import contributions, estimates

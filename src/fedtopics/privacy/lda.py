@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.inference.points import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.lda.client import LDASettings
 from fedtopics.privacy import contributions, estimates

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.nmf import Factors, NMFShape, rarities, weigh
-from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import NMFSettings
 from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, replace_alike, seed_vectors

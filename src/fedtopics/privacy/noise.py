@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from fedtopics.errors import PolicyError
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.vectors import Numbers
 
 STEPS = 20  # bits: a standard deviation of a client's part has 2^20 steps of the grid
 LARGEST_SUM = 2.0**24  # largest sum of a client

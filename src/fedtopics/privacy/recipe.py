@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.interfaces import Clients, Run
+from fedtopics.contract.replies import Template
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.extras import Registry
 from fedtopics.files import read_text
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.replies import Template
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.registry import find_method

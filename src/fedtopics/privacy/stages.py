@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.replies import Field, Template, counts
 from fedtopics.errors import StudyError
-from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from fedtopics.contract.events import Defect, Event
+from fedtopics.contract.interfaces import Call, Position
+from fedtopics.contract.interfaces import Door as BaseDoor
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.core.events import Defect, Event
-from fedtopics.methods.core.interfaces import Call, Position
-from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.protocol.link import LinkError, reason_of
 
 REFUSED = "its policy refuses"

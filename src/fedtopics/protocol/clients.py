@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.events import CallStarted, Event, Narrowed, RoundReport
+from fedtopics.contract.interfaces import EVERYONE, Call, Draw, Position, T
+from fedtopics.contract.replies import Template, WordCounts, find_fault
 from fedtopics.errors import FederationError, RunError
-from fedtopics.methods.core.events import CallStarted, Event, Narrowed, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, Call, Draw, Position, T
-from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.exchange import Exchange

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeVar
 
+from fedtopics.contract.events import Event, Reconnecting, WaitsFor
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract import replies
+from fedtopics.contract.payload import Rows
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.methods.core import replies
-from fedtopics.methods.core.aggregation import Rows
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.masks import TOTAL_BOUND, Whole
 

@@ -11,10 +11,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from fedtopics.contract.events import CallStarted, Event, LeftOut, RoundReport
+from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Draw, Position, T
+from fedtopics.contract.replies import Template
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.events import CallStarted, Event, LeftOut, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Draw, Position, T
-from fedtopics.methods.core.replies import Template
 from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.messages import Message

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from fedtopics.contract.interfaces import Draw
 from fedtopics.files import read_bytes, write_durably
-from fedtopics.methods.core.interfaces import Draw
 from fedtopics.protocol.exchange import IDLE, Patience, ask_at_last
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.messages import decode, encode

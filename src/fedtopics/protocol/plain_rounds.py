@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedtopics.contract.events import BadReply, Event, Excluded, Repeated, Waiting
+from fedtopics.contract.interfaces import Draw
+from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, check_blame
 from fedtopics.errors import FederationError, RunError
-from fedtopics.methods.core.events import BadReply, Event, Excluded, Repeated, Waiting
-from fedtopics.methods.core.interfaces import Draw
-from fedtopics.methods.core.outliers import Robust, Rule
-from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, check_blame
+from fedtopics.protocol.outliers import Robust, Rule
 from fedtopics.protocol.plain import Attempt, Request
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import loads

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
-from fedtopics.methods.core.events import Event, StatusChange
 from fedtopics.protocol.client_side import DEFECT, REFUSED, UNUSABLE
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.messages import decode, encode

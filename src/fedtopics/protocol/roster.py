@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from fedtopics.errors import IdentityError
+from fedtopics.escaping import check_client_name
 from fedtopics.files import create, digest, make_folder, read_bytes
-from fedtopics.harmless import check_client_name
 
 PRIVATE = "key.pem"
 PUBLIC = "certificate.pem"

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 
+from fedtopics.contract.payload import Named, Rows
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.protocol.structures import MOST_FIELDS, check
 
 ALIGNMENT = 64  # bytes, as in torch: it decides the last bits of matrix products

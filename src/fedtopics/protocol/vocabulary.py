@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.payload import Named
+from fedtopics.contract.replies import MOST_COUNT, Announced, Field, Template
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.aggregation import Named
-from fedtopics.methods.core.replies import MOST_COUNT, Announced, Field, Template
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import is_word
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
+from fedtopics.escaping import for_markdown, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import check_output, write_output
-from fedtopics.harmless import for_markdown, visible
 from fedtopics.model.figures import resource
 from fedtopics.report.render import environment
 

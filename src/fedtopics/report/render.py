@@ -11,8 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import check_output, write_output
-from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model import figures
 from fedtopics.model.exports import as_csv

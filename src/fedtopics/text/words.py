@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from fedtopics.errors import StudyError
-from fedtopics.harmless import is_flooded, is_seen
+from fedtopics.escaping import is_flooded, is_seen
 
 # The version of the rules for words; models and results name it.
 # 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.

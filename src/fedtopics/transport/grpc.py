@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
-from fedtopics.harmless import sentence
+from fedtopics.escaping import sentence
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 
 VERSION = 3  # of the protocol

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from pydantic import Field
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.mixture.client import MixtureClient

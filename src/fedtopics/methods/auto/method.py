@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fedtopics.contract.events import Chosen
+from fedtopics.contract.interfaces import Clients, Run
+from fedtopics.contract.replies import LONGEST, Announced, Template, counts
 from fedtopics.methods.auto.client import AutoClient, AutoSettings
-from fedtopics.methods.core.events import Chosen
-from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
 from fedtopics.methods.registry import Method, find_method
 from fedtopics.model.topics import Topics
 

@@ -11,25 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.payload import digest_of
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.clusters import ClusterInference, centred
-from fedtopics.inference.points import (
-    Numbers,
-    Points,
+from fedtopics.inference.vectors import Numbers, Points, blocks, nearest
+from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
+from fedtopics.methods.clusters.sums import (
     agreeing_pairs,
-    blocks,
     flows,
     may_move,
-    nearest,
     sums_by_class,
     sums_by_label,
 )
-from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
-from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays
 

@@ -5,15 +5,16 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from fedtopics.contract.events import SameClusters
+from fedtopics.contract.interfaces import Clients, Run
+from fedtopics.contract.replies import Field, Template, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
-from fedtopics.inference.points import TINY, Moments, Numbers
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
+from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
-from fedtopics.methods.core.events import SameClusters
-from fedtopics.methods.core.final import describe
-from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.replies import Field, Template, counts
+from fedtopics.methods.core.final_model import describe
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.model.topics import Topics
 

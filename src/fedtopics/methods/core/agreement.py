@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import StudyError
-from fedtopics.methods.core.events import RoundReport, VocabularyAgreed
-from fedtopics.methods.core.interfaces import EVERYONE, Clients, Draw, Run, T
-from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import (
+from fedtopics.contract.events import RoundReport, VocabularyAgreed
+from fedtopics.contract.interfaces import EVERYONE, Clients, Draw, Run, T
+from fedtopics.contract.replies import (
     MOST_COUNT,
     NATS,
     Announced,
@@ -20,6 +18,8 @@ from fedtopics.methods.core.replies import (
     WordCounts,
     counts,
 )
+from fedtopics.errors import StudyError
+from fedtopics.methods.core.plan import Plan
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.payload import Named
+from fedtopics.contract.replies import LONGEST
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.core.aggregation import Named
-from fedtopics.methods.core.final import LastSums, document_frequency, draw_halves
+from fedtopics.methods.core.final_model import LastSums, document_frequency, draw_halves
 from fedtopics.methods.core.groups import Guard, Thetas
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
-from fedtopics.methods.core.replies import LONGEST
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint, set_aside
 

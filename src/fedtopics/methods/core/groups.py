@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
+from fedtopics.contract.payload import Payload, digest_of
 from fedtopics.errors import DataError
-from fedtopics.inference.points import Numbers
-from fedtopics.methods.core.aggregation import Payload, digest_of
+from fedtopics.inference.vectors import Numbers
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
 

@@ -20,15 +20,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import Event
 from fedtopics.errors import RunError, StudyError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.merged import Merged
-from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topics import Topics
-from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.growing import Follow
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from fedtopics.contract.interfaces import Draw
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
-from fedtopics.methods.core.interfaces import Draw
 from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, READINGS, WORDS_SHOWN, Reading
 from fedtopics.text.corpus import Corpus

@@ -12,10 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract import events
+from fedtopics.contract.interfaces import Checkpoint, Clients, Run
 from fedtopics.errors import RunError, StudyError
-from fedtopics.methods.core import events
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
-from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.settings import STOP_RULES, Progress, TopicSettings
 from fedtopics.model.topics import Topics

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
+from fedtopics.contract.interfaces import Exchanges, leaves
 from fedtopics.inference.clusters import Consensus, Discriminants, centred
-from fedtopics.inference.points import Numbers, blocks
+from fedtopics.inference.vectors import Numbers, blocks
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import PARTS, DiscriminativeSettings
-from fedtopics.methods.core.final import document_frequency
+from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import SEEN, Groups
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.discriminative.number import MOST_PAIRS, MOST_ROUNDS, START
 from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.events import Candidate
+from fedtopics.contract.interfaces import Run
 from fedtopics.inference.clusters import Consensus, Discriminants
-from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import Candidate
-from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
 from fedtopics.methods.discriminative.number import with_number

@@ -20,21 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.events import Candidate
+from fedtopics.contract.replies import AgreeingPairs, Template
 from fedtopics.errors import StudyError
-from fedtopics.inference.points import (
-    TINY,
-    Moments,
-    Numbers,
-    agreeing_pairs,
-    nearest,
-    sums_by_class,
-    sums_by_label,
-    unit_rows,
-)
+from fedtopics.inference.vectors import TINY, Numbers, nearest, unit_rows
 from fedtopics.methods.clusters.program import moments_about
 from fedtopics.methods.clusters.settings import DiscriminativeSettings, Part, StartSettings
-from fedtopics.methods.core.events import Candidate
-from fedtopics.methods.core.replies import AgreeingPairs, Template
+from fedtopics.methods.clusters.sums import Moments, agreeing_pairs, sums_by_class, sums_by_label
 from fedtopics.methods.core.settings import TOO_FEW
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split

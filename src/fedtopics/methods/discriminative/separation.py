@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
+from fedtopics.contract.replies import Field, sums
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import WHOLE, DiscriminativeSettings, Part
+from fedtopics.methods.clusters.sums import Moments, discriminate, ranked
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.replies import Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen
 

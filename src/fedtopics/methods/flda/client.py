@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fedtopics.contract.events import Arrived, Skipped
+from fedtopics.contract.interfaces import leaves
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import TopicClient, frequent
-from fedtopics.methods.core.events import Arrived, Skipped
-from fedtopics.methods.core.final import document_frequency
+from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.flda.arrivals import Arrivals
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.methods.lda.client import posterior_means
 from fedtopics.metrics.similarity import Topic
-from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedtopics.errors import DataError, RunError
+from fedtopics.escaping import for_csv
 from fedtopics.files import check_output, read_text, write_durably
-from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.model.figures import Panel, chart
@@ -118,14 +118,13 @@ def read_pairs(path: str | Path) -> list[TopicPair]:
     path = Path(path)
     if not path.exists():
         raise DataError(
-            f"There is no file {path}; make it with: python -m fedtopics.cli.flda sample-pairs RUN "
-            f"-o {path}"
+            f"There is no file {path}; make it with: fedtopics flda sample-pairs RUN -o {path}"
         )
     table = read_table(path, ".csv")
     if [*table.names] != COLUMNS or not table.n_rows:
         raise DataError(
             f"{path} is not a table of pairs, CSV in UTF-8 with the columns {', '.join(COLUMNS)}; "
-            "make one with: python -m fedtopics.cli.flda sample-pairs"
+            "make one with: fedtopics flda sample-pairs"
         )
     columns = [table.column(name).names().to_pylist() for name in COLUMNS]
     rows = enumerate(zip(*columns, strict=True), 1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.harmless import check_client_name
+from fedtopics.escaping import check_client_name
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.methods.flda.topic_lists import group_topics

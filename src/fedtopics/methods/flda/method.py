@@ -20,13 +20,13 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import VocabularyAgreed
+from fedtopics.contract.interfaces import Clients, Run
+from fedtopics.contract.replies import LONGEST, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement, adopt, counted
-from fedtopics.methods.core.events import VocabularyAgreed
-from fedtopics.methods.core.final import ALL, count_pairs, describe
-from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.replies import LONGEST, counts
+from fedtopics.methods.core.final_model import ALL, count_pairs, describe
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
 from fedtopics.methods.core.settings import TopicSettings, check_seeds
+from fedtopics.methods.flda.arrivals import ArrivalSettings
 from fedtopics.methods.flda.topic_lists import Linkage
-from fedtopics.text.arrivals import ArrivalSettings
 
 # Algorithms 1 to 3. Every copy of the paper lacks lines of Algorithm 1: here are two readings.
 _PAPER = {

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedtopics.methods.core.events import RoundFacts
+from fedtopics.contract.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedtopics.methods.core.replies import LONGEST, Announced, Field, Template, UpTo, counts, sums
+from fedtopics.contract.replies import LONGEST, Announced, Field, Template, UpTo, counts, sums
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.words import is_word

@@ -9,11 +9,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
+from fedtopics.methods.clusters.augmented_texts import embedded_views
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
-from fedtopics.methods.clusters.views import embedded_views
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.training import Arrays

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
+from fedtopics.contract.events import RoundFacts
+from fedtopics.contract.interfaces import Run
+from fedtopics.contract.replies import LONGEST, Field
 from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import RoundFacts
-from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, RoundResult
 from fedtopics.methods.fsccl.client import FEATURES, FSCCLClient, FSCCLSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans

@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.replies import UpTo, counts
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
-from fedtopics.inference.points import Numbers, Points, sums_by_label
+from fedtopics.inference.vectors import Numbers, Points
+from fedtopics.methods.clusters.augmented_texts import embedded_views, text_views
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
-from fedtopics.methods.clusters.views import embedded_views, text_views
+from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
-from fedtopics.methods.core.replies import UpTo, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc import training

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.points import Numbers
+from fedtopics.contract.events import RoundFacts
+from fedtopics.contract.interfaces import Run
+from fedtopics.contract.replies import LONGEST, Field, Template, counts, sums
 from fedtopics.inference.trained_clusters import Adapted
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import RoundFacts
-from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.replies import LONGEST, Field, Template, counts, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.number import with_number

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize, one_hot
 
 from fedtopics.errors import StudyError
 from fedtopics.files import make_folder, require_file, write_durably
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.training import with_prefix, without_prefix

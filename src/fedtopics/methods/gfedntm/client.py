@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.payload import Payload, Rows
+from fedtopics.contract.replies import NATS
 from fedtopics.errors import DataError
-from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Site
-from fedtopics.methods.core.replies import NATS
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_for_weights
 from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics

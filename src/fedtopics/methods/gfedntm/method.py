@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.core.aggregation import Payload
+from fedtopics.contract.events import RoundFacts
+from fedtopics.contract.interfaces import Run
+from fedtopics.contract.payload import Payload
+from fedtopics.contract.replies import Announced, Field, Template
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import RoundFacts
-from fedtopics.methods.core.final import describe
-from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.final_model import describe
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import Announced, Field, Template
 from fedtopics.methods.core.training import (
     Arrays,
     Program,

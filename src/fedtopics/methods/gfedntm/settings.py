@@ -8,13 +8,13 @@ import torch
 from pydantic import Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.core.aggregation import OptimizerName
 from fedtopics.methods.core.settings import (
     FIRST_TOPICS,
     MinibatchSettings,
     NetworkBeginning,
     filled,
 )
+from fedtopics.methods.gfedntm.optimizer import OptimizerName
 from fedtopics.networks import find_network
 from fedtopics.networks.base import NetworkSettings
 from fedtopics.networks.neural import NeuralTopicModel

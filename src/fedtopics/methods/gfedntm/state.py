@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedtopics.contract.payload import Payload
 from fedtopics.errors import StudyError
 from fedtopics.inference.mixture import topics_of
-from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, WarmStart
 from fedtopics.methods.core.training import with_prefix, without_prefix
+from fedtopics.methods.gfedntm.optimizer import ServerOptimizer
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import Numbers, sums_by_label
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.interfaces import leaves
+from fedtopics.methods.clusters.sums import sums_by_label
 
 
 class KMeansSettings(ClusterSettings):

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.replies import Field, Template, sums
+from fedtopics.contract.replies import counts as whole
 from fedtopics.errors import StudyError
-from fedtopics.inference.points import Moments, Numbers, ranked
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import WHOLE, Part, StartSettings
+from fedtopics.methods.clusters.sums import Moments, ranked
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.replies import Field, Template, sums
-from fedtopics.methods.core.replies import counts as whole
 from fedtopics.methods.core.training import RoundResult, iterate
 
 Clusterings = TypeVar("Clusterings", bound=Any)

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.contract.interfaces import EVERYONE, Clients, Run
+from fedtopics.contract.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import Numbers, nearest, sums_by_label
+from fedtopics.inference.vectors import Numbers, nearest
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
+from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
-from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.core.training import Arrays, RoundResult
 from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, arrays_of, draw_centres

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import sparse
 
+from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.payload import Rows
 from fedtopics.inference.lda import LDAPrior, topic_weights
-from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics

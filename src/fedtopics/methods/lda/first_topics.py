@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.inference.points import Numbers
+from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.replies import Template, sums
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.interfaces import Exchanges, leaves
-from fedtopics.methods.core.replies import Template, sums
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before

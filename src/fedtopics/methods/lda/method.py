@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import RoundFacts
+from fedtopics.contract.interfaces import Run
+from fedtopics.contract.replies import Field, Template
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import RoundFacts
-from fedtopics.methods.core.final import describe
-from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.replies import Field, Template
+from fedtopics.methods.core.final_model import describe
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics

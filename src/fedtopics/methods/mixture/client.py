@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedtopics.contract.interfaces import leaves
 from fedtopics.inference.mixture import Evidence, MixtureShape
-from fedtopics.inference.points import Numbers, Points
+from fedtopics.inference.vectors import Numbers, Points
 from fedtopics.methods.clusters.client import PointSums
 from fedtopics.methods.clusters.settings import StartSettings
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
-from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import Run
+from fedtopics.contract.replies import LONGEST, Field, Template, sums
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
-from fedtopics.inference.points import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final import describe
-from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
+from fedtopics.methods.core.final_model import describe
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings

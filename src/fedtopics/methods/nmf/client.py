@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy import sparse
 
+from fedtopics.contract.interfaces import Exchanges, leaves
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
-from fedtopics.inference.points import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.final import ALL, SCORED, bag_of_part, sums_of_words
+from fedtopics.methods.core.final_model import ALL, SCORED, bag_of_part, sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fedtopics.contract.events import Candidate
+from fedtopics.contract.replies import LIMIT, Field, Template, of_topics, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
-from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import Candidate
-from fedtopics.methods.core.final import ALL, CHOOSING
-from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
+from fedtopics.methods.core.final_model import ALL, CHOOSING
 from fedtopics.methods.core.settings import TOO_FEW, check_known
 from fedtopics.methods.core.training import RoundResult, iterate
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.interfaces import Run
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
-from fedtopics.inference.points import unit_rows
+from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final import describe
-from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.final_model import describe
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.nmf.client import NMFClient, NMFSettings

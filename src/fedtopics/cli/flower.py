@@ -5,11 +5,11 @@ from string import Template
 
 import click
 
-from fedtopics.cli.display import say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import RunError, StudyError
 from fedtopics.extras import require
 from fedtopics.files import read_text
+from fedtopics.terminal.display import say
 
 TEMPLATES = Path(__file__).with_name("templates")
 APP = """\

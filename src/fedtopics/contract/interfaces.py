@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.core.aggregation import digest_of
-from fedtopics.methods.core.events import Event, RoundReport
-from fedtopics.methods.core.replies import Template
+from fedtopics.contract.events import Event, RoundReport
+from fedtopics.contract.payload import digest_of
+from fedtopics.contract.replies import Template
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])

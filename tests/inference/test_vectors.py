@@ -15,10 +15,10 @@ from sklearn.metrics import pairwise_distances
 
 from fedtopics import TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find
-from fedtopics.inference import points as clustering
+from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find, vectors
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
+from fedtopics.methods.clusters import sums as sums_of_clusters
 from fedtopics.methods.lda.method import METHOD
 from fedtopics.networks.topic_networks import ProdLDA
 from tests.helpers.models import made
@@ -32,7 +32,7 @@ LABELS = np.array([0, 0, 1, 1, 0])
 @pytest.fixture(params=["whole", "two rows a block"])
 def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "whole":
-        monkeypatch.setattr(clustering, "BLOCK", 2)
+        monkeypatch.setattr(vectors, "BLOCK", 2)
 
 
 both = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
@@ -45,19 +45,19 @@ def dense(array: Any) -> NDArray[np.float64]:
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_nearest_centres(kind: Any) -> None:
-    labels, distances = clustering.nearest(kind(POINTS), CENTRES)
+    labels, distances = vectors.nearest(kind(POINTS), CENTRES)
     assert labels.tolist() == LABELS.tolist()
     np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
-    close = clustering.closeness(POINTS, CENTRES)
+    close = vectors.closeness(POINTS, CENTRES)
     np.testing.assert_allclose(  # the order of distances, whatever a point's own length
         -2 * close + (POINTS**2).sum(1)[:, None], pairwise_distances(POINTS, CENTRES) ** 2
     )
 
 
 def test_a_point_between_two_centres_is_of_the_first() -> None:
-    labels, distances = clustering.nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
+    labels, distances = vectors.nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
     assert (labels.tolist(), distances.tolist()) == ([0], [8.0])
-    labels, distances = clustering.nearest(
+    labels, distances = vectors.nearest(
         np.array([[0.1, 0.2, 0.3]]), np.array([[0.1, 0.2, 0.3]] * 2)
     )
     assert labels.tolist() == [0]
@@ -67,7 +67,7 @@ def test_a_point_between_two_centres_is_of_the_first() -> None:
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_sums_by_label(kind: Any) -> None:
-    sums, counts = clustering.sums_by_label(kind(POINTS), LABELS, 3)
+    sums, counts = sums_of_clusters.sums_by_label(kind(POINTS), LABELS, 3)
     np.testing.assert_allclose(sums, [[1, 1], [8, 8], [0, 0]])
     np.testing.assert_array_equal(counts, [3, 2, 0])
     assert sums.dtype == counts.dtype == np.float64
@@ -78,8 +78,8 @@ def test_sums_by_label(kind: Any) -> None:
 def test_weighted_sums(kind: Any) -> None:
     shares = np.array([[1, 0], [0.5, 0.5], [0.25, 0.75], [0, 1], [0.5, 0.5]])
     points = kind(POINTS)
-    members = ((rows, shares[rows]) for rows, _ in clustering.blocks(points))
-    sums, weights = clustering.weighted_sums(points, members, 2)
+    members = ((rows, shares[rows]) for rows, _ in vectors.blocks(points))
+    sums, weights = sums_of_clusters.weighted_sums(points, members, 2)
     np.testing.assert_allclose(sums, [[1.5, 1.25], [7.5, 7.75]])
     np.testing.assert_allclose(weights, [2.25, 2.75])
 
@@ -87,7 +87,9 @@ def test_weighted_sums(kind: Any) -> None:
 def moved(before: Any, now: Any, least: int) -> list[int]:
     before = np.array(before)
     now = np.array(now)
-    may = clustering.may_move(clustering.flows(before, now, max(*before, *now) + 1), least)
+    may = sums_of_clusters.may_move(
+        sums_of_clusters.flows(before, now, max(*before, *now) + 1), least
+    )
     return np.where(may[before, now], now, before).tolist()
 
 
@@ -115,8 +117,8 @@ def test_moves_of_random_labels(least: int) -> None:
             np.testing.assert_array_equal(found, now)
 
 
-def moments_of(points: NDArray[np.float64]) -> clustering.Moments:
-    return clustering.Moments.of(len(points), points.sum(0), points.T @ points)
+def moments_of(points: NDArray[np.float64]) -> sums_of_clusters.Moments:
+    return sums_of_clusters.Moments.of(len(points), points.sum(0), points.T @ points)
 
 
 def labelled(n: int = 300, n_clusters: int = 4, n_dimensions: int = 6) -> Any:
@@ -146,8 +148,10 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     points, labels = labelled()
     between, within = scatters(points, labels, shrinkage)
     values = scipy.linalg.eigh(between, within, eigvals_only=True)[::-1]
-    given = clustering.sums_by_label(points, labels, 4)
-    projection, directions, apart = clustering.discriminate(*given, moments_of(points), shrinkage)
+    given = sums_of_clusters.sums_by_label(points, labels, 4)
+    projection, directions, apart = sums_of_clusters.discriminate(
+        *given, moments_of(points), shrinkage
+    )
     assert apart == pytest.approx(values[:3].sum(), rel=1e-9)
     assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
     assert projection.shape == (6, 3)
@@ -156,13 +160,13 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
         projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
     )
     means = (given[0] / given[1][:, None]) @ projection
-    np.testing.assert_allclose(directions, clustering.unit_rows(means))
+    np.testing.assert_allclose(directions, vectors.unit_rows(means))
 
 
 def test_memberships_of_a_discriminant() -> None:
     bias = np.array([0.0, 0.0, np.log(2)])
     directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = clustering.Discriminant(np.eye(2), directions, bias, 0.5)
+    found = vectors.Discriminant(np.eye(2), directions, bias, 0.5)
     ((rows, shares),) = found.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
     assert (rows.start, rows.stop) == (0, 3)
     expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
     SEEN,
@@ -19,9 +21,7 @@ from fedtopics.methods.core.groups import (
     enough_have,
     own_sums,
 )
-from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.plan import Secret, WarmStart
-from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
 from fedtopics.model.shown_words import USUAL, WORDS_SHOWN

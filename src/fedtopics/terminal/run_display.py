@@ -1,4 +1,4 @@
-"""What the commands of a federation show: members, progress, and the proposed study."""
+"""What a federation shows: members, progress, the proposed study, and what it would reveal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.cli.display import SENTENCES, console, say, sentence, status, topic_news
-from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import SHOWN_EVENTS, Progress
 from fedtopics.files import shortened
+from fedtopics.guarantees import NOT_PROMISED
+from fedtopics.terminal.display import SENTENCES, console, say, sentence, status, topic_news
 
 if TYPE_CHECKING:
+    from fedtopics.federation.exposure import Exposure
+    from fedtopics.federation.proposal import Proposal
     from fedtopics.protocol.plain_server import PlainServer
     from fedtopics.protocol.relay import RelayService
 
@@ -148,3 +150,40 @@ def show_offer(event: dict[str, Any]) -> None:
     for function, row in event["leaves"].items():
         table.add_row(function, row["often"], row["what"])
     return console.print(table)
+
+
+def show_promises(proposal: Proposal) -> None:
+    say("\nWhat others could learn")
+    for line in (*proposal.adversaries, *NOT_PROMISED):
+        say(f"  - {line}")
+    say("  More: docs/concepts/threat-model.md.")
+
+
+def show_exposure(exposure: Exposure) -> None:
+    from fedtopics.federation.exposure import REHEARSED
+
+    say("\nWhat would be sent")
+    if exposure.chosen:
+        say(f"  For documents like these the method is {exposure.chosen}.")
+    if exposure.words:
+        say(f"  Words: {exposure.words:,} occur in enough of these documents.")
+    weighed = exposure.bytes is not None
+    table = Table(box=None, padding=(0, 2))
+    for column in ("what", "how often", "who sees it"):
+        table.add_column(column, overflow="fold")
+    for column in ("bytes once", "bytes per round") if weighed else ():
+        table.add_column(column, justify="right")
+    for each in exposure.shown:
+        if weighed and not each.once and not each.round:
+            continue  # not in this study
+        sizes = (f"{each.once or 0:,}", f"{each.round or 0:,.0f}") if weighed else ()
+        table.add_row(each.function, each.often, each.seen, *sizes)
+    console.print(table)
+    if exposure.bytes is not None:
+        say(
+            f"  In all about {exposure.bytes:,} bytes in up to "
+            f"{exposure.study.method.max_rounds:,} rounds, from {exposure.documents:,} documents "
+            f"with {exposure.texts:,} bytes of text (rehearsed on at most {REHEARSED:,} of them)."
+        )
+    for question, answer in exposure.verdicts.items():
+        say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.methods.core.replies import (
+from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.replies import (
     AgreeingPairs,
     Announced,
     Field,

@@ -13,9 +13,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import Embedding
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.clusters.settings import NetworkTraining
-from fedtopics.methods.core.events import Embedding
 from fedtopics.methods.core.plan import Site
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, require_texts

@@ -18,12 +18,12 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from fedtopics.contract.events import OnEvent
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of

@@ -14,7 +14,7 @@ import pytest
 
 from fedtopics import Columns, Corpus, Study
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.text.arrivals import Arrivals, ArrivalSettings, Follow
+from fedtopics.methods.flda.arrivals import Arrivals, ArrivalSettings, Follow
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))

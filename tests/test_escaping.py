@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics import harmless
+from fedtopics import escaping
 from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 
 ALL = (*HOSTILE_WORDS, *NO_WORDS, "".join(NO_WORDS), "\n".join(HOSTILE_WORDS))
 OUTPUTS: dict[str, Callable[[str], str]] = {
-    "visible": harmless.visible,
-    "sentence": harmless.sentence,
-    "html": harmless.for_html,
-    "scripts": harmless.for_scripts,
-    "markdown": harmless.for_markdown,
-    "csv": harmless.for_csv,
-    "terminal": lambda text: harmless.for_terminal(text).replace("\n", ""),
-    "json": lambda text: harmless.as_json([text]),
-    "file": harmless.file_name,
+    "visible": escaping.visible,
+    "sentence": escaping.sentence,
+    "html": escaping.for_html,
+    "scripts": escaping.for_scripts,
+    "markdown": escaping.for_markdown,
+    "csv": escaping.for_csv,
+    "terminal": lambda text: escaping.for_terminal(text).replace("\n", ""),
+    "json": lambda text: escaping.as_json([text]),
+    "file": escaping.file_name,
 }
 
 
@@ -42,7 +42,7 @@ def test_nothing_in_any_output_is_a_command_or_hides_text(name: str) -> None:
     "text", ["naïve", "R&D — 50 %", "\u0645\u06cc\u200c\u062e", "👩\u200d🔬", "a\u00a0b", ""]
 )
 def test_what_prints_stays(text: str) -> None:
-    assert harmless.visible(text) == text
+    assert escaping.visible(text) == text
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_what_prints_stays(text: str) -> None:
     ],
 )
 def test_what_does_not_print_is_an_escape(text: str, shown: str) -> None:
-    assert harmless.visible(text) == shown
+    assert escaping.visible(text) == shown
 
 
 def test_a_sentence_is_one_line_and_not_long() -> None:
-    assert harmless.sentence("the disk\nis full\r\n ") == "the disk is full"
-    assert harmless.sentence("x" * 10**6) == "x" * 300 + " …"
-    assert harmless.sentence("x" * 300) == "x" * 300
-    assert len(harmless.sentence("\U000e0041" * 10**6)) == 302
+    assert escaping.sentence("the disk\nis full\r\n ") == "the disk is full"
+    assert escaping.sentence("x" * 10**6) == "x" * 300 + " …"
+    assert escaping.sentence("x" * 300) == "x" * 300
+    assert len(escaping.sentence("\U000e0041" * 10**6)) == 302
 
 
 class Reader(HTMLParser):
@@ -80,20 +80,20 @@ class Reader(HTMLParser):
 def test_html_is_text() -> None:
     for text in ALL:
         reader = Reader()
-        shown = harmless.for_html(text)
+        shown = escaping.for_html(text)
         reader.feed(f"<p title=\"{shown}\">{shown}</p><p title='{shown}'>")
         reader.close()
-        assert reader.said == harmless.visible(text)
+        assert reader.said == escaping.visible(text)
 
 
 def test_a_script_of_another_library_does_not_end() -> None:
     for text in ALL:
-        assert "<" not in json.dumps(harmless.for_scripts(text))
+        assert "<" not in json.dumps(escaping.for_scripts(text))
 
 
 def test_markdown_is_one_cell_without_markup() -> None:
     for text in ALL:
-        shown = harmless.for_markdown(text)
+        shown = escaping.for_markdown(text)
         bare = re.sub(r"\\[\\`*_\[\]<>|&~${}:#+-]", "", shown)  # what CommonMark takes as it is
         assert not re.search(r"[\\`*_\[\]<>|&~${}#]|://", bare)
         assert not re.match(r"[-+](?![\w.])", shown), "nor a list"
@@ -105,21 +105,21 @@ def test_a_spreadsheet_computes_nothing(separator: str) -> None:
     """Whatever character the reader's country separates cells by."""
     for text in ALL:
         file = io.StringIO()
-        csv.writer(file).writerow([0.5, harmless.for_csv(text), harmless.for_csv(f"tea;{text}")])
+        csv.writer(file).writerow([0.5, escaping.for_csv(text), escaping.for_csv(f"tea;{text}")])
         for cells in csv.reader([file.getvalue()], delimiter=separator):
             for cell in cells:
                 assert not re.match(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]", cell.lstrip('"'))
-        assert harmless.for_csv(harmless.for_csv(text)) == harmless.for_csv(text)
+        assert escaping.for_csv(escaping.for_csv(text)) == escaping.for_csv(text)
 
 
 def test_json_means_the_same() -> None:
     for text in ALL:
-        assert json.loads(harmless.as_json({text: [text]}, indent=1)) == {text: [text]}
+        assert json.loads(escaping.as_json({text: [text]}, indent=1)) == {text: [text]}
 
 
 def test_a_title_leads_to_no_other_folder(tmp_path: Path) -> None:
     for title in ("../../etc", "/etc/passwd", "..", "", "C:\\x", *ALL):
-        name = harmless.file_name(title)
+        name = escaping.file_name(title)
         assert (tmp_path / name).resolve().parent == tmp_path.resolve()
         assert 0 < len(name) <= 60
         (tmp_path / name).mkdir(exist_ok=True)

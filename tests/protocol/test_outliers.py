@@ -9,11 +9,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fedtopics import Study, train
+from fedtopics.contract.events import Event
+from fedtopics.contract.payload import Rows
+from fedtopics.contract.replies import Field
 from fedtopics.errors import RunError
-from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.events import Event
-from fedtopics.methods.core.outliers import ABSURD, FAR_TIMES, Robust, Rule, weight
-from fedtopics.methods.core.replies import Field
+from fedtopics.protocol.outliers import ABSURD, FAR_TIMES, Robust, Rule, weight
 from tests.helpers.federation import assert_same, subjects
 from tests.helpers.sums import add_up
 

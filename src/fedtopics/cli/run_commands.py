@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from fedtopics.cli import display, options
-from fedtopics.cli.display import print_json, say, status
+from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
-from fedtopics.errors import DataError, FedTopicsError, RunError
+from fedtopics.errors import DataError, RunError
+from fedtopics.terminal import display
+from fedtopics.terminal.display import print_json, say
+from fedtopics.terminal.run_report import report_of
 
 if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
+    pass
 
 MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 
@@ -188,29 +189,10 @@ def report(
         keep_labels(run, labels)
     own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
     dated = {"own": examples, "columns": text, "time": columns["time"]}
-    page = write(run, out, dated, (examples, labels), **own)
+    page = report_of(run, out, dated, (examples, labels), **own)
     say(f"The report is {page}; the same as Markdown is {page.with_suffix('.md')}.")
     if examples is not None:
         say("It contains beginnings of documents: do not share it.")
-
-
-def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
-    if not quiet:
-        display.print_topics(model, 8)
-        say(f"\nThe run is in {folder}, the model in {folder}/model.")
-    write_run_report(folder, quiet)
-
-
-def write_run_report(run: Path, quiet: bool = False) -> None:
-    """Write the report of a finished run; a failure is shown, but not raised."""
-    try:
-        news = f"The report:             {write(run)}"
-    except Exception as error:
-        expected = isinstance(error, (FedTopicsError, OSError))
-        reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
-        news = f"There is no report: {reason} Try again with: {display.program_name()} report {run}"
-    if not quiet:
-        say(news)
 
 
 def keep_labels(run: Path, labels: Path) -> None:
@@ -224,35 +206,3 @@ def keep_labels(run: Path, labels: Path) -> None:
     model = TopicModel.from_pretrained(folder)
     names, suggested = read_labels(labels, model.n_topics)
     write_labels(replace(model, labels=names, suggested=suggested), folder)
-
-
-def write(
-    run: Path,
-    page: Path | None = None,
-    dated: dict[str, Any] | None = None,
-    inputs: Sequence[Path | None] = (),
-    **how: Any,
-) -> Path:
-    """Write the report of a run; `dated` are arguments of `over_time`, `how` of `summarise`."""
-    from fedtopics.model.topic_model import TopicModel
-    from fedtopics.report import find_run, over_time, summarise, write_report
-
-    with status("Writing the report"):
-        folder, facts = find_run(run)
-        model = TopicModel.from_pretrained(folder)
-        rows = over_time(model, facts, **dated or {})
-        summary = summarise(model, facts, over_time=rows, **how)
-        return write_report(summary, page or _page_of(run, folder, how), inputs)
-
-
-def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
-    """Return where a report goes: into the run's folder, or next to a model without a run."""
-    name = "report.html" if how.get("documents") is None else "report-with-documents.html"
-    if run != model:
-        return run / name
-    folder = model.resolve()
-    return (
-        folder.parent / name
-        if folder.name == "model"
-        else folder.with_name(f"{folder.name}-{name}")
-    )

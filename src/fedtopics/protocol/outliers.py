@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedtopics.methods.core.aggregation import Payload, Rows, RunningSum, mapped
-from fedtopics.methods.core.events import Clipped, Event
-from fedtopics.methods.core.replies import Field, Template
+from fedtopics.contract.events import Clipped, Event
+from fedtopics.contract.payload import Payload, Rows, RunningSum, mapped
+from fedtopics.contract.replies import Field, Template
 
 Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and in which exchange of a round it is called

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.payload import Named, Rows
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.text.words import is_word
 
 BAD_REPLIES = 3  # after this many a client is excluded

@@ -15,8 +15,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from fedtopics.escaping import as_json, for_encoding, for_terminal
 from fedtopics.federation.progress import Progress, duration, end_of_wait
-from fedtopics.harmless import as_json, for_encoding, for_terminal
 from fedtopics.text.languages import language_sentence
 
 # Commands import slow modules when they run, so that --help is fast.

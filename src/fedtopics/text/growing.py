@@ -1,0 +1,59 @@
+"""Documents in a folder or file that grows while a study runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fedtopics import files
+from fedtopics.errors import DataError
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.readers import text_files
+from fedtopics.text.tables import Columns
+
+ROWS_ONLY = (".jsonl", ".ndjson")
+LINES = (".csv", ".tsv", *ROWS_ONLY)
+
+
+class Follow:
+    """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors."""
+
+    def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
+        files.require_file(path, DataError)
+        self._path = path
+        self._columns = columns
+        self._notify = notify
+        self._last = Corpus.of([""]).take([])
+
+    @property
+    def by_name(self) -> bool:
+        """Whether names identify documents, as they do for files in a folder."""
+        return self._path.is_dir()
+
+    def __call__(self) -> Corpus:
+        """Return the current documents, or those of the last successful reading."""
+        path = self._path
+        try:
+            if path.is_file() and path.suffix.lower() in LINES:
+                self._last = self._complete_rows()
+            elif path.is_file() or text_files(path)[0]:
+                self._last = Corpus.read(path, self._columns)
+        except DataError as error:
+            self._notify(str(error))
+        return self._last
+
+    def _complete_rows(self) -> Corpus:
+        data = files.read_bytes(self._path)
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
+            return self._last  # no row yet, or only a header
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / self._path.name
+            copy.write_bytes(whole)
+            try:
+                read = Corpus.read(copy, self._columns)
+            except DataError as error:
+                raise DataError(str(error).replace(str(copy), str(self._path))) from None
+            return replace(read, source=read.source.replace(str(copy), str(self._path)))
