@@ -19,7 +19,7 @@ from benchmarks.common import arguments, doors_of, each_group, kept_rows, measur
 from benchmarks.poisoning import REFUSED, RULES, main_topics, robustly
 from fedtopics import Corpus, Study
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.contract.replies import LONGEST
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
@@ -98,7 +98,7 @@ def parts(change: Change, value: Any) -> Any:
 
 def arrays(change: Change, reply: Any) -> Any:
     def changed(value: Any) -> Any:
-        if isinstance(value, Rows):
+        if isinstance(value, SparseRows):
             return replace(value, values=change(value.values))
         return change(value) if isinstance(value, np.ndarray) else value
 
@@ -114,7 +114,7 @@ def largest(change: Change, reply: Reply) -> Reply:
 def count(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(map(count, value.values()))
-    numbers = value.values if isinstance(value, Rows) else value
+    numbers = value.values if isinstance(value, SparseRows) else value
     return numbers.size if isinstance(numbers, np.ndarray) else 0
 
 
@@ -136,8 +136,8 @@ def other_type(array: Any) -> Any:
 
 def other_form(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 2:
-        return Rows(np.arange(len(value)), value, len(value))
-    return value.dense() if isinstance(value, Rows) else value
+        return SparseRows(np.arange(len(value)), value, len(value))
+    return value.dense() if isinstance(value, SparseRows) else value
 
 
 def single(number: float, reply: Reply) -> Reply:
@@ -146,7 +146,7 @@ def single(number: float, reply: Reply) -> Reply:
 
 def escaped(value: Any) -> Any:
     """Put a control sequence in front of the first word."""
-    if isinstance(value, Named) and value.names:
+    if isinstance(value, CountsByWord) and value.names:
         return replace(value, names=["\x1b[31m" + value.names[0], *value.names[1:]])
     if isinstance(value, list) and value and isinstance(value[0], str):
         return ["\x1b[31m" + value[0], *value[1:]]
@@ -160,7 +160,7 @@ def junk(possible: bool, reply: Reply) -> Reply:
     first = np.arange(JUNK) < (reply["words"].values[:, 3].sum() if possible else JUNK)
     columns = [np.full(JUNK, documents), np.full(JUNK, most), np.ones(JUNK), first]
     names = [f"junk{number:04}" for number in range(JUNK)]
-    return reply | {"words": Named(names, np.stack(columns, 1).astype(np.int64))}
+    return reply | {"words": CountsByWord(names, np.stack(columns, 1).astype(np.int64))}
 
 
 def documents(number: int, reply: Reply) -> Reply:

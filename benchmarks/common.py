@@ -302,11 +302,11 @@ def doors_of(study: Any, clients: Mapping[str, Any], policy: Any) -> dict[str, A
     from fedtopics.federation.door import Door
     from fedtopics.federation.ledger import Ledger
     from fedtopics.federation.program import client_of
-    from fedtopics.methods.core.plan import Secret, Site
+    from fedtopics.methods.core.plan import ClientContext, Secret
 
     found = {}
     for name, corpus in clients.items():
-        site = Site(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
+        site = ClientContext(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
         ledger = Ledger(study.method.method_name, study.fingerprint)
         found[name] = Door(name, client_of(study, site), policy, ledger)
     return found

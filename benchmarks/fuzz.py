@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.__main__ import sources
 from benchmarks.common import arguments, each_group, measured, table, write
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FedTopicsError
 from fedtopics.protocol import plain_server, relay
 from fedtopics.protocol.member import Member
@@ -61,8 +61,8 @@ def a_reply() -> bytes:
             "documents": 52,
             "loss": 813.5,
             "gradients": {"topics": np.ones((4, 40)), "bias": sparse},
-            "rows": Rows(np.array([1, 7]), np.ones((2, 3)), 9),
-            "words": Named([f"word{i}" for i in range(40)], np.ones((40, 3), np.int64)),
+            "rows": SparseRows(np.array([1, 7]), np.ones((2, 3)), 9),
+            "words": CountsByWord([f"word{i}" for i in range(40)], np.ones((40, 3), np.int64)),
         }
     )
 

@@ -20,7 +20,7 @@ from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.flda.merged_models import merge_models
 from fedtopics.metrics import normalised_mutual_information
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 
 N_CLIENTS = 5
 N_TOPICS = 20
@@ -45,7 +45,7 @@ SCORES = {
     "npmi_alike": "NPMI, read alike",
     "different_alike": "different, read alike",
 }
-ALIKE = Reading(0.4, by_sums=True)
+ALIKE = WordRanking(0.4, by_sums=True)
 Scores = dict[str, float]
 INTRODUCTION = """\
 Five clients, twenty topics a model: means over seeds, smallest and largest in brackets. NPMI by \

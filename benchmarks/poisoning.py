@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Payload, Rows
-from fedtopics.contract.replies import Field, Template
+from fedtopics.contract.payload import Payload, SparseRows
+from fedtopics.contract.replies import Bounds, Template
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.local import LocalClients
@@ -151,7 +151,7 @@ def arrays(value: Any) -> Iterator[NDArray[Any]]:
     if isinstance(value, Mapping):
         for part in value.values():
             yield from arrays(part)
-    dense = value.dense() if isinstance(value, Rows) else value
+    dense = value.dense() if isinstance(value, SparseRows) else value
     if isinstance(dense, np.ndarray) and dense.dtype.kind == "f":
         yield dense
 
@@ -181,15 +181,19 @@ def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents
     if isinstance(value, Mapping):
         of = template.get if isinstance(template, Mapping) else lambda _: None
         return {k: with_arrays(part, of(k), numbers, documents) for k, part in value.items()}
-    dense = value.dense() if isinstance(value, Rows) else value
+    dense = value.dense() if isinstance(value, SparseRows) else value
     if not isinstance(dense, np.ndarray) or dense.dtype.kind != "f":
         return value
-    field = template if isinstance(template, Field) else Field()
+    field = template if isinstance(template, Bounds) else Bounds()
     array = fitting(next(numbers).reshape(dense.shape), field, documents).astype(dense.dtype)
-    return Rows(np.arange(len(array)), array, len(array)) if isinstance(value, Rows) else array
+    return (
+        SparseRows(np.arange(len(array)), array, len(array))
+        if isinstance(value, SparseRows)
+        else array
+    )
 
 
-def fitting(array: Vectors, field: Field, documents: int) -> Vectors:
+def fitting(array: Vectors, field: Bounds, documents: int) -> Vectors:
     bound = min(field.each * documents, LARGEST)
     fits = np.clip(array, np.maximum(field.least, -bound), np.minimum(field.most, bound))
     if field.adds_up:

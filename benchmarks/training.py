@@ -217,7 +217,7 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    from fedtopics.contract.payload import Rows
+    from fedtopics.contract.payload import SparseRows
     from fedtopics.methods.gfedntm.optimizer import ServerOptimizer
     from fedtopics.networks.base import NetworkSettings, rows_of
     from fedtopics.networks.neural import batch_weights
@@ -252,7 +252,7 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
             words = batch.spread(found.pop("encoder_words")).numpy()
         with record_function("Adam"):
             dense = {name: gradient.numpy() for name, gradient in found.items()}
-            first = Rows(batch.words, words, network.n_words)
+            first = SparseRows(batch.words, words, network.n_words)
             adam.step(dense | {"encoder_words": first}, batch_size)
 
     for _ in range(10):

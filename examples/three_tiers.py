@@ -15,14 +15,14 @@ import numpy as np
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Named, RunningSum
+from fedtopics.contract.payload import CountsByWord, RunningSum
 from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 
 
 class Devices:
@@ -46,17 +46,17 @@ class Devices:
 
 def as_of_one(value: Any) -> Any:
     """Return counts by word as those of one client, which has a word or has it not."""
-    if isinstance(value, Named):
+    if isinstance(value, CountsByWord):
         documents, occurrences, *whether = value.values.T
         columns = documents, occurrences, *(np.minimum(each, 1) for each in whether)
-        return Named(value.names, np.column_stack(columns))
+        return CountsByWord(value.names, np.column_stack(columns))
     return value
 
 
 def door_of(device: str, documents: Corpus, study: Study) -> Door:
     """Return a device's door: its own part of the method, its own policy, its own ledger."""
     policy = Policy(min_documents=10)
-    site = Site(device, documents, policy, secret=Secret.from_seed(study.seed, device))
+    site = ClientContext(device, documents, policy, secret=Secret.from_seed(study.seed, device))
     ledger = Ledger(study.method.method_name, study.fingerprint)
     return Door(device, client_of(study, site), policy, ledger)
 

@@ -18,12 +18,12 @@ from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.program import client_of
 from fedtopics.federation.study import example_study
 from fedtopics.methods import registry
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.methods.core.settings import STOP_RULES
 from fedtopics.methods.registry import METHODS
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS
-from fedtopics.privacy.recipe import leaves
+from fedtopics.privacy.recipe import data_sent_by
 from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
 from tests.helpers.background import Notes
@@ -65,8 +65,10 @@ def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any
     silent = replace(page["UNIGRAMS"], client=Whispering)
     with restored():
         registry.register(silent)
-        with pytest.raises(StudyError, match=r"'unigrams' lists 'count_words', .* with @leaves"):
-            client_of(Study.make(method=METHOD), Site("forest", Corpus.of(["oak"]), Policy()))
+        with pytest.raises(StudyError, match=r"'unigrams' lists 'count_words', .* with @published"):
+            client_of(
+                Study.make(method=METHOD), ClientContext("forest", Corpus.of(["oak"]), Policy())
+            )
 
 
 @pytest.fixture
@@ -161,7 +163,7 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
     printed = " ".join(fedtopics("audit", "log", "out").output.split())
-    assert f"count_words: {leaves('unigrams', 'count_words')}" in printed
+    assert f"count_words: {data_sent_by('unigrams', 'count_words')}" in printed
     fedtopics("report", "out")
     report = (folder / "out/report.html").read_text(encoding="utf-8")
     assert "mixture of unigrams" in report

@@ -21,7 +21,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.privacy import Noise, Privacy, estimates
 from fedtopics.privacy.client import NoisyClient, PrivatePlan
 from fedtopics.privacy.recipe import RECIPES
@@ -140,7 +140,9 @@ def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
     found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
     corpus = Corpus.of(texts).with_embeddings(unit(found))
-    half: Any = RECIPES.find(case.method).client(plan_of(case), Site(name, corpus, OPEN_POLICY))
+    half: Any = RECIPES.find(case.method).client(
+        plan_of(case), ClientContext(name, corpus, OPEN_POLICY)
+    )
     half.take(list(PUBLIC))
     half.__dict__["_vectors"] = vectors()  # so that no model is needed
     return half  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.attacks.tapped import Tap, counted, federate, synthetic, vocabulary_of
 from benchmarks.common import parquet
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
@@ -86,10 +86,10 @@ def added(replies: Sequence[Any]) -> Any:
     first = replies[0]
     if isinstance(first, Mapping):
         return {name: added([reply[name] for reply in replies]) for name in first}
-    if isinstance(first, Rows):
+    if isinstance(first, SparseRows):
         total = np.sum([rounded(reply.dense()) for reply in replies], axis=0)
         there = np.unique(np.concatenate([reply.index for reply in replies]))
-        return Rows(there, total[there], first.n_rows)
+        return SparseRows(there, total[there], first.n_rows)
     if isinstance(first, (int, float, np.ndarray)):
         return np.sum([rounded(np.asarray(reply)) for reply in replies], axis=0)
     return first

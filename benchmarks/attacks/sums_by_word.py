@@ -26,7 +26,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.methods.discriminative import client as clients
 
 Numbers = NDArray[np.float64]
@@ -62,7 +62,7 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
     study = Study.make(method=method)
     rules = Policy(min_documents=least)
     found = []
-    sides: list[Any] = [client_of(study, Site("a", corpus, rules)) for corpus in corpora]
+    sides: list[Any] = [client_of(study, ClientContext("a", corpus, rules)) for corpus in corpora]
     names = sorted({word for side in sides for word in frequent_words(side)})
     for side in sides:
         side.adopt(names, 1, 1.0)

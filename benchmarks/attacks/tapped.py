@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common import parquet
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
@@ -24,7 +24,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of, finished, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -68,7 +68,7 @@ def door_of(
     study: Study, name: str, corpus: Corpus, policy: Policy | None = None, **site: Any
 ) -> Any:
     rules = policy or Policy()
-    half = client_of(study, Site(name, study.embedded(corpus), rules, **site))
+    half = client_of(study, ClientContext(name, study.embedded(corpus), rules, **site))
     return Door(name, half, rules, Ledger(study.method.method_name, study.fingerprint))
 
 
@@ -121,12 +121,12 @@ def vocabulary_of(calls: Sequence[tuple[str, tuple[Any, ...], Any]]) -> list[str
     return next(list(given[1]["words"]) for _, given, _ in calls if given[0] == "adopt")
 
 
-def rows_of(reply: Mapping[str, Any]) -> Rows:
+def rows_of(reply: Mapping[str, Any]) -> SparseRows:
     found = reply.get("counts") or reply["weights"]["encoder_words"]
-    if isinstance(found, Rows):
+    if isinstance(found, SparseRows):
         return found
     present = np.flatnonzero(np.abs(found).reshape(len(found), -1).any(1))
-    return Rows(present, np.asarray(found)[present], len(found))
+    return SparseRows(present, np.asarray(found)[present], len(found))
 
 
 def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[np.float64]:

@@ -90,8 +90,8 @@ def clients() -> str:
             parts += [f"\n## {title}\n", "| function | how often | what is sent |"]
             parts.append("| --- | --- | --- |")
             for exchange in exchanges_of(client, settings):
-                leaves = exchange.leaves.replace("|", "\\|")
-                parts.append(f"| `{exchange.function}` | {exchange.often} | {leaves} |")
+                data_sent = exchange.data_sent.replace("|", "\\|")
+                parts.append(f"| `{exchange.function}` | {exchange.often} | {data_sent} |")
             kinds = client, *client.exchanges, LastSums
             for place in dict.fromkeys(base for kind in kinds for base in kind.__mro__):
                 own = [name for name in vars(place) if name in client.functions()]
@@ -100,7 +100,7 @@ def clients() -> str:
     shared = {place: names for place, names in places.items() if names}
     for place, names in sorted(shared.items(), key=lambda entry: len(entry[0].__mro__)):
         parts += [f"\n## {place.__name__}\n", "| function | what is sent |", "| --- | --- |"]
-        parts += [f"| `{name}` | {vars(place)[name].leaves} |" for name in names]
+        parts += [f"| `{name}` | {vars(place)[name].data_sent} |" for name in names]
         parts.append(
             f"\n::: {_full(place)}\n"
             "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"

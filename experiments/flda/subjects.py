@@ -15,7 +15,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -44,7 +44,7 @@ def first_words(model: TopicModel, n_words: int) -> list[Topic]:
     index = model.vocabulary.index
     return [
         {word: float(row[index[word]]) for word in words}
-        for words, row in zip(model.read(Reading(1.0), n_words), model.beta, strict=True)
+        for words, row in zip(model.read(WordRanking(1.0), n_words), model.beta, strict=True)
     ]
 
 

@@ -20,7 +20,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.metrics.similarity import Topic
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -79,7 +79,7 @@ def score_all(
         return none | {"topics": 0.0, "rounds": float(n_rounds)}
     shown = score(model, documents, model.reading)
     return {
-        **score(model, documents, Reading(1.0)),
+        **score(model, documents, WordRanking(1.0)),
         "shown_c_v": shown["c_v"],
         "shown_diversity": shown["diversity"],
         "rounds": float(model.info["rounds"]),
@@ -108,7 +108,7 @@ def in_words(topics: Sequence[Topic]) -> list[list[tuple[str, float]]]:
     return [[(word, round(weight, 3)) for word, weight in topic.items()] for topic in topics]
 
 
-def score(model: TopicModel, documents: Sequence[Any], reading: Reading) -> dict[str, float]:
+def score(model: TopicModel, documents: Sequence[Any], reading: WordRanking) -> dict[str, float]:
     """Return c_v, diversity, the share of distinct words, and the number of topics."""
     topics = model.read(reading, SHOWN)
     index = model.vocabulary.index

@@ -14,7 +14,7 @@ from rich.table import Table
 from fedtopics.cli import privacy
 from fedtopics.errors import FederationError
 from fedtopics.escaping import for_terminal
-from fedtopics.federation.exposure import Shown
+from fedtopics.federation.exposure import SentFunction
 from fedtopics.federation.study_tables import About
 from fedtopics.terminal import display, run_display
 from fedtopics.terminal.display import Terminal
@@ -95,7 +95,7 @@ def test_events_of_others(screen: StringIO) -> None:
             bytes=None,
             chosen=TEXT,
             words=3,
-            shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
+            shown=[SentFunction(TEXT, TEXT, TEXT, TEXT)],
             verdicts={TEXT: TEXT},
         ),
     }
@@ -112,8 +112,8 @@ def test_events_of_others(screen: StringIO) -> None:
         described={"settings": {"method.network": TEXT}},
         clients=[TEXT],
     )
-    leaves = {TEXT: {"often": TEXT, "what": TEXT}}
-    offer = {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT}
+    data_sent = {TEXT: {"often": TEXT, "what": TEXT}}
+    offer = {"study": study, "data_sent": data_sent, "seen": TEXT, "policy": TEXT}
     run_display.show_offer(offer | {"known": False})
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 

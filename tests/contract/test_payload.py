@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from fedtopics.contract.payload import (
-    Named,
-    Rows,
+    CountsByWord,
     RunningSum,
+    SparseRows,
 )
 from fedtopics.errors import FedTopicsError
 from tests.helpers.federation import assert_same
 from tests.helpers.sums import add_up
 
 
-def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Rows:
-    return Rows(np.array(index, np.int64), np.array(values, np.float32), n_rows)
+def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> SparseRows:
+    return SparseRows(np.array(index, np.int64), np.array(values, np.float32), n_rows)
 
 
 def test_totals_of_single_precision_are_rounded_once() -> None:
@@ -68,15 +68,17 @@ def test_shapes_and_fields_must_agree(first: Any, second: Any, says: str) -> Non
             add_up({"a": first, "b": second})
 
 
-def named(**counts: list[int]) -> Named:
-    return Named(sorted(counts), np.array([counts[name] for name in sorted(counts)], np.int64))
+def named(**counts: list[int]) -> CountsByWord:
+    return CountsByWord(
+        sorted(counts), np.array([counts[name] for name in sorted(counts)], np.int64)
+    )
 
 
 def test_counts_by_word() -> None:
     replies = {
         "a": {"words": named(oak=[3, 4], elm=[1, 2])},
         "b": {"words": named(oak=[1, 1], yew=[5, 2**53], ash=[2, 2])},
-        "c": {"words": Named.columns(2)},
+        "c": {"words": CountsByWord.columns(2)},
     }
     expected = named(ash=[2, 2], elm=[1, 2], oak=[4, 5], yew=[5, 2**53])
     for order in permutations("abc"):
@@ -92,9 +94,9 @@ def test_counts_by_word() -> None:
 def many_replies(clients: int) -> dict[str, dict[str, Any]]:
     rng = np.random.default_rng(0)
 
-    def some_rows() -> Rows:
+    def some_rows() -> SparseRows:
         index = np.flatnonzero(rng.random(9) < 0.4)
-        return Rows(index, rng.normal(size=(len(index), 2)).astype(np.float32), 9)
+        return SparseRows(index, rng.normal(size=(len(index), 2)).astype(np.float32), 9)
 
     return {
         f"client{i:02}": {
@@ -109,8 +111,8 @@ def many_replies(clients: int) -> dict[str, dict[str, Any]]:
             "scalar": np.array(rng.normal()),
             "nothing": np.zeros((0, 3)),
             "map": {"rows": some_rows(), "deeper": {"x": rng.normal(size=2)}},
-            "no rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), 9),
-            "whole rows": Rows(np.array([1]), np.array([[int(rng.integers(9))]]), 3),
+            "no rows": SparseRows(np.zeros(0, np.int64), np.zeros((0, 2), np.float32), 9),
+            "whole rows": SparseRows(np.array([1]), np.array([[int(rng.integers(9))]]), 3),
         }
         for i in range(clients)
     }
@@ -121,11 +123,11 @@ def summed(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, dict):
         return {key: summed([value[key] for value in values]) for key in first}
-    if isinstance(first, Rows):
+    if isinstance(first, SparseRows):
         index = np.unique(np.concatenate([value.index for value in values]))
         dense = summed([value.dense().astype(np.float64) for value in values])[index]
         single = first.values.dtype == np.float32
-        return Rows(index, dense.astype(np.float32) if single else dense, first.n_rows)
+        return SparseRows(index, dense.astype(np.float32) if single else dense, first.n_rows)
     if isinstance(first, np.ndarray):
         kind = np.int64 if first.dtype.kind in "biu" else np.float64
         total = np.asarray(reduce(add, [value.astype(kind) for value in values]))

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.contract.replies import (
     AgreeingPairs,
     Announced,
-    Field,
+    Bounds,
     UpTo,
     Windows,
     WordCounts,
@@ -23,13 +23,13 @@ TEMPLATE = {
     "n": COUNT,
     "x": (2, "words"),
     "words": ["words"],
-    "rows": Field(("words", 2), rows=True),
-    "map": {"y": ("other",), "z": Field()},
+    "rows": Bounds(("words", 2), rows=True),
+    "map": {"y": ("other",), "z": Bounds()},
 }
 
 
-def rows(index: list[int], values: list[list[float]], n_rows: int) -> Rows:
-    return Rows(np.array(index, np.int64), np.array(values, np.float64), n_rows)
+def rows(index: list[int], values: list[list[float]], n_rows: int) -> SparseRows:
+    return SparseRows(np.array(index, np.int64), np.array(values, np.float64), n_rows)
 
 
 def fitting(**other: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def fitting(**other: Any) -> dict[str, Any]:
 def test_a_reply_without_fault() -> None:
     assert find_fault(fitting(), TEMPLATE) == ""
     none = {"x": np.zeros((2, 0)), "words": [], "rows": rows([], np.zeros((0, 2)).tolist(), 0)}
-    none["rows"] = Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0)
+    none["rows"] = SparseRows(np.zeros(0, np.int64), np.zeros((0, 2)), 0)
     assert find_fault(fitting(**none), TEMPLATE) == ""
     assert find_fault(fitting(map={"y": np.zeros(0), "z": -1.0}), TEMPLATE) == ""
     assert find_fault({}, {}) == ""
@@ -107,7 +107,7 @@ def test_faults(reply: Any, sentence: str) -> None:
 
 def test_numbers_beyond_their_bounds_are_a_fault() -> None:
     most = np.array([[9.0], [0.0], [2.0]])
-    dense, sparse = ({"x": Field((3, 2), most, 0, rows=rows)} for rows in (False, True))
+    dense, sparse = ({"x": Bounds((3, 2), most, 0, rows=rows)} for rows in (False, True))
     found = rows([0, 2], [[9.0, 0.0], [2.0, 1.0]], 3)
     assert not find_fault({"x": found}, sparse)
     assert not find_fault({"x": found.dense()}, dense)
@@ -118,7 +118,7 @@ def test_numbers_beyond_their_bounds_are_a_fault() -> None:
 
 
 def test_a_document_adds_so_much_and_no_more() -> None:
-    template = {"x": Field((2,), each=0.5), "documents": COUNT}
+    template = {"x": Bounds((2,), each=0.5), "documents": COUNT}
     cannot = f"its field 'x' {CANNOT}"
     assert find_fault({"x": np.array([-2.0, 2.0]), "documents": 4}, template) == ""
     assert find_fault({"x": np.array([-2.1, 2.0]), "documents": 4}, template) == cannot
@@ -129,7 +129,7 @@ def test_a_document_adds_so_much_and_no_more() -> None:
 
 
 def test_shares_add_up_to_the_documents() -> None:
-    template = {"theta": Field((2,), least=0, adds_up=True), "documents": COUNT}
+    template = {"theta": Bounds((2,), least=0, adds_up=True), "documents": COUNT}
     assert find_fault({"theta": np.array([1.5, 2.5]), "documents": 4}, template) == ""
     fault = "its field 'theta' does not add up to the number of documents"
     assert find_fault({"theta": np.array([1.5, 2.4]), "documents": 4}, template) == fault
@@ -145,8 +145,10 @@ def test_nobody_has_more_documents_than_it_said() -> None:
         assert find_fault({"documents": most + 1}, template, of) == cannot
 
 
-def named(**by_word: list[int]) -> Named:
-    return Named(sorted(by_word), np.array([by_word[word] for word in sorted(by_word)], np.int64))
+def named(**by_word: list[int]) -> CountsByWord:
+    return CountsByWord(
+        sorted(by_word), np.array([by_word[word] for word in sorted(by_word)], np.int64)
+    )
 
 
 ODD = "its field 'words' contains impossible counts of words"
@@ -157,7 +159,7 @@ NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
     ("value", "fault"),
     [
         (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
-        (Named.columns(4), ""),
+        (CountsByWord.columns(4), ""),
         (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
         (["oak"], "its field 'words' does not contain counts by word"),
         (named(oak=[0, 1, 1, 0]), ODD),  # in no document
@@ -169,28 +171,28 @@ NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
         (named(oak=[1, 1, 1, -1]), ODD),
         (named(oak=[1, 1, 1, 2]), ODD),
         (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
-        (Named(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
-        (Named(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
-        (Named(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
-        (Named(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
+        (CountsByWord(["oak", "elm"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (CountsByWord(["oak", "oak"], np.ones((2, 4), np.int64)), NO_WORDS),
+        (CountsByWord(["oak\n"], np.ones((1, 4), np.int64)), NO_WORDS),
+        (CountsByWord(["x" * 101], np.ones((1, 4), np.int64)), NO_WORDS),
     ],
 )
 def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
     template = {"words": WordCounts(places=2), "documents": COUNT}
     assert find_fault({"words": value, "documents": 9}, template) == fault
-    if isinstance(value, Named):
-        for other in (Field(), (2,), ["words"], {"oak": COUNT}):
+    if isinstance(value, CountsByWord):
+        for other in (Bounds(), (2,), ["words"], {"oak": COUNT}):
             assert find_fault({"words": value}, {"words": other})
 
 
 def test_squares_and_products_go_with_what_they_are_of() -> None:
     """Else a variance would be negative: every number behind it would be huge."""
-    template = {"x": Field((4,), squares=True), "documents": COUNT}
+    template = {"x": Bounds((4,), squares=True), "documents": COUNT}
     fault = "its field 'x' contains impossible squares or products"
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 8.0]), "documents": 2}, template) == ""
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 7.9]), "documents": 2}, template) == fault
     assert find_fault({"x": np.array([0.0, 0.0, -0.1, 0.0]), "documents": 2}, template) == fault
-    template = {"x": Field((2, 2), products=True), "documents": COUNT}
+    template = {"x": Bounds((2, 2), products=True), "documents": COUNT}
     for products in ([[4.0, -2.0], [-2.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]):
         assert find_fault({"x": np.array(products), "documents": 2}, template) == ""
     for products in ([[-4.0, 0.0], [0.0, 1.0]], [[4.0, 2.1], [2.1, 1.0]]):
@@ -269,7 +271,7 @@ def test_a_fault_is_short_and_quotes_nothing_of_who_sent_it() -> None:
 
 def test_a_length_has_a_bound() -> None:
     rows_of = UpTo("rows", 3)
-    template = {"x": Field((rows_of, 2)), "n": counts(rows_of), "words": [rows_of]}
+    template = {"x": Bounds((rows_of, 2)), "n": counts(rows_of), "words": [rows_of]}
     three = {"x": np.zeros((3, 2)), "n": np.zeros(3, np.int64), "words": ["a", "b", "c"]}
     assert find_fault(three, template) == ""
     four = {"x": np.zeros((4, 2)), "n": np.zeros(4, np.int64), "words": [*"abcd"]}

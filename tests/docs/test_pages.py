@@ -23,7 +23,7 @@ from experiments.commands import group as experiments
 from fedtopics import Policy, Study
 from fedtopics.cli import app
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.privacy.recipe import leaves
+from fedtopics.privacy.recipe import data_sent_by
 from tests.helpers import pages
 from tests.helpers.command_line import commands, find_command
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
@@ -292,7 +292,7 @@ def test_the_reference_says_what_leaves(site: Path) -> None:
     text = words(Tags(site / "reference/clients.html").text)
     for method in METHODS.names:
         for function in find_method(method).client.functions():
-            assert words(leaves(method, function)) in text, (method, function)
+            assert words(data_sent_by(method, function)) in text, (method, function)
 
 
 @pytest.mark.parametrize("name", ["GuidedLDA", "ShortTextClustering", "TopicEstimator"])

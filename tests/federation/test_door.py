@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics import Policy
 from fedtopics.contract.interfaces import Position
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.protocol.roster import Key, fingerprint, shown
 from fedtopics.text.rules import TextRules
@@ -49,9 +49,9 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
         {"documents": 0, "counts": np.array([0.0, -1e-300])},
         {"documents": 0, "known": np.array([False, True])},
         {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
-        {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
-        {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
-        {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
+        {"documents": 0, "rows": SparseRows(np.array([1]), np.zeros((1, 2)), 3)},
+        {"documents": 0, "rows": SparseRows(np.array([0]), np.ones((1, 2)), 3)},
+        {"documents": 0, "words": CountsByWord(["oak"], np.zeros((1, 2), np.int64))},
     ],
 )
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
@@ -72,8 +72,8 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
             "counts": np.zeros((2, 3)),
             "none": np.zeros((0, 4)),
             "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
-            "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
-            "named": Named.columns(3),
+            "rows": SparseRows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
+            "named": CountsByWord.columns(3),
         },
     ],
 )
@@ -85,8 +85,8 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 
 
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
-    words = Named(["oak", CANARY], np.array([[5, 9], [4, 90]]))
-    half = Echo(documents=10, deep={"words": words}, none=Named.columns(2))
+    words = CountsByWord(["oak", CANARY], np.array([[5, 9], [4, 90]]))
+    half = Echo(documents=10, deep={"words": words}, none=CountsByWord.columns(2))
     with pytest.raises(PolicyError, match="word that 4 documents have, but its") as e:
         door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
@@ -97,7 +97,7 @@ def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["named", "list", "text"])
 def test_door_refuses_what_is_no_word(word: str, kind: str, tmp_path: Path) -> None:
     """A text is no word, and a word gives no orders to a terminal."""
-    content = {"named": Named([word], np.array([[50]])), "list": ["oak", word], "text": word}
+    content = {"named": CountsByWord([word], np.array([[50]])), "list": ["oak", word], "text": word}
     with pytest.raises(PolicyError, match="with more than 100 characters, or with a") as e:
         door(Echo(documents=50, x=content[kind]), path=tmp_path / "ledger").ask("echo", {})
     assert word not in str(e.value)

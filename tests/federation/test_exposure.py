@@ -14,7 +14,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import exchanges
 from fedtopics.methods.registry import METHODS, exchanges_of, find_method
 from fedtopics.privacy import Privacy
-from fedtopics.privacy.recipe import leaves
+from fedtopics.privacy.recipe import data_sent_by
 from tests.helpers.federation import DIMENSION, embedded, subjects
 from tests.helpers.recipes import PUBLIC, install, themed
 from tests.helpers.recipes import planned as with_noise
@@ -89,9 +89,9 @@ def test_every_method_says_what_leaves_and_who_sees_it() -> None:
         method = find_method(name)
         found = exchanges_of(method.client, method.settings())
         assert {"shares", "word_sums", "pairs"} <= {each.function for each in found}
-        assert all(each.leaves and each.often for each in found)
+        assert all(each.data_sent and each.often for each in found)
         for function, of_client in method.client.functions().items():
-            sentence = leaves(name, function)
+            sentence = data_sent_by(name, function)
             seen_by_all = vars(of_client)["seen_by_all"]
             assert seen_by_all == ("all participants" in sentence.lower()), (name, function)
 

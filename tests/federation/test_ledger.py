@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedtopics.contract.interfaces import Call, Position
-from fedtopics.contract.payload import Named, Rows, digest_of
+from fedtopics.contract.payload import CountsByWord, SparseRows, digest_of
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import Ledger, find_ledgers, has, head_path, summarise_ledger
 from fedtopics.text.vocabulary import fingerprint
@@ -22,9 +22,9 @@ def test_ledger_line(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "ledger.jsonl"
     gradients = {
         "bias": np.array([1.0, 2.0], np.float32),
-        "rows": Rows(np.array([0, 2]), np.array([[1.0], [3.0]], np.float32), 4),
+        "rows": SparseRows(np.array([0, 2]), np.array([[1.0], [3.0]], np.float32), 4),
     }
-    named = Named(["elm", "oak"], np.array([[1, 2], [3, 4]]))
+    named = CountsByWord(["elm", "oak"], np.array([[1, 2], [3, 4]]))
     half = Echo(
         weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), named=named, documents=7
     )
@@ -140,7 +140,7 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    half = Echo(words=Named(["quetzalcoatl"], np.array([[12_345]])), documents=10)
+    half = Echo(words=CountsByWord(["quetzalcoatl"], np.array([[12_345]])), documents=10)
     door(half, path=path).ask("echo", {})
     assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
 

@@ -19,7 +19,7 @@ from fedtopics.contract.events import Finished, RoundEnded
 from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.errors import RunError
 from fedtopics.federation import progress
-from fedtopics.federation.progress import Progress
+from fedtopics.federation.progress import ProgressDisplay
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from tests.helpers.damage import damages, full_disk
 from tests.helpers.models import made
@@ -376,7 +376,9 @@ class Shown:
         self.screen = io.StringIO()
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
         how: dict[str, Any] = {"force_terminal": terminal, "get_time": lambda: self.now}
-        self.progress = Progress(Console(file=self.screen, width=100, **how), self.lines.append)
+        self.progress = ProgressDisplay(
+            Console(file=self.screen, width=100, **how), self.lines.append
+        )
 
     def rounds(self, first: int, last: int, seconds: float, **more: Any) -> None:
         for number in range(first, last + 1):
@@ -424,7 +426,7 @@ def test_no_news_no_log(
     with shown.progress:
         pass
     assert shown.lines == []
-    with Progress(Console(file=shown.screen)) as running:
+    with ProgressDisplay(Console(file=shown.screen)) as running:
         running(TRAINING | {"rounds": 0})
     assert capsys.readouterr().err == "round 0 of 0\n"
 

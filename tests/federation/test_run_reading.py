@@ -9,8 +9,14 @@ import pytest
 from fedtopics import Study, train
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.run_status import STATUS_WORDS, RunReading, RunStatus, Standing, read_run
-from fedtopics.model.shown_words import USUAL
+from fedtopics.federation.run_status import (
+    STATUS_WORDS,
+    ClientStatus,
+    RunReading,
+    RunStatus,
+    read_run,
+)
+from fedtopics.model.shown_words import DEFAULT_RANKING
 from tests.helpers.federation import embedded, subjects, train_until_killed
 from tests.helpers.methods import POLICIES, SIZES, planned
 from tests.helpers.recipes import planned as with_noise
@@ -35,7 +41,7 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     """Those of the newest state, read as topics of a model with that state would be."""
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
-    expected = model.read(USUAL, STATUS_WORDS)
+    expected = model.read(DEFAULT_RANKING, STATUS_WORDS)
     assert run.topics == expected
     assert run.title == "Topics after round 3, not final yet"
     found = run.plain()
@@ -125,7 +131,7 @@ ROUND = {
 
 
 def status(*events: dict[str, Any]) -> RunStatus:
-    found = RunStatus({name: Standing() for name in NAMES})
+    found = RunStatus({name: ClientStatus() for name in NAMES})
     for event in events:
         found.take(event)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.federation.door import Door
 
 Reply = dict[str, Any]
@@ -28,5 +28,5 @@ def nothing(function: str, reply: Reply) -> Reply:
     if function != "expected_counts":
         return reply
     counts = reply["counts"]
-    none = Rows(counts.index[:0], counts.values[:0], counts.n_rows)
+    none = SparseRows(counts.index[:0], counts.values[:0], counts.n_rows)
     return {"counts": none, "bound": 0.0, "documents": 0}

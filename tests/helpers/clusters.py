@@ -17,7 +17,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of
 from fedtopics.inference.vectors import unit_rows
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.methods.core.settings import filled
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.text.vocabulary import fingerprint
@@ -89,7 +89,7 @@ def half(
     folder: Path | None = None,
 ) -> tuple[Any, str]:
     """A client that took up a vocabulary, and the vocabulary's fingerprint."""
-    client: Any = client_of(plan, Site(name, plan.embedded(corpus), policy, folder))
+    client: Any = client_of(plan, ClientContext(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, len(corpus), 3.0)
     return client, fingerprint(words)

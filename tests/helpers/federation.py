@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from tests.helpers.background import KilledError
 
 DIMENSION = 7  # of the embeddings
@@ -80,11 +80,11 @@ def assert_same(found: Any, expected: Any) -> None:
     elif isinstance(expected, np.ndarray):
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         assert found.tobytes() == expected.tobytes()
-    elif isinstance(expected, Rows):
+    elif isinstance(expected, SparseRows):
         assert found.n_rows == expected.n_rows
         assert_same(found.index, expected.index)
         assert_same(found.values, expected.values)
-    elif isinstance(expected, Named):
+    elif isinstance(expected, CountsByWord):
         assert found.names == expected.names
         assert_same(found.values, expected.values)
     elif isinstance(expected, float):

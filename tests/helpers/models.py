@@ -9,7 +9,7 @@ import numpy as np
 from fedtopics import TopicModel
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
-from fedtopics.model.shown_words import USUAL, Reading
+from fedtopics.model.shown_words import DEFAULT_RANKING, WordRanking
 from fedtopics.networks import find_network
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
@@ -37,7 +37,7 @@ def made(**changes: Any) -> TopicModel:
         "shares": {"north": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])},
         "documents": {"north": 30, "south": 10},
         "word_sums": np.array([[2.0, 0, 0, 0, 6], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]),
-        "reading": Reading(1.0),
+        "reading": WordRanking(1.0),
         "coherence": {"npmi": np.array([0.5, np.nan, -0.25])},
         "labels": {0: "Trees | shrubs"},
     }
@@ -68,5 +68,5 @@ def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "
         word_sums=counts,
         coherence={},
         labels={},
-        reading=USUAL,
+        reading=DEFAULT_RANKING,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedtopics import Corpus, Study
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import plan_of
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.privacy.recipe import RECIPES
 from tests.helpers.clusters import corpus_of
 from tests.helpers.encoders import unit
@@ -68,7 +68,7 @@ def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:
     plan = plan_of(study)
     if epsilon is None:
         plan = replace(plan, privacy=None, budget=recipe.budget(None, study.method))
-    half: Any = recipe.client(plan, Site("a", corpus, OPEN_POLICY))
+    half: Any = recipe.client(plan, ClientContext("a", corpus, OPEN_POLICY))
     half.take(PUBLIC)
     return half
 

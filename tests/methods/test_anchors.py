@@ -10,7 +10,7 @@ from scipy import sparse
 from fedtopics import Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
 from tests.helpers.clusters import overheard
 from tests.helpers.federation import assert_same, embedded, study, subjects, tokens_of
@@ -69,7 +69,7 @@ def test_rare_words_are_no_anchors_where_there_are_others() -> None:
 def test_rare_words_of_a_client_are_left_out() -> None:
     plan = study(initialisation="anchors")
     policy = Policy(min_documents=1, min_document_frequency=20)
-    half: Any = client_of(plan, Site("a", subjects({"a": 60})["a"], policy))
+    half: Any = client_of(plan, ClientContext("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half.counts.words}), 60, 10.0)
     reply = half.function("projections")(half._fingerprint)
     frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])

@@ -300,7 +300,7 @@ def test_topics_of_few_documents_leave_nothing() -> None:
 
 def test_a_topic_that_nothing_is_sent_of_stays() -> None:
     plan = planned("mixture", n_components=2).method
-    everybody: Any = SimpleNamespace(share_kept=lambda round_: 0.0)
+    everybody: Any = SimpleNamespace(weight_of_earlier_sums=lambda round_: 0.0)
     before = {
         "origin": np.zeros(2),
         "directions": np.array([[1.0, 2.0], [3.0, 4.0]]),

@@ -326,5 +326,5 @@ def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
         rows = summarise_ledger(tmp_path / name / "ledger.jsonl")
         asked = {row["function"] for row in rows}
         assert ("size" in asked, "vocabulary" in asked) == (True, False)
-        offered = outcome.partners[name].events.of("offer")[0]["leaves"]
+        offered = outcome.partners[name].events.of("offer")[0]["data_sent"]
         assert asked <= offered.keys(), "what is asked for was said before"

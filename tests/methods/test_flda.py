@@ -12,7 +12,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
 from fedtopics.inference.gibbs import Sampled
-from fedtopics.methods.core.plan import Site, WarmStart
+from fedtopics.methods.core.plan import ClientContext, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
@@ -274,7 +274,7 @@ def test_a_word_that_few_documents_have_is_nowhere(
 def client(
     corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
 ) -> FLDAClient:
-    return client_of(flda(**given), Site(name, corpus, policy))  # type: ignore[return-value]
+    return client_of(flda(**given), ClientContext(name, corpus, policy))  # type: ignore[return-value]
 
 
 def asked(half: FLDAClient, round_: int = 1, **other: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.clusters.augmented_texts import embedded_views, shorten, text_views
 from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fsccl.client import (
     FEATURES,
@@ -244,7 +244,7 @@ def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyP
     views = text_views(corpus, settings)
     assert [view[1] for view in views] == ["sloop", "sloop"]
     assert views[0][0] != views[1][0]
-    site = Site("north", corpus, OPEN_POLICY)
+    site = ClientContext("north", corpus, OPEN_POLICY)
     embedding = EmbeddingSettings(model="x", dimension=2)
     embedded = embedded_views(corpus, settings, embedding, site)
     lengths = [[len(text.split()) for text in view] for view in views]

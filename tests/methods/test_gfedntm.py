@@ -16,7 +16,7 @@ from fedtopics.federation.program import client_of, exchanges, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.gfedntm.method import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
@@ -108,7 +108,7 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
 
     synchronised = lambda self, _: self._synchronised_statistics()  # noqa: E731
     monkeypatch.setattr(Gradients, "_in_one_exchange", synchronised)
-    client = client_of(plan, Site("a", corpora["a"], Policy()))
+    client = client_of(plan, ClientContext("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))
     np.testing.assert_allclose(cut.beta, uncut.beta, rtol=1e-9)
@@ -235,7 +235,7 @@ def test_the_offer_says_what_each_method_would_send() -> None:
     study = auto()
     calls = {call.function: call for call in exchanges(study)}
     assert {"extent", "vocabulary", "factor_sums", "topic_sums"} <= calls.keys()
-    assert all(call.leaves for call in calls.values())
+    assert all(call.data_sent for call in calls.values())
     assert calls["factor_sums"].often == "each round, with nmf"
     assert "with mixture" in calls["topic_sums"].often
 

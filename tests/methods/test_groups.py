@@ -10,8 +10,8 @@ from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.program import client_of
 from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.clusters.settings import WHOLE
-from fedtopics.methods.core.groups import Guard, as_many, enough_have
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.groups import GroupThreshold, as_many, enough_have
+from fedtopics.methods.core.plan import ClientContext
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
 
 LEAST = 10
@@ -111,7 +111,7 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> tuple[Any, s
     """A half under masks whose documents' embeddings are unit vectors, from this one on."""
     plan = planned("kmeans", embedding={"dimension": 60})
     corpus = corpus_of(np.eye(60)[first : first + n])
-    client: Any = client_of(plan, Site("a", plan.embedded(corpus), policy, masked=True))
+    client: Any = client_of(plan, ClientContext("a", plan.embedded(corpus), policy, masked=True))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, n, 3.0)
     return client, client._fingerprint
@@ -217,7 +217,7 @@ def test_what_was_summed_in_vain_has_not_moved() -> None:
 
 def test_what_is_summed_is_what_was_counted() -> None:
     """Once: as networks are trained anew, and least squares are not solved twice."""
-    guard = Guard(2, True)
+    guard = GroupThreshold(2, True)
     computed = list[int]()
 
     def compute() -> int:

@@ -13,7 +13,7 @@ from fedtopics import LDA, Corpus, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of
-from fedtopics.methods.core.plan import Site, WarmStart
+from fedtopics.methods.core.plan import ClientContext, WarmStart
 from fedtopics.methods.lda.client import LENGTH_CAP, LDAClient
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import subjects, tokens_of
@@ -142,7 +142,7 @@ def test_one_document_of_a_million_words_is_not_most_of_the_model() -> None:
 
     def counted(times: int) -> Any:
         texts = [["oak", "elm"], ["ash", "elm"], ["oak"] * times + ["yew"] * times]
-        half = client_of(lda_study(), Site("north", Corpus.of(texts), OPEN_POLICY))
+        half = client_of(lda_study(), ClientContext("north", Corpus.of(texts), OPEN_POLICY))
         half.vocabulary(places=9)
         half.adopt(["ash", "elm", "oak", "yew"], 3, 2.0)
         weights = np.random.default_rng(0).gamma(1.0, size=(4, 6))

@@ -14,7 +14,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
 from tests.helpers.background import Notes
 from tests.helpers.federation import subjects, tokens_of
@@ -97,7 +97,7 @@ def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]
     study = nmf_study(n_components=2)
     policy = Policy(min_documents=least, min_document_frequency=1)
     plan = Plan(study.method, study.text, study.vocabulary, 0)
-    half = NMFClient(plan, Site("a", Corpus.of(texts), policy))
+    half = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     words = sorted({word for text in texts for word in text})
     half.adopt(words, total=len(texts), length=3.0)
     frequency = np.array([sum(word in text for text in texts) for word in words])
@@ -224,7 +224,7 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     texts = [["oak", "elm"]] * 20 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 14
     study = nmf_study()
     plan = Plan(study.method, study.text, study.vocabulary, 0)
-    client = NMFClient(plan, Site("a", Corpus.of(texts), policy))
+    client = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
     rarity = np.ones(4)
     fingerprint = client._fingerprint
@@ -234,7 +234,7 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     assert not products["products"][2].any() and not products["products"][:, 2].any()
     sums = client.function("factor_sums")(round=0, topics=np.eye(4), **given)
     assert not sums["sums"][2].any()
-    few = NMFClient(plan, Site("b", Corpus.of(texts[:19]), policy))
+    few = NMFClient(plan, ClientContext("b", Corpus.of(texts[:19]), policy))
     few.adopt(["oak", "elm"], 19, 2.0)
     reply = few.function("prediction")(few._fingerprint, np.ones(2), np.eye(2))
     assert reply == {"cosines": 0.0, "documents": 0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.methods.gfedntm.optimizer import OptimizerName, ServerOptimizer
 
 START = {"w": [[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]], "b": [0.25, -0.5]}
@@ -56,7 +56,7 @@ def test_rows_are_a_dense_gradient_with_zeros(name: OptimizerName) -> None:
     of_rows = ServerOptimizer(name, sparse, 0.1, 0.9)
     for step, index in enumerate([[0, 2], [1], [], [0, 1, 2]]):
         found = gradients(step)
-        part = Rows(np.array(index, np.int64), found["w"][index], 3)
+        part = SparseRows(np.array(index, np.int64), found["w"][index], 3)
         of_rows.step({"w": part, "b": found["b"]}, documents=2)
         of_dense.step({"w": part.dense(), "b": found["b"]}, documents=2)
         assert sparse["w"].tolist() == dense["w"].tolist()

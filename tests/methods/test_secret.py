@@ -22,7 +22,7 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.core.settings import filled
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.methods import CLUSTERS, METHODS
@@ -93,7 +93,7 @@ def trained(**secrets: Secret) -> TopicModel:
     corpora = subjects({"a": 60, "b": 60})
     doors = {}
     for name, corpus in corpora.items():
-        half = client_of(plan, Site(name, corpus, OPEN_POLICY, secret=secrets.get(name)))
+        half = client_of(plan, ClientContext(name, corpus, OPEN_POLICY, secret=secrets.get(name)))
         doors[name] = Door(name, half, OPEN_POLICY, Ledger("", ""))
     return program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
 

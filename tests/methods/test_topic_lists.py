@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.contract.replies import find_fault
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.flda.method import FLDA, global_topics, optimal_topics
@@ -326,8 +326,8 @@ def reply(**other: Any) -> dict[str, Any]:
     [
         {"index": np.array([[0, 2]])},
         {"index": np.array([[0.0, 1.0]])},
-        {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
-        {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
+        {"index": SparseRows(np.array([0]), np.array([[0, 1]]), 1)},
+        {"weights": SparseRows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
         {"weights": np.array([[2.0, -1.0]])},
         {"weights": np.array([[0.6, np.nan]])},
         {"words": ["apple", "apple"]},

@@ -10,10 +10,16 @@ from fedtopics import Corpus, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
 from fedtopics.methods.core.final_model import ALL, CHOOSING, SCORED, draw_halves
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
-from fedtopics.model.shown_words import CANDIDATES, READINGS, USUAL, WORDS_SHOWN, choose
+from fedtopics.model.shown_words import (
+    CANDIDATES,
+    DEFAULT_RANKING,
+    WORD_RANKINGS,
+    WORDS_SHOWN,
+    choose,
+)
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import count_words, fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
@@ -60,11 +66,11 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
     def ask(**payload: Any) -> dict[str, Any]:
         return count_pairs(count_words(pooled, plan.text), **payload)
 
-    columns = [model.columns(reading, CANDIDATES) for reading in READINGS]
+    columns = [model.columns(reading, CANDIDATES) for reading in WORD_RANKINGS]
     words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
     npmi = federated_npmi(ask, words, "windows")
     assert npmi is not None
-    assert model.reading == choose(READINGS, columns, np.split(npmi, len(READINGS)))
+    assert model.reading == choose(WORD_RANKINGS, columns, np.split(npmi, len(WORD_RANKINGS)))
     assert model.reading.first
 
 
@@ -90,10 +96,10 @@ def test_where_no_client_has_enough_documents_for_halves_all_score() -> None:
     corpora = subjects(SIZES)
     policies = {name: Policy(min_documents=min(size, 31)) for name, size in SIZES.items()}
     model = train(study(max_rounds=3), corpora, policies=policies)
-    assert model.reading == USUAL
+    assert model.reading == DEFAULT_RANKING
     assert set(model.coherence) == set(WINDOWS)
     some = train(study(max_rounds=3), corpora, policies=policies | {"east": Policy()})
-    assert some.reading != USUAL
+    assert some.reading != DEFAULT_RANKING
 
 
 TEA = [["tea", "with", "milk"], ["tea"], []]
@@ -152,7 +158,7 @@ PAIRS = np.array(list(combinations_with_replacement(range(4), 2)))
 
 def client(texts: list[list[str]], **policy: int) -> Any:
     rules = Policy(**{"min_documents": 1, **policy})
-    half: Any = client_of(study(), Site("a", Corpus.of(texts), rules))
+    half: Any = client_of(study(), ClientContext("a", Corpus.of(texts), rules))
     half.adopt(WORDS, len(texts), 3.0)
     return half
 

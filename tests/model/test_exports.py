@@ -14,7 +14,7 @@ from fedtopics.errors import FedTopicsError
 from fedtopics.federation.program import privacy_summary
 from fedtopics.model.card import card, promise
 from fedtopics.model.exports import as_csv, as_markdown
-from fedtopics.model.shown_words import CLASS_BASED, Reading
+from fedtopics.model.shown_words import CLASS_BASED, WordRanking
 from tests.helpers.command_line import fedtopics
 from tests.helpers.models import BETA, WORDS, made
 
@@ -103,8 +103,8 @@ def test_gensim() -> None:
     assert by_lift == [(0, [("oak", 0.4)]), (1, [("__init__", 0.4)]), (2, [("__init__", 0.2)])]
 
 
-@pytest.mark.parametrize("reading", [Reading(1.0, by_sums=True), CLASS_BASED])
-def test_gensim_of_the_words_that_topics_are_read_from(reading: Reading) -> None:
+@pytest.mark.parametrize("reading", [WordRanking(1.0, by_sums=True), CLASS_BASED])
+def test_gensim_of_the_words_that_topics_are_read_from(reading: WordRanking) -> None:
     topics = made(reading=reading).to_gensim(2, relevance=1)
     assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
     assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])

@@ -14,7 +14,7 @@ from fedtopics.escaping import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.text.rules import TextRules
 from tests.helpers.clients import ALL
 from tests.helpers.models import made, model_of
@@ -137,7 +137,7 @@ def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:
     words = ("forest", "forests", "oak", "elm", "oak tree", "fir")
     beta = np.array([[6, 5, 4, 3, 2, 1], [1, 1, 1, 2, 3, 9]]) / np.array([[21], [17]])
     topics = [dict(zip(words, row, strict=True)) for row in beta]
-    model = replace(model_of(topics, [0.5, 0.5]), reading=Reading(1.0))
+    model = replace(model_of(topics, [0.5, 0.5]), reading=WordRanking(1.0))
     assert model.suggest_labels() == {0: "Oak tree, forest, elm", 1: "Oak tree, fir, elm"}
 
 

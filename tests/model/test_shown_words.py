@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedtopics.model.shown_words import READINGS, Reading, choose, keep_coherent
+from fedtopics.model.shown_words import WORD_RANKINGS, WordRanking, choose, keep_coherent
 
 SHARES = np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
 FREQUENCY = np.array([0.6, 0.1, 0.3])
@@ -20,22 +20,22 @@ FREQUENCY = np.array([0.6, 0.1, 0.3])
     ],
 )
 def test_by_probability_by_lift_and_in_between(relevance: float, expected: list[list[int]]) -> None:
-    assert Reading(relevance).order(SHARES, FREQUENCY, 3).tolist() == expected
+    assert WordRanking(relevance).order(SHARES, FREQUENCY, 3).tolist() == expected
 
 
 def test_both_sources_and_every_weight_are_tried() -> None:
-    assert len(READINGS) == 18
-    assert {reading.by_sums for reading in READINGS} == {True, False}
-    assert {reading.relevance for reading in READINGS} == {n / 10 for n in range(2, 11)}
+    assert len(WORD_RANKINGS) == 18
+    assert {reading.by_sums for reading in WORD_RANKINGS} == {True, False}
+    assert {reading.relevance for reading in WORD_RANKINGS} == {n / 10 for n in range(2, 11)}
 
 
 def test_first_words_come_before_all_others_as_ranked() -> None:
-    told = Reading(1.0, first=((2,), (1,)))
+    told = WordRanking(1.0, first=((2,), (1,)))
     assert told.order(SHARES, FREQUENCY, 3).tolist() == [[2, 0, 1], [1, 0, 2]]
-    two = Reading(1.0, first=((2, 1), (2, 0)))
+    two = WordRanking(1.0, first=((2, 1), (2, 0)))
     assert two.order(SHARES, FREQUENCY, 2).tolist() == [[1, 2], [0, 2]]
     shares = np.array([[0.0, 0.5, 0.5]])  # a word without a share comes last, equals in order
-    assert Reading(1.0).order(shares, np.full(3, 1 / 3), 3).tolist() == [[1, 2, 0]]
+    assert WordRanking(1.0).order(shares, np.full(3, 1 / 3), 3).tolist() == [[1, 2, 0]]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_first_words_come_before_all_others_as_ranked() -> None:
     ],
 )
 def test_first_words_that_a_model_can_have(first: tuple[tuple[int, ...], ...], fits: bool) -> None:
-    assert Reading(first=first).fits(2, 3) == fits
+    assert WordRanking(first=first).fits(2, 3) == fits
 
 
 # Two topics of ten words. The same common words in both are the most coherent.
@@ -79,7 +79,7 @@ def npmi(*scores: float, n: int = 10) -> np.ndarray:
 def test_the_most_coherent_of_the_different_is_chosen(
     columns: list[np.ndarray], pairs: list[np.ndarray], chosen: int
 ) -> None:
-    readings = READINGS[: len(columns)]
+    readings = WORD_RANKINGS[: len(columns)]
     assert choose(readings, columns, pairs) == readings[chosen]
 
 
@@ -103,6 +103,6 @@ def lonely(words: np.ndarray, *columns: int) -> np.ndarray:
 
 def test_the_most_coherent_words_are_first() -> None:
     words = np.array([range(12), range(12, 24)])
-    chosen = choose([Reading(0.7)], [words], [lonely(words, 0, 3, 13, 23)])
+    chosen = choose([WordRanking(0.7)], [words], [lonely(words, 0, 3, 13, 23)])
     coherent = (1, 2, *range(4, 12)), (12, *range(14, 23))
-    assert chosen == Reading(0.7, first=coherent)
+    assert chosen == WordRanking(0.7, first=coherent)

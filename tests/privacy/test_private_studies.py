@@ -13,7 +13,7 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
@@ -197,7 +197,7 @@ def test_too_few_documents_are_refused(name: str) -> None:
 
 def test_a_half_looks_at_no_other_documents() -> None:
     plan = planned("nmf", 3)
-    site = Site("a", themed(20).with_embeddings(None), OPEN_POLICY)
+    site = ClientContext("a", themed(20).with_embeddings(None), OPEN_POLICY)
     half: Any = client_of(plan, site)
     with pytest.raises(PolicyError, match="it has no public words yet"):
         half.occurrences(vocabulary="")

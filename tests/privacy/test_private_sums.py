@@ -14,7 +14,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, privacy_summary
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy, PrivacySettings, contributions, estimates
 from fedtopics.privacy.contributions import counted_once
@@ -123,7 +123,7 @@ def corpus_of(rows: list[Row]) -> Corpus:
 def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
     """All that leaves a client for these documents in a study of authors, but for the noise."""
     plan = planned(name, 3).model_copy(update={"differential_privacy": OF_AUTHORS})
-    half: Any = client_of(plan, Site("a", corpus_of(rows), OPEN_POLICY))
+    half: Any = client_of(plan, ClientContext("a", corpus_of(rows), OPEN_POLICY))
     half.noise.added = lambda values, *_: np.asarray(values, float)
     half.take(PUBLIC)
     agreed = fingerprint(PUBLIC)
@@ -226,7 +226,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
 def test_authors_have_to_be_known() -> None:
     plan = planned("lda", 3).model_copy(update={"differential_privacy": OF_AUTHORS})
     with pytest.raises(DataError, match="name it with --columns author"):
-        client_of(plan, Site("a", themed(20), OPEN_POLICY))
+        client_of(plan, ClientContext("a", themed(20), OPEN_POLICY))
 
 
 @pytest.mark.parametrize(

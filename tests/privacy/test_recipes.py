@@ -12,7 +12,7 @@ from fedtopics.federation.study import Study
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of
 from fedtopics.privacy.lda import alpha_of
-from fedtopics.privacy.recipe import RECIPES, leaves
+from fedtopics.privacy.recipe import RECIPES, data_sent_by
 from fedtopics.text.rules import TextRules
 from tests.helpers.recipes import METHODS, planned
 
@@ -71,7 +71,7 @@ def test_sums_with_noise_have_names_of_their_own(name: str) -> None:
     study = planned(name, 3)
     for exchange in exchanges(study):
         assert exchange.function not in study.registration.client.functions()
-        assert leaves(name, exchange.function) == exchange.leaves != ""
+        assert data_sent_by(name, exchange.function) == exchange.data_sent != ""
 
 
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])

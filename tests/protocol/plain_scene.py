@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.replies import Announced, Field
+from fedtopics.contract.replies import Announced, Bounds
 from fedtopics.federation.local import LocalClients
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import LinkError
@@ -27,7 +27,7 @@ from tests.helpers.background import KilledError, until
 
 NAMES = ("east", "north", "south")
 ROUNDS = 5
-TEMPLATE = {"documents": Announced({}), "x": Field((3,))}
+TEMPLATE = {"documents": Announced({}), "x": Bounds((3,))}
 
 
 class TinyDoor:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtopics.contract.payload import Rows
-from fedtopics.contract.replies import Announced, Field, WordCounts, counts, sums
+from fedtopics.contract.payload import SparseRows
+from fedtopics.contract.replies import Announced, Bounds, WordCounts, counts, sums
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol.layout import LARGEST_UNBOUNDED, UNBOUNDED, Layout
 from fedtopics.protocol.masks import TOTAL_BOUND, is_inside
@@ -21,7 +21,7 @@ MEMBERS = ["a", "b", "c"]
 )
 def test_totals_of_bounded_numbers(values: list[list[float]], dtype: str) -> None:
     members = [f"m{i}" for i in range(len(values))]
-    layout = Layout.of({"x": Field((2, 2), 9, -9, dtype=dtype)}, members, len(members))
+    layout = Layout.of({"x": Bounds((2, 2), 9, -9, dtype=dtype)}, members, len(members))
     arrays = [np.array(each, dtype).reshape(2, 2) for each in values]
     vectors = [layout.encode({"x": array})[0] for array in arrays]
     assert all(is_inside(vector, len(members)) for vector in vectors)
@@ -40,7 +40,7 @@ def test_whole_numbers_stay_as_they_are() -> None:
 
 
 def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
-    layout = Layout.of({"g": Field((2,), dtype="float32")}, MEMBERS, len(MEMBERS))
+    layout = Layout.of({"g": Bounds((2,), dtype="float32")}, MEMBERS, len(MEMBERS))
     vector, factor = layout.encode({"g": np.array([1.5, -2.5], np.float32)})
     assert factor == 1.0
     assert vector.tolist() == [1.5 * 2**UNBOUNDED, -2.5 * 2**UNBOUNDED]
@@ -51,9 +51,9 @@ def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
 
 
 def test_rows_maps_and_zeros() -> None:
-    template = {"m": {"w": Field((3, 2), rows=True, dtype="float32")}, "s": sums(2, each=1)}
+    template = {"m": {"w": Bounds((3, 2), rows=True, dtype="float32")}, "s": sums(2, each=1)}
     layout = Layout.of({"documents": Announced({"a": 9}), **template}, ["a"], 1)
-    rows = Rows(np.array([2]), np.array([[1.0, -1.0]], np.float32), 3)
+    rows = SparseRows(np.array([2]), np.array([[1.0, -1.0]], np.float32), 3)
     update = {"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])}
     vector, _ = layout.encode(update)
     assert vector.shape == (layout.size,) == (9,)
@@ -68,25 +68,25 @@ def test_rows_maps_and_zeros() -> None:
     "value", [np.array([1.0, np.nan]), np.array([np.inf, 0]), np.array([9.1, 0]), np.zeros(3)]
 )
 def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
-    layout = Layout.of({"x": Field((2,), 9, -9)}, MEMBERS, len(MEMBERS))
+    layout = Layout.of({"x": Bounds((2,), 9, -9)}, MEMBERS, len(MEMBERS))
     with pytest.raises(FederationError, match="field 'x' of an update was not sent"):
         layout.encode({"x": value})
 
 
-@pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Field(("n",))}, {"l": ["n"]}])
+@pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Bounds(("n",))}, {"l": ["n"]}])
 def test_what_secure_aggregation_cannot_hide(template: dict[str, object]) -> None:
     with pytest.raises(StudyError, match='trusted server, aggregation = "plain"'):
         Layout.of(template, MEMBERS, len(MEMBERS))
 
 
 def test_members_compare_layouts() -> None:
-    template = {"x": Field((2,), 1e6, -1e6)}
+    template = {"x": Bounds((2,), 1e6, -1e6)}
     digest = Layout.of(template, MEMBERS, len(MEMBERS)).digest
     assert digest == Layout.of(template, list("xyz"), 3).digest
     others = [
-        {"y": Field((2,), 1e6, -1e6)},
-        {"x": Field((1, 2), 1e6, -1e6)},
-        {"x": Field((2,), 1e6, -1e6, dtype="float32")},
+        {"y": Bounds((2,), 1e6, -1e6)},
+        {"x": Bounds((1, 2), 1e6, -1e6)},
+        {"x": Bounds((2,), 1e6, -1e6, dtype="float32")},
     ]
     digests = {Layout.of(each, MEMBERS, len(MEMBERS)).digest for each in others}
     assert len(digests | {digest, Layout.of(template, list("abcdefghij"), 10).digest}) == 5
@@ -94,7 +94,7 @@ def test_members_compare_layouts() -> None:
 
 def test_the_largest_totals_stay_below_the_limit() -> None:
     for n in (1, 3, 50, 1000):
-        layout = Layout.of({"x": Field((1,), 1e6, -1e6)}, [f"{i}" for i in range(n)], n)
+        layout = Layout.of({"x": Bounds((1,), 1e6, -1e6)}, [f"{i}" for i in range(n)], n)
         vector, _ = layout.encode({"x": np.array([1e6])})
         assert n * int(vector[0]) < TOTAL_BOUND
         assert n * int(vector[0]) > TOTAL_BOUND / 5
@@ -102,7 +102,7 @@ def test_the_largest_totals_stay_below_the_limit() -> None:
 
 def test_a_sum_of_some_members_fits_where_all_are_added() -> None:
     """Members that are not drawn add zeros, and everybody checks by the number of all."""
-    layout = Layout.of({"g": Field((2,))}, ["a", "b", "c"], 20)
+    layout = Layout.of({"g": Bounds((2,))}, ["a", "b", "c"], 20)
     vector, factor = layout.encode({"g": np.array([1e7, -1.0])})
     assert factor == pytest.approx(((1 << 24) - 1) / 20 / 1e7)
     assert is_inside(vector, 20)

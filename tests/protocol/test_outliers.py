@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fedtopics import Study, train
 from fedtopics.contract.events import Event
-from fedtopics.contract.payload import Rows
-from fedtopics.contract.replies import Field
+from fedtopics.contract.payload import SparseRows
+from fedtopics.contract.replies import Bounds
 from fedtopics.errors import RunError
 from fedtopics.protocol.outliers import ABSURD, FAR_TIMES, Robust, Rule, weight
 from tests.helpers.federation import assert_same, subjects
@@ -51,7 +51,7 @@ def varied(name: str, scale: float = 1.0) -> dict[str, Any]:
     """A reply of all that there is in methods' replies."""
     rng = np.random.default_rng(ord(name))
     index = np.flatnonzero(rng.random(30) < 0.7)
-    rows = Rows(index, (scale * rng.normal(size=(len(index), 4))).astype(np.float32), 30)
+    rows = SparseRows(index, (scale * rng.normal(size=(len(index), 4))).astype(np.float32), 30)
     return {
         "weights": {"rows": rows, "bias": (scale * rng.normal(size=7)).astype(np.float32)},
         "sums": scale * rng.random((3, 5)),
@@ -121,7 +121,7 @@ def test_of_two_clients_nobody_knows_which_goes_far(rule: Rule) -> None:
 def test_what_documents_can_move_a_sum_by_is_not_far() -> None:
     """One client differs from all others, which cancel out: sums of points of length 1."""
     replies = {name: reply([0.01, 0.1]) for name in "abcd"} | {"e": reply([0.0, -10.0])}
-    points = Field((2,), length=1.0)
+    points = Bounds((2,), length=1.0)
     assert_allclose(Sums(template={"x": points})(replies)["x"], [0.04, 0.4 - 10])
     assert Sums()(replies)["x"][1] > 0.0, "without the template"
 
@@ -186,7 +186,7 @@ def test_the_median_of_rows_is_of_all_rows_that_somebody_has() -> None:
     def rows(*index: int) -> dict[str, Any]:
         there = np.array(index)
         values = np.ones((len(there), 2), np.float32)
-        return {"x": {"rows": Rows(there, values, 9)}, "documents": 1}
+        return {"x": {"rows": SparseRows(there, values, 9)}, "documents": 1}
 
     found = Sums("median")({"a": rows(0, 3), "b": rows(3, 5), "c": rows(1, 3)})["x"]["rows"]
     assert_array_equal(found.index, [0, 1, 3, 5])
@@ -196,7 +196,7 @@ def test_the_median_of_rows_is_of_all_rows_that_somebody_has() -> None:
 
 def test_the_median_is_within_the_bounds_of_a_sum() -> None:
     """A word that most have often, and all together not as often as that would be."""
-    template = {"x": Field((3,), np.array([8.0, 2.0, 9.0]), 0)}
+    template = {"x": Bounds((3,), np.array([8.0, 2.0, 9.0]), 0)}
     replies = {name: reply([1.0, 1.0, 1.0], 3) for name in "abc"}
     assert_allclose(Sums("median", template)(replies)["x"], [3, 2, 3])
 

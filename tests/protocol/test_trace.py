@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fedtopics
-from fedtopics.contract.interfaces import Exchanges
+from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.transport.loopback import LoopbackLink
@@ -35,7 +35,7 @@ class Trace:
         name = frame.f_code.co_filename
         if event != "call" or self._below is not None or not name.startswith(PACKAGE):
             return
-        if isinstance(frame.f_locals.get("self"), (TopicClient, Exchanges, LoopbackLink)):
+        if isinstance(frame.f_locals.get("self"), (TopicClient, SharedFunctions, LoopbackLink)):
             self._below = frame  # it computes the update; it is another machine
         elif not frame.f_code.co_name.startswith("<"):
             self.functions.add((name.removeprefix(PACKAGE), frame.f_code.co_qualname))

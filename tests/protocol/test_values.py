@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.msgpack import Ext
 
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
 from fedtopics.protocol.structures import DEEPEST, LARGEST_STRUCTURE, MOST_FIELDS
 from fedtopics.protocol.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads
@@ -56,16 +56,16 @@ PLAIN = [
     b"\0\xff",
     {"z": 1, "a": {"y": 2, "b": [3.5, {"x": None}]}},
     [{"a": 1}, {"a": 2}],
-    Rows(np.array([0, 3, 8]), np.arange(6, dtype=np.float32).reshape(3, 2), 9),
-    Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float64), 9),
-    Rows(np.arange(4), np.full((4, 1), -0.0, np.float32), 4),
-    Rows(np.array([7]), np.zeros((1, 0)), 8),
-    Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0),
-    Rows(np.array([1]), np.arange(6.0).reshape(1, 2, 3), 2),
-    Named(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
+    SparseRows(np.array([0, 3, 8]), np.arange(6, dtype=np.float32).reshape(3, 2), 9),
+    SparseRows(np.zeros(0, np.int64), np.zeros((0, 2), np.float64), 9),
+    SparseRows(np.arange(4), np.full((4, 1), -0.0, np.float32), 4),
+    SparseRows(np.array([7]), np.zeros((1, 0)), 8),
+    SparseRows(np.zeros(0, np.int64), np.zeros((0, 2)), 0),
+    SparseRows(np.array([1]), np.arange(6.0).reshape(1, 2, 3), 2),
+    CountsByWord(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
     np.array([0x7FF8DEADBEEF0001, 0xFFF0000000000001, 1 << 63], np.uint64).view(np.float64),
-    Named.columns(3),
-    Named(["oak"], np.zeros((1, 0), np.int64)),
+    CountsByWord.columns(3),
+    CountsByWord(["oak"], np.zeros((1, 0), np.int64)),
     [None] * (MOST_FIELDS - 1),
     within_lists(DEEPEST - 1),
     {f"{i}": {"signature": b"x" * 72, "certificate": b"x" * 1200} for i in range(1500)},
@@ -100,7 +100,7 @@ def test_arrays_arrive_as_aligned_as_torchs() -> None:
     sparse = matrix(5000, 2, 3)
     odd = np.zeros(3, np.uint8)
     values = {"odd": odd, "x": np.ones(5), "y": np.ones((3, 3)), "sparse": sparse, "z": np.ones(7)}
-    back = there_and_back({**values, "rows": Rows(np.array([1]), np.ones((1, 9)), 2)})
+    back = there_and_back({**values, "rows": SparseRows(np.array([1]), np.ones((1, 9)), 2)})
     back["rows"] = back["rows"].values
     assert [array.ctypes.data % 64 for array in back.values()] == [0] * 6
 
@@ -133,7 +133,7 @@ def test_arrays_arrive_in_the_usual_order() -> None:
         bytearray(1),
         memoryview(b"x"),
         np.ones((200, 100), np.float16),
-        Named(["oak"], np.ones((1, 1))),
+        CountsByWord(["oak"], np.ones((1, 1))),
     ],
 )
 def test_nothing_else_travels(value: Any) -> None:
@@ -280,7 +280,7 @@ def test_damaged_bodies(case: str) -> None:
 def test_lists_of_many_texts_are_read() -> None:
     words = [f"wörd{i}" for i in range(200_000)]
     counts = np.ones((len(words), 2), np.int64)
-    back = there_and_back({"words": words, "named": Named(words, counts)})
+    back = there_and_back({"words": words, "named": CountsByWord(words, counts)})
     assert back["words"] == back["named"].names == words
     with pytest.raises(FederationError):
         loads(dumps(words), 64 * len(words))

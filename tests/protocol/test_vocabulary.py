@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtopics.contract.payload import Named, RunningSum
+from fedtopics.contract.payload import CountsByWord, RunningSum
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol import vocabulary as v
 from fedtopics.text.vocabulary import VocabularyLimits, agree
@@ -16,17 +16,17 @@ from fedtopics.text.vocabulary import VocabularyLimits, agree
 STUDY = bytes(range(32))
 
 
-def reply(counts: dict[str, tuple[int, int]], places: int) -> Named:
+def reply(counts: dict[str, tuple[int, int]], places: int) -> CountsByWord:
     """A member's counts by word: documents with it, occurrences."""
     names = sorted(counts)
     first = sorted(names, key=lambda word: -counts[word][1])[:places]
     rows = [[*counts[word], 1, int(word in first)] for word in names]
-    return Named(names, np.array(rows, np.int64).reshape(-1, 4))
+    return CountsByWord(names, np.array(rows, np.int64).reshape(-1, 4))
 
 
 def agreed(
-    replies: list[Named], documents: int, limits: VocabularyLimits, size: int
-) -> tuple[Named, list[list[str]]]:
+    replies: list[CountsByWord], documents: int, limits: VocabularyLimits, size: int
+) -> tuple[CountsByWord, list[list[str]]]:
     """What members agree on, and what each lists."""
     tables = [v.table_of(own, STUDY, size) for own in replies]
     table = {name: np.sum([each[name] for each in tables], axis=0) for name in v.COLUMNS}
@@ -38,11 +38,11 @@ def agreed(
     return v.named(total, words), lists
 
 
-def plain_sum(replies: list[Named]) -> Named:
+def plain_sum(replies: list[CountsByWord]) -> CountsByWord:
     total = RunningSum()
     for own in replies:
         total.add({"words": own})
-    found: Named = total.total()["words"]
+    found: CountsByWord = total.total()["words"]
     return found
 
 

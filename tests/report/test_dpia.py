@@ -113,7 +113,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:
         own = [line for line in lines if line["function"] == function]
         totals = [x for x in number if x["what"] == "came" and x["function"] == function]
-        assert meaning == Records.read(north).leaves(function) != ""
+        assert meaning == Records.read(north).data_sent(function) != ""
         assert replies == f"{len(own)}"
         assert fewest == f"{min([x['documents'] for x in own if x['documents']], default='-')}"
         masked = [line for line in own if line.get("masked")]

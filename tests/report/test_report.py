@@ -13,7 +13,7 @@ import pytest
 from fedtopics import Corpus, TopicModel
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.privacy.recipe import leaves
+from fedtopics.privacy.recipe import data_sent_by
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
@@ -265,7 +265,7 @@ def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
         assert row["replies"] == sum(other["replies"] for other in same)
         assert row["bytes"] == sum(other["bytes"] for other in same)
         assert row["documents"] == min(other["documents"] for other in same)
-        assert row["meaning"] == leaves(run.model.info["method"], row["function"]) != ""
+        assert row["meaning"] == data_sent_by(run.model.info["method"], row["function"]) != ""
         assert markup.escape(row["meaning"], quote=False).replace("'", "&#39;") in run.html
     assert left["clients"] == [
         {

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics import Corpus, Study
-from fedtopics.contract.payload import Named, RunningSum
+from fedtopics.contract.payload import CountsByWord, RunningSum
 from fedtopics.errors import DataError, StudyError
 from fedtopics.text.languages import stop_words
 from fedtopics.text.rules import TextRules
@@ -48,7 +48,7 @@ def reply(words: Mapping[str, tuple[int, int]], documents: int = 10) -> dict[str
     """What a client names: word -> (document frequency, occurrences)."""
     names = sorted(words)
     counts = np.array([(*words[name], 1, 0) for name in names])
-    return {"words": Named(names, counts), "documents": documents}
+    return {"words": CountsByWord(names, counts), "documents": documents}
 
 
 def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabulary:
@@ -63,7 +63,7 @@ def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabular
 def named_by(documents: Any) -> dict[str, Any]:
     words, counts = counted(documents).named(1)
     columns = np.column_stack([counts, *np.tile([[1], [0]], len(words))])
-    return {"words": Named(words, columns), "documents": len(documents)}
+    return {"words": CountsByWord(words, columns), "documents": len(documents)}
 
 
 def vocabulary(*words: str) -> Vocabulary:

@@ -61,8 +61,8 @@ def log(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger as kept
-    from fedtopics.privacy.recipe import leaves
-    from fedtopics.protocol.clients import LEAVES
+    from fedtopics.privacy.recipe import data_sent_by
+    from fedtopics.protocol.clients import DATA_SENT
 
     paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
     if not paths:
@@ -92,7 +92,7 @@ def log(run: Path, as_json: bool) -> None:
         )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
-        say(f"{function}: {LEAVES.get(function) or leaves(method, function)}")
+        say(f"{function}: {DATA_SENT.get(function) or data_sent_by(method, function)}")
 
 
 @click.command()

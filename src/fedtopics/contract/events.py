@@ -204,7 +204,7 @@ class Excluded(BadReply, kind="excluded"):
 
 class Offer(Event, kind="offer"):  # the server's study proposal
     study: Any  # the Study
-    leaves: Mapping[str, Mapping[str, str]]  # by function: how often it is called, what is sent
+    data_sent: Mapping[str, Mapping[str, str]]  # by function: how often it is called, what is sent
     seen: str  # whether others see each reply or only sums
     policy: str  # what the client's policy lets it send
     known: bool  # whether it was shown before

@@ -72,7 +72,7 @@ class Call:
         return self.follows or digest_of(self.payload)
 
 
-class Door(Protocol):
+class CallableClient(Protocol):
     def call(self, call: Call) -> dict[str, Any]:
         """Execute a published function; return the data that the client may send."""
 
@@ -162,7 +162,7 @@ class Run(Protocol):
     def event(self, event: Event) -> None: ...
 
 
-def leaves(
+def published(
     what: str, seen_by_all: bool = False, noise: bool | None = None
 ) -> Callable[[Function], Function]:
     """Mark a function of the client whose result is sent; `what` describes the data for people.
@@ -172,13 +172,13 @@ def leaves(
     """
 
     def publish(function: Function) -> Function:
-        vars(function).update(leaves=what, seen_by_all=seen_by_all, noise=noise)
+        vars(function).update(published=what, seen_by_all=seen_by_all, noise=noise)
         return function
 
     return publish
 
 
-class Exchanges:
+class SharedFunctions:
     """Base class of published functions that several methods share, with their state."""
 
     def __init__(self, client: Any) -> None:

@@ -17,7 +17,7 @@ Payload = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Rows:
+class SparseRows:
     index: NDArray[np.int64]  # of shape (n_present,), ascending
     values: NDArray[Any]  # of shape (n_present, n_columns)
     n_rows: int
@@ -29,14 +29,14 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Named:
+class CountsByWord:
     """Counts by word; the sum of several contains the words of all of them."""
 
     names: list[str]  # sorted, each once
     values: NDArray[np.int64]  # (n_names, n_columns), first the number of documents with the word
 
     @classmethod
-    def columns(cls, n: int) -> Named:
+    def columns(cls, n: int) -> CountsByWord:
         return cls([], np.zeros((0, n), np.int64))
 
 
@@ -44,10 +44,10 @@ def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in reply.items():
         if isinstance(value, Mapping):
             yield from flat_fields(value, f"{prefix}{name}.")
-        elif isinstance(value, Rows):
+        elif isinstance(value, SparseRows):
             yield f"{prefix}{name}.index", value.index
             yield f"{prefix}{name}.values", value.values
-        elif isinstance(value, Named):
+        elif isinstance(value, CountsByWord):
             yield f"{prefix}{name}.names", value.names
             yield f"{prefix}{name}.values", value.values
         else:
@@ -57,13 +57,13 @@ def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def digest_of(payload: Payload) -> str:
     content = hashlib.sha256()
     for name, value in flat_fields(payload):
-        data, shape, dtype = describe(value)
+        data, shape, dtype = content_shape_and_type(value)
         content.update(json.dumps([name, shape, dtype, len(data)]).encode())
         content.update(data)
     return content.hexdigest()
 
 
-def describe(value: Any) -> tuple[memoryview, list[int], str]:
+def content_shape_and_type(value: Any) -> tuple[memoryview, list[int], str]:
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         return flat.data, list(value.shape), str(value.dtype)
@@ -99,7 +99,7 @@ def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
     """Apply `change` to all arrays of plain data, with those at the same places in `others`."""
     if isinstance(value, Mapping):
         return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
-    if isinstance(value, Rows):
+    if isinstance(value, SparseRows):
         return replace(value, values=change(value.values, *(other.values for other in others)))
     return change(value, *others)
 
@@ -119,9 +119,9 @@ def _add(total: Any, value: Any, in_place: bool) -> Any:
         )
     if isinstance(total, Mapping):
         return {key: _add(total[key], value[key], in_place) for key in total}
-    if isinstance(total, Rows):
+    if isinstance(total, SparseRows):
         return _add_rows(total, value)
-    if isinstance(total, Named):
+    if isinstance(total, CountsByWord):
         return _add_named(total, value)
     if isinstance(total, np.ndarray):
         exact = np.int64 if total.dtype.kind in "biu" else np.float64
@@ -138,23 +138,23 @@ def _shape(value: Any) -> tuple[Any, ...]:
         return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
     if isinstance(value, Mapping):
         return "map", *sorted(value)
-    if isinstance(value, Rows):
+    if isinstance(value, SparseRows):
         return "rows", (value.n_rows, *value.values.shape[1:])
-    if isinstance(value, Named):
+    if isinstance(value, CountsByWord):
         return "named", value.values.shape[1:]  # words differ
     return ("number", ()) if isinstance(value, (int, float)) else (type(value).__name__.lower(),)
 
 
-def _add_rows(*both: Rows) -> Rows:
+def _add_rows(*both: SparseRows) -> SparseRows:
     index = np.union1d(both[0].index, both[1].index)
     first, second = (np.searchsorted(index, rows.index) for rows in both)
     total = np.zeros((len(index), *both[0].values.shape[1:]))
     total[first] = both[0].values
     total[second] += both[1].values  # each row occurs once
-    return Rows(index, total, both[0].n_rows)
+    return SparseRows(index, total, both[0].n_rows)
 
 
-def _add_named(*both: Named) -> Named:
+def _add_named(*both: CountsByWord) -> CountsByWord:
     known = set(both[0].names)
     further = [name for name in both[1].names if name not in known]
     names = sorted([*both[0].names, *further]) if further else both[0].names
@@ -162,7 +162,7 @@ def _add_named(*both: Named) -> Named:
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)
     for named in both:
         values[[place[name] for name in named.names]] += named.values
-    return Named(names, values)
+    return CountsByWord(names, values)
 
 
 # Adam's parameters

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
 from fedtopics.text.words import is_word
 
@@ -33,7 +33,7 @@ Axis = int | str | UpTo
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class Bounds:
     """Numbers of one type, all between two bounds.
 
     In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each`
@@ -78,32 +78,32 @@ class Windows:
     documents: bool
 
     @property
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, Bounds]:
         return {"windows": counts(each=LONGEST), "pairs": counts(len(self.pairs), each=LONGEST)}
 
 
 @dataclass(frozen=True)
 class AgreeingPairs:
     @property
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, Bounds]:
         return dict.fromkeys(PAIRS_IN, sums(most=float(MOST_DOCUMENTS) ** 2))
 
 
-def counts(*shape: Axis, each: float = np.inf) -> Field:
-    return Field(shape, MOST_COUNT, 0, each, dtype="int64")
+def counts(*shape: Axis, each: float = np.inf) -> Bounds:
+    return Bounds(shape, MOST_COUNT, 0, each, dtype="int64")
 
 
-def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Field:
-    return Field(shape, most, 0, each)
+def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Bounds:
+    return Bounds(shape, most, 0, each)
 
 
-def of_topics(n: int) -> dict[str, Field]:
+def of_topics(n: int) -> dict[str, Bounds]:
     return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
 
 
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
-"""Expected form of each field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
+"""Expected form of each field: a `Bounds`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
 map for a map, a list with one length for words, or only a shape for float64."""
 
 
@@ -162,8 +162,8 @@ class _Check:
         if isinstance(template, Announced):
             largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
             most = sum(template.sizes.get(client, largest) for client in self._of)
-            template = Field((), most, 0, dtype="int64")
-        field = template if isinstance(template, Field) else Field(tuple(template))
+            template = Bounds((), most, 0, dtype="int64")
+        field = template if isinstance(template, Bounds) else Bounds(tuple(template))
         return self._fault_of_field(value, field, where)
 
     def _fault_of_map(self, value: Any, template: Template, name: str, where: str) -> str:
@@ -174,20 +174,20 @@ class _Check:
         )
         return next((fault for fault in inner if fault), "")
 
-    def _fault_of_field(self, value: Any, field: Field, where: str) -> str:
+    def _fault_of_field(self, value: Any, field: Bounds, where: str) -> str:
         if fault := self._misfit(_size(value), field.shape, where):
             return fault
         kind = _kind(value)
         wanted = f"rows of {field.dtype}" if field.rows else field.dtype
         if kind != wanted:
             return f"{where} contains {kind} instead of {wanted}"
-        numbers = value.values if isinstance(value, Rows) else np.asarray(value)
+        numbers = value.values if isinstance(value, SparseRows) else np.asarray(value)
         if field.dtype != "int64" and not np.isfinite(numbers).all():
             return f"{where} contains NaN or infinite numbers"
         bound = np.inf if np.isinf(field.each) else field.each * self._documents
         most = np.asarray(field.most)
         least = np.asarray(field.least)
-        if isinstance(value, Rows) and most.ndim:
+        if isinstance(value, SparseRows) and most.ndim:
             most = most[value.index]
         most = np.minimum(most, bound)
         least = np.maximum(least, -bound)
@@ -202,7 +202,7 @@ class _Check:
             return f"{where} contains impossible squares or products"
         return ""
 
-    def _fits_together(self, numbers: NDArray[Any], field: Field) -> bool:
+    def _fits_together(self, numbers: NDArray[Any], field: Bounds) -> bool:
         """Whether squares and products satisfy the Cauchy-Schwarz inequality."""
         if field.squares:
             first, squares = np.split(numbers, 2)
@@ -215,7 +215,7 @@ class _Check:
         return True
 
     def _fault_of_words(self, value: Any, template: WordCounts, where: str) -> str:
-        if not isinstance(value, Named) or value.values.shape[1:] != (4,):
+        if not isinstance(value, CountsByWord) or value.values.shape[1:] != (4,):
             return f"{where} does not contain counts by word"
         if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
             return f"{where} contains invalid words, or they are not sorted"
@@ -235,7 +235,7 @@ class _Check:
         (left, right) = template.pairs.T
         fewest = self._documents
         most = fewest if template.documents else LONGEST * fewest
-        windows = Field((), most, fewest, dtype="int64")
+        windows = Bounds((), most, fewest, dtype="int64")
         if fault := self._fault_of_map(
             value, {"windows": windows, "pairs": counts(n)}, name, where
         ):
@@ -251,7 +251,7 @@ class _Check:
 
     def _fault_of_pairs(self, value: Any, name: str, where: str) -> str:
         n = self._documents
-        number = Field((), n * (n - 1) / 2, 0)
+        number = Bounds((), n * (n - 1) / 2, 0)
         if fault := self._fault_of_map(value, dict.fromkeys(PAIRS_IN, number), name, where):
             return fault
         together, first, second, chance = (value[key] for key in PAIRS_IN)
@@ -276,7 +276,7 @@ class _Check:
 
 
 def _size(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, Rows):
+    if isinstance(value, SparseRows):
         return value.n_rows, *value.values.shape[1:]
     if isinstance(value, np.ndarray):
         return tuple(value.shape)
@@ -284,6 +284,6 @@ def _size(value: Any) -> tuple[int, ...] | None:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, Rows):
+    if isinstance(value, SparseRows):
         return f"rows of {value.values.dtype.name}"
     return {int: "int64", float: "float64"}.get(type(value)) or str(value.dtype.name)

@@ -15,9 +15,15 @@ from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError, StudyError
 from fedtopics.estimators import inputs
 from fedtopics.estimators.fitted import SavedEstimator
-from fedtopics.estimators.inputs import Clients, Inputs, columns_of, corpus_of, stop_word_settings
+from fedtopics.estimators.inputs import (
+    ClientInputs,
+    Inputs,
+    columns_of,
+    corpus_of,
+    stop_word_settings,
+)
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.progress import Progress
+from fedtopics.federation.progress import ProgressDisplay
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
@@ -285,7 +291,7 @@ class TopicEstimator(
         out: Any = None,
     ) -> Inputs:
         """Return what `fit_clients` was given, by valid client names."""
-        found = Clients.of(clients, client, text)
+        found = ClientInputs.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)
         analyse = self._analyser(self._as_study(0).text)
@@ -301,7 +307,7 @@ class TopicEstimator(
         start = self.start if start is None else start
         start = None if start is None else WarmStart.of(start)
         folder = data.out and run_folder(data.out, study, data.corpora, start)
-        with Progress() if self.verbose else nullcontext(lambda _: None) as show:
+        with ProgressDisplay() if self.verbose else nullcontext(lambda _: None) as show:
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)

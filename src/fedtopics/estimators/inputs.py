@@ -33,7 +33,7 @@ LONGEST_COLUMN = 56  # characters of a name made here, before a possible number
 
 
 @dataclass(frozen=True)
-class Clients:
+class ClientInputs:
     """Several clients' documents by valid client names, and what people call the clients."""
 
     documents: dict[str, Any]
@@ -41,7 +41,7 @@ class Clients:
     text: str | None = None  # text column of documents that are not yet read
 
     @classmethod
-    def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> Clients:
+    def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> ClientInputs:
         """Take a mapping with any keys, a list, or a table with a column of clients."""
         if column is not None or is_table(clients):
             clients = _split(clients, column, text)
@@ -71,7 +71,7 @@ class Inputs:
     corpora: Mapping[str, Corpus]
     policies: Mapping[str, Policy]
     columns: Sequence[str] | None  # the words of counts
-    keys: Mapping[str, Hashable] = field(default_factory=dict)  # see `Clients`
+    keys: Mapping[str, Hashable] = field(default_factory=dict)  # see `ClientInputs`
     called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
     out: Path | None = None
     text: str | None = None  # text column of tables

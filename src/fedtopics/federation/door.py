@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import Call, Position
-from fedtopics.contract.payload import Named, Payload, digest_of, flat_fields
+from fedtopics.contract.payload import CountsByWord, Payload, digest_of, flat_fields
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
@@ -197,5 +197,5 @@ def _question(call: Call) -> tuple[str, str]:
 def _rarest(value: Any) -> float:
     if isinstance(value, Mapping):
         return min(map(_rarest, value.values()), default=np.inf)
-    names_words = isinstance(value, Named) and len(value.names)
+    names_words = isinstance(value, CountsByWord) and len(value.names)
     return value.values[:, 0].min() if names_words else np.inf

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import Call
-from fedtopics.contract.payload import Named, flat_fields
+from fedtopics.contract.payload import CountsByWord, flat_fields
 from fedtopics.contract.replies import Template, WordCounts
 from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
@@ -23,12 +23,12 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import count_words
-from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.registry import Exchange, find_method
+from fedtopics.methods.core.plan import ClientContext, Secret
+from fedtopics.methods.registry import PublishedFunction, find_method
 from fedtopics.model.card import risk
 from fedtopics.privacy.accounting import together
 from fedtopics.protocol import vocabulary
-from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MEMBERS_SEE, MODEL
+from fedtopics.protocol.clients import ARRAYS, DATA_SENT, DOCUMENTS, MEMBERS_SEE, MODEL
 from fedtopics.protocol.keys import LENGTH
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.corpus import Corpus
@@ -48,12 +48,12 @@ NOBODY = "totals only"
 
 
 @dataclass(frozen=True)
-class Shown:
+class SentFunction:
     """One aggregation step: how often it happens, what it shares, who sees it, and its bytes."""
 
     function: str
     often: str
-    leaves: str
+    data_sent: str
     seen: str
     once: int | None = None  # bytes before and after rounds
     round: float | None = None  # bytes per round
@@ -62,7 +62,7 @@ class Shown:
 @dataclass(frozen=True)
 class Exposure:
     study: Study
-    shown: Sequence[Shown]
+    shown: Sequence[SentFunction]
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
     words: int | None = None  # number of words that the client names
@@ -134,15 +134,17 @@ def expose(
     if study.is_secure:
         # With differential privacy, words are public, and no exact document count is sent.
         has_noise = study.differential_privacy is not None
-        own = {name: LEAVES[name] for name in (MODEL, ARRAYS)} if has_noise else LEAVES
-        all_exchanges += [Exchange(name, "once", own[name], name in MEMBERS_SEE) for name in own]
-    shown = list[Shown]()
+        own = {name: DATA_SENT[name] for name in (MODEL, ARRAYS)} if has_noise else DATA_SENT
+        all_exchanges += [
+            PublishedFunction(name, "once", own[name], name in MEMBERS_SEE) for name in own
+        ]
+    shown = list[SentFunction]()
     otherwise = NOBODY if study.is_secure else SERVER_SEES
     for each in all_exchanges:
         name = each.function
         seen = ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
-        shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
+        shown.append(SentFunction(name, each.often, each.data_sent, seen, *weighed))
     if corpus is None:
         return Exposure(study, shown)
     return Exposure(study, shown, len(corpus), corpus.text_bytes, once[NAMED], chosen)
@@ -161,7 +163,7 @@ class _WeighedDoor:
         reply = self._door.call(call)
         sums = self._rounds if call.payload.get("round") else self._once
         sums[call.function] += sum(_size(value) for _, value in flat_fields(reply))
-        named = (len(value.names) for value in reply.values() if isinstance(value, Named))
+        named = (len(value.names) for value in reply.values() if isinstance(value, CountsByWord))
         self._once[NAMED] += sum(named)
         return reply
 
@@ -180,7 +182,7 @@ class _SecureClients(LocalClients):
         total = super().sum(function, template, **payload)
         sums[function] = before
         if any(isinstance(field, WordCounts) for field in template.values()):
-            words = next(value.names for value in total.values() if isinstance(value, Named))
+            words = next(value.names for value in total.values() if isinstance(value, CountsByWord))
             size = vocabulary.buckets_for(total["documents"])
             sums[vocabulary.TABLE] += self._vector(vocabulary.template_of(size))
             sums[vocabulary.LISTED] += _size(words)
@@ -212,7 +214,7 @@ def _rehearse(
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
         rules = policy if name == names[0] else OPEN_POLICY
-        site = Site(name, own, rules, secret=secret, masked=study.is_secure)
+        site = ClientContext(name, own, rules, secret=secret, masked=study.is_secure)
         client = maker.client(plan, site)
         ledger = Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, client, rules, ledger)

@@ -25,7 +25,7 @@ from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED
 from fedtopics.protocol.clients import SecureClients
-from fedtopics.protocol.exchange import Exchange, Patience
+from fedtopics.protocol.exchange import MemberSteps, Patience
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, encode
@@ -173,7 +173,7 @@ def _secure(
     )
     run.before_checkpoint = member.save
     run.after_checkpoint = disk.cut
-    exchange = Exchange(member, link, patience)
+    exchange = MemberSteps(member, link, patience)
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
     documents = None if part.corpus is None or has_noise else len(part.corpus)

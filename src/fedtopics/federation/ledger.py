@@ -22,7 +22,7 @@ from typing import IO, Annotated, Any, NamedTuple
 import msgspec
 
 from fedtopics.contract.interfaces import Call, Position
-from fedtopics.contract.payload import Payload, describe, flat_fields
+from fedtopics.contract.payload import Payload, content_shape_and_type, flat_fields
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
 from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
@@ -206,7 +206,7 @@ class Ledger:
         content = hashlib.sha256()
         total = 0
         for name, value in flat_fields(reply):
-            data, shape, dtype = describe(value)
+            data, shape, dtype = content_shape_and_type(value)
             fields[name] = {"shape": shape, "dtype": dtype, "bytes": len(data)}
             content.update(name.encode())
             content.update(data)

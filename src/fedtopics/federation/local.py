@@ -7,7 +7,15 @@ from functools import partial
 from typing import Any
 
 from fedtopics.contract.events import BadReply, Event, Excluded, RoundReport
-from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Door, Draw, Position, T
+from fedtopics.contract.interfaces import (
+    EVERYONE,
+    AgainError,
+    Call,
+    CallableClient,
+    Draw,
+    Position,
+    T,
+)
 from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
 from fedtopics.errors import DataError
 from fedtopics.protocol.outliers import Robust
@@ -20,7 +28,7 @@ class LocalClients:
 
     def __init__(
         self,
-        doors: Mapping[str, Door],
+        doors: Mapping[str, CallableClient],
         turns: int = 0,
         at_once: AtOnce | None = None,
         robust: Robust | None = None,

@@ -22,7 +22,7 @@ from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.plan import Secret, Site, WarmStart, usual_words
+from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, usual_words
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.contributions import authors
@@ -144,7 +144,7 @@ class Participation:
         self.corpus = study.embedded(
             self.corpus, model, lambda *n: self.notify(events.Embedding(*n))
         )
-        site = Site(
+        site = ClientContext(
             self.name,
             self.corpus,
             policy,
@@ -170,15 +170,16 @@ class Participation:
         """Show what the study shares, and check it against the policy; send nothing."""
         if self.corpus is None:
             return
-        leaves = {
-            each.function: {"often": each.often, "what": each.leaves} for each in exchanges(study)
+        data_sent = {
+            each.function: {"often": each.often, "what": each.data_sent}
+            for each in exchanges(study)
         }
         policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         rules = policy.described(not study.is_secure, study.vocabulary.min_document_frequency)
         known = (self._place(study) / "study.toml").exists()
-        self.notify(Offered(study, leaves, seen, rules, known))
+        self.notify(Offered(study, data_sent, seen, rules, known))
         found = check_policy(
             policy,
             study,

@@ -7,9 +7,9 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import client_names
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.plan import Plan, Site, WarmStart
+from fedtopics.methods.core.plan import ClientContext, Plan, WarmStart
 from fedtopics.methods.core.training import Trainer
-from fedtopics.methods.registry import METHODS, Exchange, exchanges_of, find_method
+from fedtopics.methods.registry import METHODS, PublishedFunction, exchanges_of, find_method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import Origin, Topics, TrainingInfo
 from fedtopics.privacy.client import PrivatePlan
@@ -21,7 +21,7 @@ def recipe_of(study: Study) -> Recipe | None:
     return None if study.differential_privacy is None else RECIPES.find(study.method.method_name)
 
 
-def exchanges(study: Study) -> list[Exchange]:
+def exchanges(study: Study) -> list[PublishedFunction]:
     return exchanges_of((recipe_of(study) or study.registration).client, study.method)
 
 
@@ -95,7 +95,7 @@ def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
     return (recipe or method).program(plan_of(study, start))
 
 
-def client_of(study: Study, site: Site) -> TopicClient[Any]:
+def client_of(study: Study, site: ClientContext) -> TopicClient[Any]:
     method = study.registration
     if site.growing is not None and not method.takes_new_documents:
         raise StudyError(

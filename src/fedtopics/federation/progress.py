@@ -42,7 +42,7 @@ def end_of_wait(event: Mapping[str, Any]) -> str:
     return f"the run continues when they are there, or ends after {duration(left)}; it can resume"
 
 
-class Progress:
+class ProgressDisplay:
     """Shows the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 
     def __init__(

@@ -22,7 +22,7 @@ from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used, open_file, read_bytes
 from fedtopics.methods.registry import find_method
-from fedtopics.model.shown_words import USUAL
+from fedtopics.model.shown_words import DEFAULT_RANKING
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -51,7 +51,7 @@ RELAY = WHERE | {"waiting": "serving", "finished": "finished: all members have t
 
 
 @dataclass
-class Standing:
+class ClientStatus:
     state: str = "not connected"
     here: bool = False
     rounds: int = 0  # in which its update was used
@@ -60,7 +60,7 @@ class Standing:
 
 @dataclass
 class RunStatus:
-    clients: dict[str, Standing] = field(default_factory=dict)
+    clients: dict[str, ClientStatus] = field(default_factory=dict)
     name: str = ""  # of the study
     method: str = ""
     state: State = "waiting"
@@ -108,7 +108,7 @@ class RunStatus:
         elif kind == "listening":
             self.is_server = True
             for name in event["clients"]:
-                self.clients.setdefault(name, Standing())
+                self.clients.setdefault(name, ClientStatus())
         elif kind == "training":
             self.state = "training"
             self.round = event["done"]
@@ -270,7 +270,7 @@ def read_run(folder: Path) -> RunReading:
     with suppress(FedTopicsError, OSError):  # no study, or a method that is not installed
         inside = place / "study.toml"
         study = Study.read(inside if inside.exists() else folder / "study.toml")
-        status.clients = {name: Standing() for name in study.clients}
+        status.clients = {name: ClientStatus() for name in study.clients}
     try:
         with open_file(path) as file:
             for line in file:
@@ -315,5 +315,5 @@ def _topics(
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
-    columns = USUAL.order(shares, vocabulary.frequency, STATUS_WORDS)
+    columns = DEFAULT_RANKING.order(shares, vocabulary.frequency, STATUS_WORDS)
     return [[vocabulary.words[i] for i in row] for row in columns], int(path.stem), ""

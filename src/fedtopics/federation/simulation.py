@@ -21,7 +21,7 @@ from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
+from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.outliers import Robust
 from fedtopics.text.checks import check_texts
@@ -187,7 +187,7 @@ class Simulation:
         policy = self.policies[name]
         place = folder and client_folder(folder, name)
         ledger.began(name, b"", policy.model_dump(mode="json"), corpus)
-        site = Site(
+        site = ClientContext(
             name,
             corpus,
             policy,

@@ -39,7 +39,7 @@ from fedtopics.federation.simulation import Simulation, corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.plan import Secret, Site, WarmStart
+from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.terminal.display import say
 from fedtopics.text.checks import check_texts
@@ -126,7 +126,7 @@ class Part:
         model = study.clients[name].embedding_model
         corpus = study.embedded(documents, model)
         secret = Secret.from_seed(study.seed, name if number is None else f"{name} {number}")
-        site = Site(
+        site = ClientContext(
             name,
             corpus,
             policy,

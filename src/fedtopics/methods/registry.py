@@ -18,10 +18,10 @@ if TYPE_CHECKING:  # the command line names methods without importing their depe
 
 
 @dataclass(frozen=True)
-class Exchange:
+class PublishedFunction:
     function: str
     often: str
-    leaves: str
+    data_sent: str
     seen_by_all: bool  # each reply separately
 
 
@@ -44,10 +44,12 @@ class Method:
         return getattr(self.program, "topics_of", None)
 
 
-def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> list[Exchange]:
+def exchanges_of(
+    client: type[TopicClient[Any]], settings: TopicSettings
+) -> list[PublishedFunction]:
     about = {name: vars(function) for name, function in client.functions().items()}
     return [
-        Exchange(name, often, about[name]["leaves"], about[name]["seen_by_all"])
+        PublishedFunction(name, often, about[name]["data_sent"], about[name]["seen_by_all"])
         for name, often in client.schedule(settings).items()
     ]
 

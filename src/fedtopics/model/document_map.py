@@ -14,7 +14,7 @@ from fedtopics.inference.vectors import Numbers
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.figures import Figure, environment, positions
-from fedtopics.model.finding import Finder
+from fedtopics.model.finding import TopicFinder
 from fedtopics.text.corpus import Corpus
 
 FEWEST_FOR_TSNE = 10  # documents; t-SNE is useless with fewer
@@ -138,7 +138,7 @@ class DocumentMap:
 
 
 def document_map(
-    model: Finder, documents: Any, *, with_text: bool = False, most: int = MOST_SHOWN
+    model: TopicFinder, documents: Any, *, with_text: bool = False, most: int = MOST_SHOWN
 ) -> DocumentMap:
     """Return a map of one's own documents; works with models of every method.
 

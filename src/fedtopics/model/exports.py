@@ -14,7 +14,7 @@ from fedtopics.escaping import for_csv, for_markdown, for_scripts
 from fedtopics.extras import require
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import environment
-from fedtopics.model.finding import Finder, representatives
+from fedtopics.model.finding import TopicFinder, representatives
 from fedtopics.model.labels import shown_label
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import Topics
@@ -73,7 +73,7 @@ def get_topic(
     return get_topics(model, n_words, relevance)[topic]
 
 
-def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> Any:
+def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN) -> Any:
     """Return a DataFrame like that of BERTopic's ``get_document_info``; it contains the documents.
 
     Leaves the client

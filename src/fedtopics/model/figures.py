@@ -14,7 +14,7 @@ from fedtopics.errors import DataError
 from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import write_output
 from fedtopics.model import figure_layout as layout
-from fedtopics.model.finding import Finder
+from fedtopics.model.finding import TopicFinder
 from fedtopics.model.over_time import changes, grown, topics_over_time
 from fedtopics.model.topics import Topics
 
@@ -75,7 +75,7 @@ def plot_map(model: Topics) -> Figure:
 
 
 def plot_over_time(
-    model: Finder, documents: Any = None, timestamps: Any = None, **how: Any
+    model: TopicFinder, documents: Any = None, timestamps: Any = None, **how: Any
 ) -> Figure:
     """Draw which topics grew or shrank by period, from `topics_over_time`."""
     change = changes(topics_over_time(model, documents, timestamps, **how))

@@ -28,7 +28,7 @@ BATCH = 1024
 BEST = 3  # representative documents of a topic
 
 
-class Finder(Topics):
+class TopicFinder(Topics):
     """Topics, and methods that find them in documents."""
 
     def transform(

@@ -22,7 +22,7 @@ from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, refuse_closed
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.text.rules import TextRules
 from fedtopics.text.times import Unit
@@ -198,7 +198,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "documents": config["documents"],
         "client_names": names,
         "word_sums": word_sums,
-        "reading": Reading(**config["reading"]),
+        "reading": WordRanking(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
         "periods": Periods.of(config.get("periods"), len(word_sums), config["documents"]),
@@ -216,7 +216,7 @@ def _fit(
     documents: Any,
     word_sums: Any,
     coherence: Any,
-    reading: Reading,
+    reading: WordRanking,
     info: TrainingInfo,
     **_: Any,
 ) -> bool:

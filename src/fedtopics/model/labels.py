@@ -12,7 +12,7 @@ import numpy as np
 from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest
 from fedtopics.escaping import is_flooded, is_seen
 from fedtopics.files import read_text
-from fedtopics.model.finding import Finder
+from fedtopics.model.finding import TopicFinder
 from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
@@ -31,7 +31,7 @@ Phrase = tuple[str, ...]
 
 
 def suggest_labels(
-    model: Finder, documents: Any = None, *, min_documents: int = PHRASE_DOCUMENTS
+    model: TopicFinder, documents: Any = None, *, min_documents: int = PHRASE_DOCUMENTS
 ) -> dict[int, str]:
     """Return a rule-based label for each topic that has no label from a person.
 
@@ -85,7 +85,7 @@ def _label(parts: Iterable[str]) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
+def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
     main = model.main_topics(corpus)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_keys, check_number
-from fedtopics.model.finding import Finder
+from fedtopics.model.finding import TopicFinder
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
 
@@ -30,7 +30,7 @@ class Grouped:
 
 
 def topics_over_time(
-    model: Finder,
+    model: TopicFinder,
     documents: Any = None,
     timestamps: Any = None,
     *,
@@ -66,7 +66,7 @@ def topics_over_time(
 
 
 def topics_per_class(
-    model: Finder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
+    model: TopicFinder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
 ) -> list[dict[str, Any]]:
     """Return one row per class and topic: the share of each topic in the documents of a class.
 
@@ -77,7 +77,7 @@ def topics_per_class(
 
 
 def grouped_by_time(
-    model: Finder,
+    model: TopicFinder,
     documents: Any,
     timestamps: Any,
     *,
@@ -113,7 +113,7 @@ def grouped_by_time(
 
 
 def grouped_by_class(
-    model: Finder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
+    model: TopicFinder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and numbers of documents in no row."""
     corpora, arrays = _by_client(documents, classes)
@@ -152,7 +152,7 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
 
 
 def _summed(
-    model: Finder,
+    model: TopicFinder,
     corpora: Mapping[Any, Corpus],
     arrays: Mapping[Any, NDArray[Any]],
     groups: Mapping[Any, NDArray[Any]],

@@ -22,7 +22,7 @@ Columns = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Reading:
+class WordRanking:
     """How the words of topics are ranked."""
 
     # Weight, in [0, 1], of log p(word | topic) against the lift, log p(word | topic) / p(word).
@@ -66,18 +66,20 @@ class Reading:
         return np.lexsort((-score, behind), axis=1)[:, :n_words]
 
 
-USUAL = Reading()
-CLASS_BASED = Reading(1.0, by_sums=True, class_based=True)
-READINGS = [Reading(relevance, by_sums) for by_sums in (False, True) for relevance in LAMBDAS]
+DEFAULT_RANKING = WordRanking()
+CLASS_BASED = WordRanking(1.0, by_sums=True, class_based=True)
+WORD_RANKINGS = [
+    WordRanking(relevance, by_sums) for by_sums in (False, True) for relevance in LAMBDAS
+]
 
 
 def choose(
-    readings: Sequence[Reading], columns: Sequence[Columns], npmi: Sequence[NDArray[np.float64]]
-) -> Reading:
+    readings: Sequence[WordRanking], columns: Sequence[Columns], npmi: Sequence[NDArray[np.float64]]
+) -> WordRanking:
     """Return the reading with the highest mean NPMI among those with enough different words."""
     # Columns are the topics' first words, (n_topics, n); npmi, (n_topics, n, n), of their pairs.
     # Each reading is also tried with its most coherent words as `first`.
-    ways: list[Reading] = []
+    ways: list[WordRanking] = []
     scores = []
     different = []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):

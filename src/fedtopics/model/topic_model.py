@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
-from fedtopics.model.finding import Finder
+from fedtopics.model.finding import TopicFinder
 from fedtopics.model.folder import read_model, write_model
 from fedtopics.model.labels import checked_labels, checked_names, tidy
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 
-class TopicModel(Finder):
+class TopicModel(TopicFinder):
     """Topics, and methods that find them in documents; its fields are those of `Topics`."""
 
     def with_labels(self, labels: Mapping[int, str] | Sequence[str]) -> Self:

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.model.shown_words import USUAL, WORDS_SHOWN, Reading
+from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN, WordRanking
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -170,7 +170,7 @@ class Topics:
     # Word counts of all clients' documents, weighted by theta, (n_topics, n_words), without words
     # that are rarer at a client than its policy allows.
     word_sums: NDArray[np.float64]
-    reading: Reading = USUAL  # how topics are read, see `topics`
+    reading: WordRanking = DEFAULT_RANKING  # how topics are read, see `topics`
     # By measure, (n_topics,): of each topic's ten first words, in the clients' documents except
     # those that helped to choose the words.
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -221,26 +221,26 @@ class Topics:
         """
         return self.read(self._reading(relevance), n_words)
 
-    def _reading(self, relevance: float | None) -> Reading:
-        return self.reading if relevance is None else Reading(relevance, self.reading.by_sums)
+    def _reading(self, relevance: float | None) -> WordRanking:
+        return self.reading if relevance is None else WordRanking(relevance, self.reading.by_sums)
 
     @property
     def word_shares(self) -> NDArray[np.float64]:
-        """The p(word | topic) that rank words, shape (n_topics, n_words); see `Reading`."""
+        """The p(word | topic) that rank words, shape (n_topics, n_words); see `WordRanking`."""
         return self._shares(self.reading)
 
-    def _shares(self, reading: Reading) -> NDArray[np.float64]:
+    def _shares(self, reading: WordRanking) -> NDArray[np.float64]:
         if not reading.by_sums:
             return self.beta
         return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
 
-    def read(self, reading: Reading, n_words: int = WORDS_SHOWN) -> list[list[str]]:
+    def read(self, reading: WordRanking, n_words: int = WORDS_SHOWN) -> list[list[str]]:
         """Return the words of each topic under a reading."""
         check_number(n_words, "n_words")
         columns = self.columns(reading, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in columns]
 
-    def columns(self, reading: Reading, n_words: int) -> NDArray[np.int64]:
+    def columns(self, reading: WordRanking, n_words: int) -> NDArray[np.int64]:
         """Return the words of each topic under a reading as columns, (n_topics, n_words)."""
         return reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
 

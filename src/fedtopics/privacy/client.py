@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.privacy import Budget, Noise, Privacy, contributions, estimates
 from fedtopics.text.corpus import Corpus
@@ -40,7 +40,7 @@ class PrivatePlan(Plan[Any]):
 class NoisyClient(TopicClient[Settings]):
     """A client's documents and noise. An embedding must depend only on its document's text."""
 
-    def __init__(self, plan: PrivatePlan, site: Site) -> None:
+    def __init__(self, plan: PrivatePlan, site: ClientContext) -> None:
         super().__init__(plan, site)
         self.noise = Noise(self.secret.derive, plan.clients)
         self.noisy = plan.privacy is not None
@@ -60,7 +60,7 @@ class NoisyClient(TopicClient[Settings]):
     def schedule(cls, settings: Settings) -> dict[str, str]:
         return {"extent": "once"} | cls.rounds(settings)
 
-    @leaves(f"The number of documents, {NOISE}.")
+    @published(f"The number of documents, {NOISE}.")
     def extent(self) -> dict[str, Any]:
         """Count the documents, or their authors."""
         return {"size": float(self._noisy("documents", self._weights.sum()))}
@@ -127,7 +127,7 @@ class ByWords(NoisyClient[Settings]):
 
     FIRST = "occurrences", "sketch"
 
-    @leaves(
+    @published(
         "For each public word, the number of documents with it, as a sum in which a document is a "
         f"vector of length 1, {NOISE}."
     )
@@ -136,7 +136,7 @@ class ByWords(NoisyClient[Settings]):
         self._check_request("occurrences", vocabulary, ())
         return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
 
-    @leaves(
+    @published(
         "Random mixtures of the words that occur together, as a sum in which a document is a "
         f"matrix of at most length 1, {NOISE}."
     )
@@ -158,7 +158,7 @@ class ByEmbeddings(NoisyClient[Settings]):
 
     FIRST = "key_words", "word_vectors"
 
-    @leaves(
+    @published(
         "For each public word, in how many documents it is among the words nearest to the "
         "document's embedding; the sums of embeddings and of their outer products. In each sum, a "
         f"document is a vector of length 1. The sums are sent {NOISE}."
@@ -173,7 +173,7 @@ class ByEmbeddings(NoisyClient[Settings]):
             "products": self._noisy("products", products),
         }
 
-    @leaves("The embedding model's vectors of public words, which do not depend on documents.")
+    @published("The embedding model's vectors of public words, which do not depend on documents.")
     def word_vectors(self, vocabulary: str, columns: NDArray[np.int64]) -> dict[str, Any]:
         """Return the words' vectors. All use the clients' mean, so a server needs no model."""
         self.check(vocabulary)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.clusters import Discriminants, centred
 from fedtopics.inference.vectors import Discriminant, Numbers, blocks
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
@@ -28,7 +28,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
     def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
         return calls(ByEmbeddings.FIRST, settings, "noisy_class_sums", "class_words")
 
-    @leaves(
+    @published(
         "For each cluster, the sum of documents' shares of it, and the sum of embeddings (less a "
         "common origin, scaled to length 1) times these shares. A document's shares add up to 1. "
         f"The sums are sent {NOISE}."
@@ -43,7 +43,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
             "sizes": self._noisy(f"sizes {number}", sizes),
         }
 
-    @leaves(
+    @published(
         "For each word and cluster, how often the word is among a document's nearest words, times "
         f"its share of it, as a sum in which a document is a matrix of length 1 or less, {NOISE}."
     )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.sums import sums_by_label
@@ -27,7 +27,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
     def rounds(settings: KMeansSettings) -> dict[str, str]:
         return calls(ByEmbeddings.FIRST, settings, "noisy_cluster_sums", "cluster_words")
 
-    @leaves(
+    @published(
         "For each cluster, the sum of its documents' embeddings (less a common origin, scaled to "
         f"length 1), {NOISE}."
     )
@@ -41,7 +41,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         sums, _ = sums_by_label(points, nearest, len(centres))
         return {"sums": self._noisy(f"clusters {number}", sums)}
 
-    @leaves(
+    @published(
         "For each word and cluster, how often the word is among the nearest words of the cluster's "
         f"documents, as a sum in which a document is a vector of length 1, {NOISE}."
     )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.agreement import Agreement
@@ -31,7 +31,7 @@ class NoisyLDAClient(ByWords[LDASettings]):
     def rounds(settings: LDASettings) -> dict[str, str]:
         return calls(ByWords.FIRST, settings, "noisy_topic_words")
 
-    @leaves(
+    @published(
         "For each word and topic, the topic's share of the word, summed over documents. In the "
         f"sum, a document is a matrix of length 1. The sum is sent {NOISE}."
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.nmf import Factors, NMFShape, rarities, weigh
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
@@ -28,7 +28,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
     def rounds(settings: NMFSettings) -> dict[str, str]:
         return calls(ByWords.FIRST, settings, "noisy_factors")
 
-    @leaves(
+    @published(
         "For each word and topic, the word's weight in a document times the document's share of "
         "the topic, and for each two topics the product of their shares, summed over documents. In "
         f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}."

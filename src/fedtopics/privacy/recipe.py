@@ -21,7 +21,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.registry import find_method
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget, Privacy, stages
 from fedtopics.privacy.client import NoisyClient, PrivatePlan
@@ -156,12 +156,12 @@ def why_not(settings: TopicSettings) -> str:
     return WITHOUT.get(name, "nothing limits what a document adds to its sums")
 
 
-def leaves(method: str, function: str) -> str:
+def data_sent_by(method: str, function: str) -> str:
     """Return which data a client sends in reply to a method's function; "" if unknown."""
     recipe = RECIPES.find(method) if method in RECIPES.names else None
     functions = {} if recipe is None else recipe.client.functions()
     found = (functions | find_method(method).client.functions()).get(function)
-    return "" if found is None else str(vars(found)["leaves"])
+    return "" if found is None else str(vars(found)["data_sent"])
 
 
 OF_WORDS = "counts", "topics", "weights"  # parts of a state with one row per word
@@ -238,7 +238,9 @@ class PrivateProgram(Program[Any, Arrays]):
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},
             word_sums=found,
-            reading=Reading(RELEVANCE if relevance is None else relevance),  # no budget to choose
+            reading=WordRanking(
+                RELEVANCE if relevance is None else relevance
+            ),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.replies import Field, Template, counts
+from fedtopics.contract.replies import Bounds, Template, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
@@ -98,7 +98,7 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     """Place public words among the embeddings, by their public vectors, and cluster them."""
     shape = (len(state["kept"]), releases.dimension)
     frequency = state["frequency"]
-    template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
+    template: Template = {"vectors": Bounds(shape, dtype="float32"), "clients": counts()}
     reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
     centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
@@ -153,6 +153,6 @@ def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
 
 
-def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
+def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Bounds:
     """Return the template of sums with noise, in a format that does not depend on the numbers."""
-    return Field(shape) if privacy is None else Field(shape, BOUND, -BOUND)
+    return Bounds(shape) if privacy is None else Bounds(shape, BOUND, -BOUND)

@@ -5,8 +5,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from fedtopics.contract.events import Defect, Event
-from fedtopics.contract.interfaces import Call, Position
-from fedtopics.contract.interfaces import Door as BaseDoor
+from fedtopics.contract.interfaces import Call, CallableClient, Position
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.protocol.link import LinkError, reason_of
 
@@ -16,7 +15,7 @@ DEFECT = "its software has a defect"
 R = TypeVar("R")
 
 
-class Door(BaseDoor, Protocol):
+class MemberDoor(CallableClient, Protocol):
     """The only exit for a client's data between machines."""
 
     def leave(self, call: Call, reply: Mapping[str, Any]) -> None:
@@ -36,7 +35,7 @@ class ClientSide:
     """A client's door (None for server and observers); if it refuses or fails, the program ends."""
 
     def __init__(
-        self, door: Door | None, stop: Callable[[str], None], notify: Callable[[Event], None]
+        self, door: MemberDoor | None, stop: Callable[[str], None], notify: Callable[[Event], None]
     ) -> None:
         self.door = door
         self.round = 0
@@ -65,7 +64,7 @@ class ClientSide:
         """Execute a function without sending anything."""
         return self.guarded(lambda door: door.repeat(call))
 
-    def guarded(self, work: Callable[[Door], R]) -> R | None:
+    def guarded(self, work: Callable[[MemberDoor], R]) -> R | None:
         """Use the door; if it refuses or fails, tell the others and end."""
         if self.door is None:
             return None

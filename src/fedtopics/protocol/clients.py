@@ -16,8 +16,8 @@ from fedtopics.contract.interfaces import EVERYONE, Call, Draw, Position, T
 from fedtopics.contract.replies import Template, WordCounts, find_fault
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol import vocabulary
-from fedtopics.protocol.client_side import ClientSide, Door
-from fedtopics.protocol.exchange import Exchange
+from fedtopics.protocol.client_side import ClientSide, MemberDoor
+from fedtopics.protocol.exchange import MemberSteps
 from fedtopics.protocol.layout import Layout
 from fedtopics.protocol.messages import Kind
 from fedtopics.protocol.record import Entry
@@ -28,9 +28,9 @@ DOCUMENTS = "documents"
 MODEL = "model"
 ARRAYS = "arrays"
 MEMBERS_SEE = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
-LEAVES = {
+DATA_SENT = {
     DOCUMENTS: "The client's number of documents, which all members see.",
-    **vocabulary.LEAVES,
+    **vocabulary.DATA_SENT,
     MODEL: "The SHA-256 of the client's model, by which members compare their models.",
     ARRAYS: "The first member's model, which all use if their processors rounded differently.",
 }
@@ -44,9 +44,9 @@ class SecureClients:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: MemberSteps,
         names: Sequence[str],
-        door: Door | None,
+        door: MemberDoor | None,
         documents: int | None,
         totals: Sequence[Entry],
         step: int,

@@ -93,7 +93,7 @@ def ask_at_last(link: Link, message: bytes) -> None:
             time.sleep(min(SHORTEST_PAUSE, max(0.0, until - time.monotonic())))
 
 
-class Exchange:
+class MemberSteps:
     """Steps of a member over a link."""
 
     def __init__(self, member: Member, link: Link, patience: Patience) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract import replies
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.masks import TOTAL_BOUND, Whole
@@ -38,9 +38,9 @@ class Layout:
 
         def part(of: Any, name: str, start: int) -> _Part:
             if isinstance(of, replies.Announced):
-                of = replies.Field((), _most(of, members), 0, dtype="int64")
-            field = replies.Field(of) if isinstance(of, tuple) else of
-            if not isinstance(field, replies.Field) or not all(
+                of = replies.Bounds((), _most(of, members), 0, dtype="int64")
+            field = replies.Bounds(of) if isinstance(of, tuple) else of
+            if not isinstance(field, replies.Bounds) or not all(
                 isinstance(n, int) for n in field.shape
             ):
                 raise StudyError(
@@ -84,7 +84,7 @@ class _Part:
     """A field whose numbers, between two bounds, are written as multiples of 2**-fraction."""
 
     name: str
-    field: replies.Field
+    field: replies.Bounds
     shape: tuple[int, ...]
     start: int
     low: float
@@ -93,7 +93,9 @@ class _Part:
     fraction: int
 
     @classmethod
-    def of(cls, name: str, field: replies.Field, start: int, documents: int, members: int) -> _Part:
+    def of(
+        cls, name: str, field: replies.Bounds, start: int, documents: int, members: int
+    ) -> _Part:
         """Derive a part from a member's largest number of documents, and the number of members."""
         low, high = _bounds(field, documents)
         share = (TOTAL_BOUND - 1) // members
@@ -117,7 +119,7 @@ class _Part:
 
     def write(self, value: Any, words: Whole) -> float:
         """Write a field's numbers; return the factor by which they were scaled."""
-        numbers = value.dense() if isinstance(value, Rows) else np.asarray(value)
+        numbers = value.dense() if isinstance(value, SparseRows) else np.asarray(value)
         least = numbers.min(initial=0).item()
         most = numbers.max(initial=0).item()
         fits = self.low <= least and most <= self.high and np.inf not in (-least, most)
@@ -140,7 +142,7 @@ class _Part:
         total = words.reshape(self.shape)
         if self.field.rows:
             index = np.flatnonzero(total.any(1))
-            return Rows(index, self._numbers(total[index]), len(total))
+            return SparseRows(index, self._numbers(total[index]), len(total))
         numbers = self._numbers(total)
         return numbers if self.shape else numbers.item()
 
@@ -158,7 +160,7 @@ def _most(announced: Any, members: Sequence[str]) -> int:
     return max(sizes.get(name, largest) for name in members)
 
 
-def _bounds(field: replies.Field, documents: int) -> tuple[float, float]:
+def _bounds(field: replies.Bounds, documents: int) -> tuple[float, float]:
     """Return the bounds of all numbers of one update; infinite if they are not known."""
     bound = field.each * max(documents, 1)
     low = -min(bound, -float(np.min(field.least)))

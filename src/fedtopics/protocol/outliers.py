@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fedtopics.contract.events import Clipped, Event
-from fedtopics.contract.payload import Payload, Rows, RunningSum, mapped
-from fedtopics.contract.replies import Field, Template
+from fedtopics.contract.payload import Payload, RunningSum, SparseRows, mapped
+from fedtopics.contract.replies import Bounds, Template
 
 Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and in which exchange of a round it is called
@@ -97,7 +97,7 @@ class _Bounded:
         self._robust = robust
         self._key = key
         self._round = round_
-        self._possible = {n: f.length for n, f in template.items() if isinstance(f, Field)}
+        self._possible = {n: f.length for n, f in template.items() if isinstance(f, Bounds)}
         self._before = robust.usual.get(key)
         self._seen: dict[str, tuple[int, dict[str, float]]] = {}
         self._held: dict[str, Payload] = {}
@@ -138,7 +138,7 @@ def _lengths(reply: Payload) -> dict[str, float]:
 def _square(value: Any) -> float:
     if isinstance(value, Mapping):
         return sum(_square(value[name]) for name in sorted(value))
-    array = value.values if isinstance(value, Rows) else value
+    array = value.values if isinstance(value, SparseRows) else value
     if not _is_numbers(array):
         return 0.0
     flat = array.ravel()
@@ -180,16 +180,16 @@ def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: A
             name: _median(part, [value[name] for value in values], sizes, fields.get(name))
             for name, part in total.items()
         }
-    if isinstance(total, Rows):
+    if isinstance(total, SparseRows):
         dense = _median(total.dense(), [rows.dense() for rows in values], sizes, None)
-        if isinstance(template, Field):
+        if isinstance(template, Bounds):
             dense = np.clip(dense.astype(float), template.least, template.most)
         return replace(total, values=dense[total.index])
     if not _is_numbers(total):
         return total
     means = [np.asarray(value, float) / n for value, n in zip(values, sizes, strict=True)]
     found = np.asarray(np.median(means, axis=0) * sum(sizes)).astype(total.dtype)
-    return np.clip(found, template.least, template.most) if isinstance(template, Field) else found
+    return np.clip(found, template.least, template.most) if isinstance(template, Bounds) else found
 
 
 def _is_numbers(value: Any) -> bool:

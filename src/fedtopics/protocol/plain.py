@@ -15,7 +15,7 @@ from fedtopics.contract.events import CallStarted, Event, LeftOut, RoundReport
 from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Draw, Position, T
 from fedtopics.contract.replies import Template
 from fedtopics.errors import FederationError
-from fedtopics.protocol.client_side import ClientSide, Door
+from fedtopics.protocol.client_side import ClientSide, MemberDoor
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.messages import Message
 from fedtopics.protocol.structures import fields_of
@@ -104,7 +104,7 @@ class PlainClients:
         source: Source,
         names: Sequence[str],
         own: str,
-        door: Door | None,
+        door: MemberDoor | None,
         step: int,
         turn: int,
         notify: Callable[[Event], None],

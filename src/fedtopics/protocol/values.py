@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 
-from fedtopics.contract.payload import Named, Rows
+from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
 from fedtopics.protocol.structures import MOST_FIELDS, check
 
@@ -92,11 +92,11 @@ class _Writer:
             return int(value)
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if isinstance(value, Rows):
+        if isinstance(value, SparseRows):
             present = np.zeros(value.n_rows, bool)
             present[value.index] = True
             return self._rows(ROWS, value.values, present)
-        if isinstance(value, Named):
+        if isinstance(value, CountsByWord):
             counts = value.values.astype(np.int64, casting="safe", copy=False)
             return self._texts(NAMED, value.names, counts)
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
@@ -164,7 +164,7 @@ class _Reader:
             return texts
         (n_columns,) = columns
         self._take_room(8 * n_columns * len(texts))
-        return Named(texts, self._piece(np.dtype(np.int64), (len(texts), n_columns)))
+        return CountsByWord(texts, self._piece(np.dtype(np.int64), (len(texts), n_columns)))
 
     def _array(self, code: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         size = math.prod(shape) * dtype.itemsize
@@ -177,7 +177,7 @@ class _Reader:
         present = np.unpackbits(bits, count=shape[0]).astype(bool)
         rows = self._piece(dtype, (int(present.sum()), *shape[1:]))
         if code == ROWS:
-            return Rows(np.flatnonzero(present), rows, shape[0])
+            return SparseRows(np.flatnonzero(present), rows, shape[0])
         array = np.frombuffer(_aligned(size, np.zeros), dtype).reshape(shape)
         array[present] = rows
         return array

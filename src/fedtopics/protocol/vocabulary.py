@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.payload import Named
-from fedtopics.contract.replies import MOST_COUNT, Announced, Field, Template
+from fedtopics.contract.payload import CountsByWord
+from fedtopics.contract.replies import MOST_COUNT, Announced, Bounds, Template
 from fedtopics.errors import FederationError
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import is_word
 
-COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
+COLUMNS = "frequency", "occurrences", "clients", "first"  # of `CountsByWord`
 ROWS = 4
 FEWEST_BUCKETS = 1 << 12  # of all rows
 MOST_BUCKETS = 1 << 18  # of all rows
@@ -36,7 +36,7 @@ SPARE = 16  # buckets that pass in addition to one per agreed word
 TABLE = "vocabulary: table"
 LISTED = "vocabulary: words"
 COUNTS = "vocabulary: counts"
-LEAVES = {
+DATA_SENT = {
     TABLE: "The counts of the client's words by bucket, a hash of the word; members see only the "
     "total.",
     LISTED: "The client's words that may be among the agreed ones; all members see them.",
@@ -48,7 +48,7 @@ Table = Mapping[str, Counts]
 
 def template_of(size: int) -> Template:
     """Return the template of a table of counts, by bucket or by word."""
-    column = Field((size,), MOST_COUNT, 0, dtype="int64")
+    column = Bounds((size,), MOST_COUNT, 0, dtype="int64")
     return {"documents": Announced({}), **dict.fromkeys(COLUMNS, column)}
 
 
@@ -64,7 +64,7 @@ def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int6
     return numbers.astype(np.int64) + size // ROWS * np.arange(ROWS)[:, None]
 
 
-def table_of(own: Named, study: bytes, size: int) -> dict[str, NDArray[np.int64]]:
+def table_of(own: CountsByWord, study: bytes, size: int) -> dict[str, NDArray[np.int64]]:
     """Return a member's counts by bucket, the sum of the words in it."""
     table = np.zeros((size, len(COLUMNS)), np.int64)
     for places in buckets_of(own.names, study, size):
@@ -99,7 +99,7 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
 
 
 def listed(
-    own: Named, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
+    own: CountsByWord, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
 ) -> list[str]:
     """Return a member's words whose buckets pass and of which it has at least the mean count."""
     places = buckets_of(own.names, study, len(allowed))
@@ -119,7 +119,7 @@ def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.boo
     return sorted({word for words in lists for word in words})
 
 
-def counts_over(own: Named, words: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+def counts_over(own: CountsByWord, words: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     place = {word: row for row, word in enumerate(own.names)}
     counts = np.zeros((len(words), len(COLUMNS)), np.int64)
     for row, word in enumerate(words):
@@ -128,8 +128,8 @@ def counts_over(own: Named, words: Sequence[str]) -> dict[str, NDArray[np.int64]
     return dict(zip(COLUMNS, counts.T, strict=True))
 
 
-def named(total: Mapping[str, Any], words: Sequence[str]) -> Named:
+def named(total: Mapping[str, Any], words: Sequence[str]) -> CountsByWord:
     """Return the total counts of the listed words, without those that nobody has."""
     counts = np.column_stack([total[name] for name in COLUMNS])
     rows = np.flatnonzero(counts[:, 0])
-    return Named([words[row] for row in rows.tolist()], counts[rows])
+    return CountsByWord([words[row] for row in rows.tolist()], counts[rows])

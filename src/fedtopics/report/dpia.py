@@ -147,7 +147,7 @@ def _flows(records: Records) -> list[Part]:
         return [part for facts in records.ledgers for part in _flows_of(records, facts)]
     masked = MASKED if records.masked else PLAIN
     rows = [
-        [each.function, each.often, each.leaves, PLAIN if each.seen_by_all else masked]
+        [each.function, each.often, each.data_sent, PLAIN if each.seen_by_all else masked]
         for each in exchanges(records.study)
     ]
     head = ["function", "how often", "data sent", "how"]
@@ -160,7 +160,7 @@ def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
     rows = [
         [
             row["function"],
-            records.leaves(row["function"]),
+            records.data_sent(row["function"]),
             MASKED if row["masked"] else PLAIN,
             f"{row['replies']:,}",
             f"{row['documents']:,}" if row["documents"] else "-",

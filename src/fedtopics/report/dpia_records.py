@@ -15,8 +15,8 @@ from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy.recipe import leaves
-from fedtopics.protocol.clients import LEAVES
+from fedtopics.privacy.recipe import data_sent_by
+from fedtopics.protocol.clients import DATA_SENT
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
@@ -86,9 +86,9 @@ class Records:
         """Whether the server is a separate process, not run by a member."""
         return self.study.server.host is None
 
-    def leaves(self, function: str) -> str:
+    def data_sent(self, function: str) -> str:
         """Describe what a function sends, from its own documentation."""
-        return LEAVES.get(function) or leaves(self.method, function)
+        return DATA_SENT.get(function) or data_sent_by(self.method, function)
 
     def size(self, name: str) -> str:
         """Return the size of a file or folder in bytes; "-" if it does not exist."""

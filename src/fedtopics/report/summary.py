@@ -19,10 +19,10 @@ from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.over_time import changes
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy.recipe import leaves
-from fedtopics.protocol.clients import LEAVES
+from fedtopics.privacy.recipe import data_sent_by
+from fedtopics.protocol.clients import DATA_SENT
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
@@ -213,7 +213,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
     """Return topics with ``full`` (word, p(w | k), p(w)) and ``orders``, its ranks by lambda."""
     shares = model.word_shares
     frequency = model.vocabulary.frequency
-    readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
+    readings = [model.reading, *(WordRanking(step, model.reading.by_sums) for step in STEPS)]
     orders = [reading.order(shares, frequency, LISTED_WORDS) for reading in readings]
     topics = []
     for row in rows:
@@ -265,7 +265,7 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     functions = [
         {
             "function": name,
-            "meaning": (LEAVES.get(name) or leaves(rows[0]["method"], name))
+            "meaning": (DATA_SENT.get(name) or data_sent_by(rows[0]["method"], name))
             + (" Members saw only the total." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
         }

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedtopics.escaping import as_json, for_encoding, for_terminal
-from fedtopics.federation.progress import Progress, duration, end_of_wait
+from fedtopics.federation.progress import ProgressDisplay, duration, end_of_wait
 from fedtopics.text.languages import language_sentence
 
 # Commands import slow modules when they run, so that --help is fast.
@@ -126,7 +126,7 @@ def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, n: shown.update(Text(f"Embeddings of {done:,} of {n:,} documents"))
 
 
-class RoundProgress(Progress):
+class RoundProgress(ProgressDisplay):
     """Show rounds, loss, time left and other events of a simulation."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import SHOWN_EVENTS, Progress
+from fedtopics.federation.progress import SHOWN_EVENTS, ProgressDisplay
 from fedtopics.files import shortened
 from fedtopics.guarantees import NOT_PROMISED
 from fedtopics.terminal.display import SENTENCES, console, say, sentence, status, topic_news
@@ -42,7 +42,7 @@ class ServerNews:
     def __init__(self) -> None:
         self._service: RelayService | PlainServer | None = None
         self._round: dict[str, Any] = {}
-        self._progress = Progress(console, say, bar=False)
+        self._progress = ProgressDisplay(console, say, bar=False)
         self._counted: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
@@ -98,7 +98,7 @@ class MemberNews:
     def __init__(self, name: str) -> None:
         self._name = name
         self._status = status(f"{name}: starting")
-        self._progress = Progress(console, lambda line: say(f"{name}: {line}"), bar=False)
+        self._progress = ProgressDisplay(console, lambda line: say(f"{name}: {line}"), bar=False)
 
     def __enter__(self) -> MemberNews:
         if console.is_terminal:
@@ -147,7 +147,7 @@ def show_offer(event: dict[str, Any]) -> None:
     if event["known"]:
         return say("What it shares was shown before; `fedtopics check` shows it again.")
     table = Table("function", "how often", "what is sent", box=None, padding=(0, 2, 1, 0))
-    for function, row in event["leaves"].items():
+    for function, row in event["data_sent"].items():
         table.add_row(function, row["often"], row["what"])
     return console.print(table)
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from pydantic import Field
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.mixture.client import MixtureClient
 from fedtopics.methods.nmf.client import NMFClient
@@ -72,7 +72,7 @@ def count_words(corpus: Corpus) -> int:
 
 
 class AutoClient(TopicClient[AutoSettings]):
-    def __init__(self, plan: Plan[Any], site: Site) -> None:
+    def __init__(self, plan: Plan[Any], site: ClientContext) -> None:
         super().__init__(plan, site)
         self._plan = plan
         self._chosen: TopicClient[Any] | None = None
@@ -100,7 +100,9 @@ class AutoClient(TopicClient[AutoSettings]):
     def rounds(settings: AutoSettings) -> dict[str, str]:
         return {}  # the schedule already contains them
 
-    @leaves("The number of documents, of documents with an embedding, and of words in documents.")
+    @published(
+        "The number of documents, of documents with an embedding, and of words in documents."
+    )
     def extent(self) -> dict[str, Any]:
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)

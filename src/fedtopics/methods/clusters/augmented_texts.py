@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedtopics.contract.events import Embedding
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.clusters.settings import NetworkTraining
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import ClientContext
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, require_texts
 
@@ -31,7 +31,7 @@ def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
 
 
 def embedded_views(
-    corpus: Corpus, settings: NetworkTraining, embedding: EmbeddingSettings, site: Site
+    corpus: Corpus, settings: NetworkTraining, embedding: EmbeddingSettings, site: ClientContext
 ) -> list[NDArray[np.float32]]:
     """Embed each view of all texts, (n_documents, dimension); this takes minutes and may fail."""
     try:

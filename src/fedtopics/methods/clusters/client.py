@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.interfaces import SharedFunctions, published
 from fedtopics.contract.payload import digest_of
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
@@ -26,7 +26,7 @@ from fedtopics.methods.clusters.sums import (
     sums_by_label,
 )
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, as_many, is_count
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays
 
@@ -77,7 +77,7 @@ class ReleasedLabels:
             write_durably(self._file, save(named))
 
 
-class PointSums(Exchanges):
+class PointSums(SharedFunctions):
     client: TopicClient[Any]
 
     def __init__(self, client: TopicClient[Any]) -> None:
@@ -103,7 +103,7 @@ class PointSums(Exchanges):
     def located(self) -> Documents:
         return np.flatnonzero(self.embeddings.any(1))
 
-    @leaves("The sum of the documents' embeddings, and their number.")
+    @published("The sum of the documents' embeddings, and their number.")
     def means(self, vocabulary: str) -> dict[str, Any]:
         self.client.check(vocabulary)
         total = np.zeros(self.embeddings.shape[1])
@@ -111,7 +111,7 @@ class PointSums(Exchanges):
             total += block.sum(0)
         return {"embeddings": total, "documents": len(self.located)}
 
-    @leaves(
+    @published(
         "The sum of the documents' centred embeddings, the sum of their outer products (if there "
         "are fewer documents than dimensions, it reveals the space that they span), their number."
     )
@@ -126,7 +126,7 @@ class PointSums(Exchanges):
             products += block.T @ block
         return {"points": total, "products": products, "documents": len(points)}
 
-    @leaves(
+    @published(
         "For each clustering: for each cluster with enough of the documents, the sum of their "
         "vectors (of embeddings or words) and their number; the sum of squared distances to the "
         "nearest centre. The number of documents. With secure aggregation, first: how many "
@@ -140,7 +140,7 @@ class PointSums(Exchanges):
         centres: Numbers,
         starts: list[int],
         part: Part,
-        groups: Groups = SEEN,
+        groups: GroupRequest = SEEN,
     ) -> dict[str, Any]:
         """Sum the points that are nearest to each centre (k-means).
 
@@ -173,7 +173,7 @@ class PointSums(Exchanges):
         return reply | {"documents": points.shape[0]}
 
     def moved(
-        self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
+        self, groups: GroupRequest, clustering: int, before: Labels, now: Labels, n: int
     ) -> tuple[Labels, Enough, NDArray[np.int64]]:
         """Move documents only in groups; return labels, which clusters are large enough, moves."""
         moves = flows(before, now, n)
@@ -234,7 +234,7 @@ class ClusterSums(PointSums):
         """Rows of the documents that have a point: an embedding, or a word."""
         return self.client.usable
 
-    @leaves(
+    @published(
         "For each clustering: the sum of the documents' memberships in each cluster, and, for each "
         "cluster where that sum is large enough, the sum of embeddings weighted by membership. The "
         "number of documents. With secure aggregation, memberships are also summed before that."
@@ -248,7 +248,7 @@ class ClusterSums(PointSums):
         directions: Numbers,
         bias: Numbers,
         part: Part,
-        groups: Groups = SEEN,
+        groups: GroupRequest = SEEN,
     ) -> dict[str, Any]:
         """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
         self.client.check(vocabulary)
@@ -261,7 +261,7 @@ class ClusterSums(PointSums):
 
     def by_group(
         self,
-        groups: Groups,
+        groups: GroupRequest,
         request: dict[str, Any],
         compute: Callable[[], tuple[Numbers, Numbers]],
     ) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class ClusterSums(PointSums):
 
         return self.client.guard.sums(groups, request, as_many, grouped)
 
-    @leaves(
+    @published(
         "For two clusterings, the number of pairs of the client's documents that share a cluster "
         "in both, in the first, in the second, and in both by chance. The number of documents."
     )
@@ -305,7 +305,7 @@ class ClusterSums(PointSums):
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
     inference: ClassVar[type[ClusterInference]]
-    exchanges: ClassVar[tuple[type[Exchanges], ...]] = (ClusterSums,)
+    exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = (ClusterSums,)
     remembers = True  # the labels of the last reply
 
     @staticmethod
@@ -317,7 +317,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
             return super().find_usable()
         return np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
 
-    @leaves(
+    @published(
         "The number of documents in each cluster with a probability of at least one half, or zero "
         "if there are too few; the number of documents in no cluster, if there are enough; the "
         "number of all. The model contains each client's numbers: all participants see them.",

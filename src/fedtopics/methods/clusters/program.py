@@ -7,14 +7,14 @@ import numpy as np
 
 from fedtopics.contract.events import SameClusters
 from fedtopics.contract.interfaces import Clients, Run
-from fedtopics.contract.replies import Field, Template, counts
+from fedtopics.contract.replies import Bounds, Template, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
-from fedtopics.methods.core.final_model import describe
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.model.topics import Topics
 
@@ -56,7 +56,7 @@ class ClusterProgram(Program[Settings, State]):
             with_words = inference.with_words(weights, described["word_sums"])
             return self.made(inference, with_words, rounds, **info)(**described)
 
-        return describe(agreement, settings, {"weights": weights}, make)
+        return assemble_model(agreement, settings, {"weights": weights}, make)
 
 
 def _count_same(prototypes: Numbers) -> int:
@@ -80,8 +80,8 @@ def moments_about(agreement: Agreement, origin: Numbers, part: Part) -> Moments:
     """Return the moments of points; raise StudyError if no two of them differ."""
     dimension = len(origin)
     # Points have length 1; the sum can vanish for most clients, but not for one that differs.
-    points = Field((dimension,), length=1.0)
-    products = Field((dimension, dimension), products=True)
+    points = Bounds((dimension,), length=1.0)
+    products = Bounds((dimension, dimension), products=True)
     template: Template = {"points": points, "products": products}
     reply = agreement.sum("moments", template, origin=origin, part=part)
     count = reply["documents"]

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.clusters import ClusterShape, Consensus, Discriminants
 from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings
-from fedtopics.model.shown_words import CLASS_BASED, Reading
+from fedtopics.model.shown_words import CLASS_BASED, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
 
 N_VIEWS = 2  # number of views of a text
@@ -45,9 +45,9 @@ class ClusterSettings(TopicSettings, ClusterShape):
         return self.embedding if self.representation == "embedding" else None
 
     @property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[WordRanking]:
         """Clusters are described by words that are common in them and rare elsewhere."""
-        return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
+        return [CLASS_BASED] if self.relevance is None else [WordRanking(self.relevance)]
 
 
 class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):

@@ -13,7 +13,7 @@ from fedtopics.contract.replies import (
     MOST_COUNT,
     NATS,
     Announced,
-    Field,
+    Bounds,
     Template,
     WordCounts,
     counts,
@@ -29,7 +29,7 @@ COUNTED: dict[str, Any] = {
     "training": counts(each=1),
     "without_known_word": counts(each=1),
 }
-LEAST_DOCUMENTS = Field((), MOST_COUNT, 1, dtype="int64")
+LEAST_DOCUMENTS = Bounds((), MOST_COUNT, 1, dtype="int64")
 
 
 class NoDocumentsError(StudyError): ...
@@ -49,7 +49,7 @@ class Agreement:
     counted: bool = False  # whether the words were counted in the clients' present documents
     least: int = 1  # with secure aggregation, the minimum size of a group over all clients
 
-    def upper_bound(self, announced: T) -> T | float:
+    def bound_if_announced(self, announced: T) -> T | float:
         """Return `announced`, or infinity if some clients have not announced their documents."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
@@ -82,11 +82,13 @@ class Agreement:
     def _counted(self, template: Template) -> Template:
         return {"documents": Announced(self.sizes), **template}
 
-    def loss(self, passes: int = 1) -> Field:
+    def loss(self, passes: int = 1) -> Bounds:
         """Return the template of a summed loss, bounded by the number of words and passes."""
-        words = self.upper_bound(self.vocabulary.occurrences.sum()) if self.counted else np.inf
+        words = (
+            self.bound_if_announced(self.vocabulary.occurrences.sum()) if self.counted else np.inf
+        )
         most = NATS * passes * words
-        return Field((), most, -most)
+        return Bounds((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """Run `Clients.round`; if no client has a usable document, try the next ones in order."""
@@ -98,7 +100,7 @@ class Agreement:
                 return self.clients.round(number, work, replace(draw, skipped=skipped))
         return self.clients.round(number, work, replace(draw, skipped=last))
 
-    def share_kept(self, number: int) -> float:
+    def weight_of_earlier_sums(self, number: int) -> float:
         """Return the weight of earlier sums in a round; it is 0 if all clients take part."""
         return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.contract.interfaces import Exchanges, leaves
-from fedtopics.contract.payload import Named
+from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.payload import CountsByWord
 from fedtopics.contract.replies import LONGEST
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.final_model import LastSums, document_frequency, draw_halves
-from fedtopics.methods.core.groups import Guard, Thetas
-from fedtopics.methods.core.plan import Plan, Secret, Site
+from fedtopics.methods.core.groups import GroupThreshold, Thetas
+from fedtopics.methods.core.plan import ClientContext, Plan, Secret
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint, set_aside
 
@@ -23,7 +23,7 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
-Part = TypeVar("Part", bound=Exchanges)
+Part = TypeVar("Part", bound=SharedFunctions)
 
 
 class ClientWords:
@@ -32,7 +32,7 @@ class ClientWords:
     bag: sparse.csr_array
     whole: NDArray[np.int64] | None = None  # see `hold`
 
-    def __init__(self, plan: Plan[Any], site: Site) -> None:
+    def __init__(self, plan: Plan[Any], site: ClientContext) -> None:
         self.name = site.name
         self.site = site
         self.min_documents = site.policy.min_documents
@@ -52,7 +52,9 @@ class ClientWords:
 
     def counted_words(self) -> dict[str, Any]:
         """Count all words; nothing is sent."""
-        named = Named(*self.counts.named(1)) if self.counts.words else Named.columns(2)
+        named = (
+            CountsByWord(*self.counts.named(1)) if self.counts.words else CountsByWord.columns(2)
+        )
         return {"words": named, "documents": len(self.corpus)}
 
     def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,9 +72,9 @@ class ClientWords:
         first = np.zeros(len(names), np.int64)
         first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
         columns = np.column_stack([counted, ones, first])
-        return {"words": Named(names, columns), "documents": documents}
+        return {"words": CountsByWord(names, columns), "documents": documents}
 
-    @leaves("The number of documents.")
+    @published("The number of documents.")
     def size(self) -> dict[str, Any]:
         return {"documents": len(self.corpus)}
 
@@ -105,24 +107,24 @@ class ClientWords:
 class TopicClient(ClientWords, ABC, Generic[Settings]):
     """A client's documents and computations; base class of each method's client side.
 
-    A subclass defines `rounds`, `thetas` and published functions (see `leaves`). This class also
+    A subclass defines `rounds`, `thetas` and published functions (see `published`). This class also
     enforces the site's policy, in addition to the outbound filter. All random choices follow from
     the client's secret.
     """
 
-    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+    def __init__(self, plan: Plan[Settings], site: ClientContext) -> None:
         super().__init__(plan, site)
         self.settings = plan.settings
         self.method = self.settings.method_name
         of_all = site.is_part or (site.masked and site.policy.counts_of_all)
-        self.guard = Guard(self.min_documents, of_all)
+        self.guard = GroupThreshold(self.min_documents, of_all)
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self._fingerprint = ""
         self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums)}
         self.published = _published(self)
 
-    exchanges: ClassVar[tuple[type[Exchanges], ...]] = ()
+    exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = ()
     remembers: ClassVar[bool] = False  # whether replies depend on replies of earlier rounds
     continues: ClassVar[bool] = False  # whether the method trains models further, with their words
 
@@ -140,7 +142,9 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
         kinds = LastSums, *cls.exchanges, cls
         found = {name: getattr(kind, name) for kind in kinds for name in dir(kind)}
-        return {name: function for name, function in found.items() if hasattr(function, "leaves")}
+        return {
+            name: function for name, function in found.items() if hasattr(function, "data_sent")
+        }
 
     def function(self, name: str) -> Callable[..., Any]:
         owner = next((of for of in (self, *self._parts.values()) if hasattr(of, name)), self)
@@ -186,7 +190,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     def split(self, documents: int, total: int) -> int:
         return len(self.usable)
 
-    @leaves(
+    @published(
         "For each word that enough of the documents contain: the number of documents with it, its "
         "number of occurrences, a 1 (the sum is the number of clients), and whether the word is "
         "one of the client's most frequent words. The number of documents."
@@ -211,7 +215,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
 
-    @leaves(
+    @published(
         "The numbers of all documents, of documents for training, and of documents without a known "
         "word. They limit the number of documents in later replies, and all participants see each "
         "client's numbers. With secure aggregation also the policy's min_documents, which then "
@@ -240,13 +244,13 @@ def _published(client: TopicClient[Any]) -> frozenset[str]:
     for name in sorted(names - client.functions().keys()):
         raise StudyError(
             f"The schedule of {client.method!r} lists {name!r}, which does not describe the data "
-            "it sends; decorate it with @leaves."
+            "it sends; decorate it with @published."
         )
     return names
 
 
 def _frequent_words(
-    words: Named, documents: int, study: int, policy: int
+    words: CountsByWord, documents: int, study: int, policy: int
 ) -> tuple[list[str], NDArray[np.int64]]:
     """Return the words that enough documents contain, by the stricter limit of study and policy."""
     if not words.names:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.contract.interfaces import Exchanges, leaves
-from fedtopics.contract.replies import LONGEST, Field, Template, Windows, of_topics, sums
+from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_topics, sums
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
-    Groups,
+    GroupRequest,
     OverTime,
     Thetas,
     enough_have,
@@ -24,7 +24,7 @@ from fedtopics.methods.core.groups import (
 from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
-from fedtopics.model.shown_words import USUAL, WORDS_SHOWN
+from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
@@ -33,8 +33,8 @@ SURVIVING = 0.7  # least share of words, weighted by documents, that can be coun
 """Parts of the documents for counts of word pairs: to choose words, to score them, or both."""
 
 
-class LastSums(Exchanges):
-    @leaves(
+class LastSums(SharedFunctions):
+    @published(
         "For each topic, the sum of the documents' shares of it; the number of documents. The "
         "model contains each client's numbers: all participants see them.",
         seen_by_all=True,
@@ -46,12 +46,14 @@ class LastSums(Exchanges):
             total += theta.sum(0)
         return {"theta": total, "documents": len(self.client.usable)}
 
-    @leaves(
+    @published(
         "For each topic that enough of the documents have, the occurrences of each word that "
         "enough documents contain, weighted by their shares of the topic; the number of documents. "
         "With secure aggregation, first: for each topic the sums of shares and of squared shares."
     )
-    def word_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+    def word_sums(
+        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
+    ) -> dict[str, Any]:
         """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
         # Not part of `shares`, which all participants see, because here the sum is enough.
         self.client.check(vocabulary)
@@ -59,12 +61,14 @@ class LastSums(Exchanges):
         n_topics = self.client.n_topics(**model)
         return sums_of_words(self.client, groups, model, thetas, n_topics)
 
-    @leaves(
+    @published(
         "For each period with enough documents, the sum of their topics' shares, and zeros for the "
         "rest; the number of all documents. With secure aggregation, before that: the number of "
         "documents in each period."
     )
-    def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+    def period_sums(
+        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
+    ) -> dict[str, Any]:
         self.client.check(vocabulary)
         over_time = cast("OverTime", self.client.settings.over_time)
         places = over_time.places(self.client.corpus)
@@ -74,16 +78,18 @@ class LastSums(Exchanges):
         reply = own_sums(self.client.guard, places, of_each, groups, model, shape)
         return reply | {"documents": len(self.client.usable)}
 
-    @leaves(
+    @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
         "and zeros for the rest; the number of all documents. The model contains each client's "
         "numbers: all participants see them.",
         seen_by_all=True,
     )
-    def period_shares(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+    def period_shares(
+        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
+    ) -> dict[str, Any]:
         return self.period_sums(vocabulary, groups, **model)
 
-    @leaves(
+    @published(
         "For each pair of words of a topic that enough of the documents contain, the number of "
         "windows or documents with both words; the numbers of windows and documents. Words are "
         "chosen in one half of the documents and scored in the other, and the client draws the "
@@ -140,7 +146,7 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np
 
 
 def sums_of_words(
-    client: Any, groups: Groups, request: dict[str, Any], thetas: Thetas, n_topics: int
+    client: Any, groups: GroupRequest, request: dict[str, Any], thetas: Thetas, n_topics: int
 ) -> dict[str, Any]:
     """Sum the words of documents by topic, one row per topic with enough documents."""
 
@@ -165,7 +171,7 @@ def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
     return np.bincount(bag.indices, minlength=bag.shape[1])
 
 
-def describe(
+def assemble_model(
     agreement: Agreement,
     settings: TopicSettings,
     model: Mapping[str, Any],
@@ -175,7 +181,7 @@ def describe(
     """Sum the topics' shares and words over the clients, and choose which words are shown."""
     n_topics = settings.n_components
     vocabulary = agreement.vocabulary
-    template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
+    template: Template = {"theta": Bounds((n_topics,), least=0, adds_up=True)}
     words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
@@ -217,7 +223,7 @@ def count_pairs(
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each word occurs in at most this many windows
         counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
-        most = agreement.upper_bound(counted[places]) if agreement.counted else np.inf
+        most = agreement.bound_if_announced(counted[places]) if agreement.counted else np.inf
         most = np.broadcast_to(most, len(words))
         template[str(size)] = Windows(pairs, most, documents=size == 0)
     request = {"words": words, "pairs": pairs, "windows": windows, "part": part}
@@ -228,7 +234,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     """Choose the words shown for each topic; score them in other documents."""
     readings = settings.readings
     within = settings.coherence
-    chosen = readings[0] if len(readings) == 1 else USUAL
+    chosen = readings[0] if len(readings) == 1 else DEFAULT_RANKING
     if within == "nothing":
         return replace(model, reading=chosen)
     ask = partial(count_pairs, agreement)

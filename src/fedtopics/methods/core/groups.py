@@ -20,18 +20,18 @@ from fedtopics.inference.vectors import Numbers
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
 
-Groups = Mapping[str, Any]
+GroupRequest = Mapping[str, Any]
 """What a client receives about groups: nothing with plain aggregation; otherwise `least`, the
 minimum size of a group, and in the second exchange also `counted`, the counts over all clients."""
 Enough = NDArray[np.bool_]
 Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
 """Counts of a client's groups, and a function that returns the sums of the large enough ones."""
 Result = TypeVar("Result")
-SEEN: Groups = {}
+SEEN: GroupRequest = {}
 ROUNDING = 1e-9
 
 
-class Guard:
+class GroupThreshold:
     """Decides which groups a client sums, by a minimum size; with `of_all`, over all clients."""
 
     def __init__(self, least: int, of_all: bool) -> None:
@@ -39,13 +39,13 @@ class Guard:
         self.of_all = of_all
         self._last: tuple[str, Any] = ("", None)
 
-    def shares(self, groups: Groups) -> bool:
+    def shares(self, groups: GroupRequest) -> bool:
         """Whether group sizes are over all clients, with a minimum that this client accepts."""
         return self.of_all and groups.get("least", 0) >= self.least
 
     def sums(
         self,
-        groups: Groups,
+        groups: GroupRequest,
         request: Payload,
         rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
@@ -58,7 +58,7 @@ class Guard:
             return {name: count if shares else count * enough for name, count in own.items()}
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
-    def once(self, groups: Groups, request: Payload, compute: Callable[[], Result]) -> Result:
+    def once(self, groups: GroupRequest, request: Payload, compute: Callable[[], Result]) -> Result:
         """Compute counts and sums only once, so that both are of the same documents."""
         if not groups:
             return compute()
@@ -69,7 +69,7 @@ class Guard:
         return found
 
 
-def is_count(groups: Groups) -> bool:
+def is_count(groups: GroupRequest) -> bool:
     return bool(groups) and "counted" not in groups
 
 
@@ -165,10 +165,10 @@ def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
 
 
 def own_sums(
-    guard: Guard,
+    guard: GroupThreshold,
     places: NDArray[np.int64],
     thetas: Callable[[], Thetas],
-    groups: Groups,
+    groups: GroupRequest,
     model: Mapping[str, Any],
     shape: tuple[int, int],
 ) -> dict[str, Any]:

@@ -272,7 +272,7 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True)
-class Site:
+class ClientContext:
     """A client: its documents, its policy, and resources of its computer."""
 
     name: str

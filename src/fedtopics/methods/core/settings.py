@@ -12,14 +12,14 @@ from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
 from fedtopics.model.coherence import Within
-from fedtopics.model.shown_words import CANDIDATES, READINGS, WORDS_SHOWN, Reading
+from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     round: int
     loss: float = np.nan  # mean over the documents of the round, or NaN
     change: float = np.inf  # change of the model, relative to its norm; infinite if not measured
@@ -27,17 +27,17 @@ class Progress:
     best_loss: float = np.inf  # best loss of all validations
 
 
-StopRule = Callable[[Progress, float], str]
+StopRule = Callable[[TrainingProgress, float], str]
 """Returns the reason why the training ends, or "" if it continues."""
 STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
-def _tolerance(progress: Progress, limit: float) -> str:
+def _tolerance(progress: TrainingProgress, limit: float) -> str:
     reason = f"the model changed by {progress.change:.2e}, less than the tolerance"
     return reason if progress.change < limit else ""
 
 
-def _patience(progress: Progress, limit: float) -> str:
+def _patience(progress: TrainingProgress, limit: float) -> str:
     if progress.validations_without_gain < max(limit, 1):
         return ""
     return (
@@ -46,7 +46,7 @@ def _patience(progress: Progress, limit: float) -> str:
     )
 
 
-def _loss(progress: Progress, limit: float) -> str:
+def _loss(progress: TrainingProgress, limit: float) -> str:
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
@@ -235,8 +235,8 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return self.needed_embedding
 
     @property
-    def readings(self) -> list[Reading]:
-        return READINGS if self.relevance is None else [Reading(self.relevance)]
+    def readings(self) -> list[WordRanking]:
+        return WORD_RANKINGS if self.relevance is None else [WordRanking(self.relevance)]
 
     @property
     def n_candidate_words(self) -> int:

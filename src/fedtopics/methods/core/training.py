@@ -17,7 +17,7 @@ from fedtopics.contract.interfaces import Checkpoint, Clients, Run
 from fedtopics.errors import RunError, StudyError
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.settings import STOP_RULES, Progress, TopicSettings
+from fedtopics.methods.core.settings import STOP_RULES, TopicSettings, TrainingProgress
 from fedtopics.model.topics import Topics
 from fedtopics.threads import small_products
 
@@ -33,12 +33,12 @@ GAIN = 1e-3  # least gain in validation loss; else a client could claim a tiny g
 class RoundResult(Generic[State]):
     state: State
     facts: events.RoundFacts  # for the round's event: with documents and loss if available
-    change: float = np.inf  # see `Progress`
+    change: float = np.inf  # see `TrainingProgress`
     reason: str = ""  # the method's own reason to end the training here, if any
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
     def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
-        progress = Progress(round_, self.facts.get("loss", np.nan), self.change, **more)
+        progress = TrainingProgress(round_, self.facts.get("loss", np.nan), self.change, **more)
         reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in rules.items())
         return self.reason or next(filter(None, reasons), "")
 

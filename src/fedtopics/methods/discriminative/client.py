@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
-from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.interfaces import SharedFunctions, published
 from fedtopics.inference.clusters import Consensus, Discriminants, centred
 from fedtopics.inference.vectors import Numbers, blocks
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import PARTS, DiscriminativeSettings
 from fedtopics.methods.core.final_model import document_frequency
-from fedtopics.methods.core.groups import SEEN, Groups
+from fedtopics.methods.core.groups import SEEN, GroupRequest
 from fedtopics.methods.discriminative.number import MOST_PAIRS, MOST_ROUNDS, START
 from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start
@@ -27,7 +27,7 @@ COLUMNS = 256  # number of words that are compared with all others at a time
 PER_WORD = 3  # documents, at least
 
 
-class ConsensusSums(Exchanges):
+class ConsensusSums(SharedFunctions):
     """Sums of points by words, and of memberships in several clusterings."""
 
     client: DiscriminativeClient
@@ -35,13 +35,15 @@ class ConsensusSums(Exchanges):
     def forget(self) -> None:
         self.client.part(ClusterSums).moved_embeddings = None
 
-    @leaves(
+    @published(
         "For each word that enough of the documents contain, except those that nearly always occur "
         "with a more frequent word: the sum of the documents' embeddings (less a common origin, of "
         "length 1). The numbers of documents with such a word, and of all documents. With secure "
         "aggregation, first: how many documents contain each word."
     )
-    def point_sums(self, vocabulary: str, origin: Numbers, groups: Groups = SEEN) -> dict[str, Any]:
+    def point_sums(
+        self, vocabulary: str, origin: Numbers, groups: GroupRequest = SEEN
+    ) -> dict[str, Any]:
         """Sum the points of the documents with each word; see `distinct_words`."""
         self.client.check(vocabulary)
         client = self.client
@@ -66,13 +68,13 @@ class ConsensusSums(Exchanges):
         moved[~embeddings.any(1)] = 0  # documents without an embedding
         self.client.part(ClusterSums).moved_embeddings = moved
 
-    @leaves(
+    @published(
         "The sum of the documents' memberships in each cluster of a consensus; for each cluster "
         "where that sum is large enough, the sum of its documents' memberships in all clusterings. "
         "The number of documents. With secure aggregation, memberships are also summed first."
     )
     def member_sums(
-        self, vocabulary: str, clusters: dict[str, NDArray[Any]], groups: Groups = SEEN
+        self, vocabulary: str, clusters: dict[str, NDArray[Any]], groups: GroupRequest = SEEN
     ) -> dict[str, Any]:
         """Sum memberships by the consensus' clusters, at first those of the first clustering."""
         self.client.check(vocabulary)

@@ -51,10 +51,10 @@ class DrawnPoints:
         self._points = unit_rows(drawn)
         self._temperature = temperature
 
-    def upper_bound(self, announced: Any) -> Any:
+    def bound_if_announced(self, announced: Any) -> Any:
         return announced
 
-    def share_kept(self, number: int) -> float:
+    def weight_of_earlier_sums(self, number: int) -> float:
         return 0.0
 
     def round(self, number: int, work: Callable[[], Any]) -> tuple[Any, Any]:

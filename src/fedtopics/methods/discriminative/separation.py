@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.replies import Field, sums
+from fedtopics.contract.replies import Bounds, sums
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import WHOLE, DiscriminativeSettings, Part
@@ -83,7 +83,7 @@ class Separation:
     ) -> RoundResult[Split]:
         directed, new = reply
         check_enough(new["sent"])
-        kept = agreement.share_kept(round_)
+        kept = agreement.weight_of_earlier_sums(round_)
         sums, weights = complete(new, state.sums, state.weights)
         sums = sums + kept * state.sums
         weights = weights + kept * state.weights
@@ -118,7 +118,7 @@ def sum_by_group(
 ) -> dict[str, Any]:
     """Sum vectors of at most length 1, weighted by documents' membership in groups."""
     weights = sums(*shape[:-1], each=1)
-    template = {"sums": Field(shape, each=1), "weights": weights, "sent": weights}
+    template = {"sums": Bounds(shape, each=1), "weights": weights, "sent": weights}
     return agreement.sum_groups(function, template, {"counts": weights}, **payload)
 
 

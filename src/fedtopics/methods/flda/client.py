@@ -7,14 +7,14 @@ import numpy as np
 from scipy import sparse
 
 from fedtopics.contract.events import Arrived, Skipped
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import TopicClient, frequent
 from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.flda.arrivals import Arrivals
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
@@ -28,7 +28,7 @@ class FLDAClient(TopicClient[FLDASettings]):
     remembers = True
     """LDA of the documents that arrived since the last round, without words that few contain."""
 
-    def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
+    def __init__(self, plan: Plan[FLDASettings], site: ClientContext) -> None:
         load_tomotopy()  # here, so that a missing package is noticed before any data is sent
         super().__init__(plan, site)
         try:
@@ -48,7 +48,7 @@ class FLDAClient(TopicClient[FLDASettings]):
             calls |= dict.fromkeys(("counted", "pairs"), "each round, and at the end")
         return calls
 
-    @leaves(
+    @published(
         "For each topic that is the largest in enough of the new documents: its first words (only "
         "words in enough of these documents) and their weights; which of all clients' topics "
         "guided it; how many words belong to it. The number of documents; if too few documents "
@@ -119,7 +119,7 @@ class FLDAClient(TopicClient[FLDASettings]):
             self.bag = self.bag[self.usable]
             self.corpus = self.corpus.take([])
 
-    @leaves(
+    @published(
         "For each word that enough of the documents contain, the number of documents with it and "
         "its number of occurrences; zeros for other words; the number of documents."
     )

@@ -23,13 +23,13 @@ from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
 from fedtopics.model.folder import model_folder
 from fedtopics.model.merging import manual_labels
-from fedtopics.model.shown_words import Reading
+from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
 # It is chosen without documents. In benchmarks/merging.py, 20ng has better topics than at 0.6.
-READING = Reading(0.4)
+READING = WordRanking(0.4)
 
 
 def merge_models(

@@ -26,7 +26,7 @@ from fedtopics.contract.replies import LONGEST, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement, adopt, counted
-from fedtopics.methods.core.final_model import ALL, count_pairs, describe
+from fedtopics.methods.core.final_model import ALL, assemble_model, count_pairs
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient
@@ -270,7 +270,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info)
         settings = settings.model_copy(update={"n_components": len(topics)})
         trained = {"topics": topic_weights(pseudo_counts)}
-        return describe(agreement, settings, trained, make, self.plan.start)
+        return assemble_model(agreement, settings, trained, make, self.plan.start)
 
 
 METHOD = Method(

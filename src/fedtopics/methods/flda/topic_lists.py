@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from fedtopics.contract.replies import LONGEST, Announced, Field, Template, UpTo, counts, sums
+from fedtopics.contract.replies import LONGEST, Announced, Bounds, Template, UpTo, counts, sums
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.words import is_word
@@ -25,7 +25,7 @@ def topic_lists(n_topics: int, n_words: int) -> Template:
         "index": counts(topics, shown),
         "weights": sums(topics, shown, most=1),
         "occurrences": sums(topics, each=LONGEST),
-        "seeds": Field((topics,), least=-1, dtype="int64"),
+        "seeds": Bounds((topics,), least=-1, dtype="int64"),
         "documents": Announced({}),
     }
 

@@ -9,13 +9,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.augmented_texts import embedded_views
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.core.plan import Plan, Secret, Site
+from fedtopics.methods.core.plan import ClientContext, Plan, Secret
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.networks.base import Tensors
@@ -118,7 +118,7 @@ def clustering_loss(near: Tensor) -> Tensor:
 class FSCCLClient(ClusterClient[FSCCLSettings]):
     inference = Contrastive
 
-    def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
+    def __init__(self, plan: Plan[FSCCLSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
         network = self.settings.network
         embedding = self.settings.embedding
@@ -128,7 +128,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
         return calls_of_start(settings.start) | {"train_locally": "each round"}
 
-    @leaves(
+    @published(
         "The change of the network's weights and centres by training on the documents, times the "
         "number of documents; the loss, summed over documents; the number of documents."
     )

@@ -17,7 +17,7 @@ import torch
 
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import LONGEST, Field
+from fedtopics.contract.replies import LONGEST, Bounds
 from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.core.agreement import Agreement
@@ -47,7 +47,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         changes = {name: weight.shape for name, weight in state.items() if name != "origin"}
-        template = {"changes": changes, "loss": Field(each=LONGEST)}
+        template = {"changes": changes, "loss": Bounds(each=LONGEST)}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(

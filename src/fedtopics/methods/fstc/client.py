@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.contract.replies import UpTo, counts
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
@@ -20,8 +20,8 @@ from fedtopics.methods.clusters.augmented_texts import embedded_views, text_view
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, as_many, is_count
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc import training
@@ -39,7 +39,7 @@ MOST_WEIGHTS = 10_000  # largest number of an encoder's weight arrays
 class FSTCClient(ClusterClient[FSTCSettings]):
     """A client's network; its last states are stored, in case the client is restarted."""
 
-    def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
+    def __init__(self, plan: Plan[FSTCSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
         self.inference = self.settings.inference  # type: ignore[misc]
         self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
@@ -67,7 +67,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         every = f"every {settings.average_every} rounds, and " if settings.average_every else ""
         return calls | {"network": f"{every}once, at the end"}
 
-    @leaves(
+    @published(
         "The names, shapes and a digest of the encoder's weights before training; the number of "
         "documents. All participants see and compare each client's values.",
         seen_by_all=True,
@@ -104,12 +104,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._file = f"fstc-{digest.hexdigest()}"
         self._trainer = self._new_trainer()
 
-    @leaves(
+    @published(
         "For each cluster with enough of the documents, the sum of their embeddings and their "
         "number; the number of all documents. With secure aggregation, first: for each cluster of "
         "the last reply, how many of its documents are now in each cluster."
     )
-    def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
+    def first_centres(self, vocabulary: str, groups: GroupRequest = SEEN) -> dict[str, Any]:
         self.check(vocabulary)
         labels = self._clusters
         n = self.settings.n_components
@@ -124,7 +124,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         sums, counts = of_enough(enough, *found)
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
-    @leaves(
+    @published(
         "For each cluster with enough of the documents, the sum of the adapter's outputs for them "
         "and their number; the loss, summed over documents; the number of all documents. With "
         "secure aggregation, first: the number of documents in each cluster."
@@ -136,7 +136,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         centres: Numbers,
         counts: Numbers,
         network: dict[str, NDArray[Any]],
-        groups: Groups = SEEN,
+        groups: GroupRequest = SEEN,
     ) -> dict[str, Any]:
         """Train the client's network for a round (Algorithm 3)."""
         self.check(vocabulary)
@@ -161,7 +161,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
         return {"counts": own}, summed
 
-    @leaves(
+    @published(
         "The weights of the network that the client trained, times its number of documents; that "
         "number. With fine_tune also the encoder's weights. Zeros, if the client has not trained."
     )

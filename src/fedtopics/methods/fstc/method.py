@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import LONGEST, Field, Template, counts, sums
+from fedtopics.contract.replies import LONGEST, Bounds, Template, counts, sums
 from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
@@ -81,7 +81,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
-        template = {**self._template, "loss": Field(each=LONGEST)}
+        template = {**self._template, "loss": Bounds(each=LONGEST)}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = without_prefix("network", state)
         reply = agreement.sum_groups(
@@ -145,7 +145,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         s = self.settings
         shapes = self._encoder_shapes
-        encoder = {name: Field(shape, dtype="float32") for name, shape in shapes.items()}
+        encoder = {name: Bounds(shape, dtype="float32") for name, shape in shapes.items()}
         adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)
         template = {"weights": adapter.shapes | encoder}
         reply = agreement.sum("network", template, round=round_)

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import Exchanges, leaves
-from fedtopics.contract.payload import Payload, Rows
+from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.payload import Payload, SparseRows
 from fedtopics.contract.replies import NATS
 from fedtopics.errors import DataError
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_for_weights
 from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics
@@ -34,7 +34,7 @@ from fedtopics.networks.passes import (
 from fedtopics.text.embeddings import Vectors
 
 
-class Passes(Exchanges):
+class Passes(SharedFunctions):
     """Passes over the minibatch of one client, or of several clients in one process."""
 
     functions = frozenset({"forward", "loss", "backward", "gradients"})
@@ -46,7 +46,7 @@ class Passes(Exchanges):
         self._clients = clients
         self.documents: list[int] = []  # number of each client's documents in the last minibatch
 
-    @leaves(
+    @published(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
         "numbers), or of theta and products of its numbers (n_topics + n_topics**2).",
         noise=True,
@@ -61,7 +61,7 @@ class Passes(Exchanges):
         sums = self._pass.forward(stage, self.client.tensors(shared))
         return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
 
-    @leaves(
+    @published(
         "The minibatch's summed loss, and summed gradients: of the normalised topics (n_topics, "
         "n_words) and of the mean of theta (n_topics,).",
         noise=True,
@@ -71,7 +71,7 @@ class Passes(Exchanges):
         loss, gradient = self._pass.loss(self.client.tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
-    @leaves(
+    @published(
         "Summed gradients: of the statistics from the previous stage (four numbers per topic) or, "
         "at the first stage, of the weights (for the first layer: rows of the minibatch's words).",
         noise=True,
@@ -86,7 +86,7 @@ class Passes(Exchanges):
         weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
         return reply | {"weights": weights}
 
-    @leaves(
+    @published(
         "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
         "weights and, with the server's statistics, of the values computed from them.",
         noise=True,
@@ -134,7 +134,7 @@ class Passes(Exchanges):
         packed: dict[str, Any] = to_arrays(tensors)
         for name in self.client.network.row_weights:
             rows = batch.spread(tensors[name]).numpy()
-            packed[name] = Rows(batch.words, rows, self.client.network.n_words)
+            packed[name] = SparseRows(batch.words, rows, self.client.network.n_words)
         return packed
 
 
@@ -159,7 +159,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             round_["validate"] = f"every {settings.validate_every} rounds"
         return calls_of_first_topics(settings.initialisation) | calls_for_weights(settings) | round_
 
-    def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
+    def __init__(self, plan: Plan[GFedNTMSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
         needed = self.settings.needed_embedding is not None
         self._embeddings = site.corpus.embeddings if needed else None
@@ -188,7 +188,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         for part, batch, shared, used in self._evaluate(self.usable, **model):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
-    @leaves(
+    @published(
         "The change of the weights by training, times the number of documents; the summed loss and "
         "the sums of `forward` over the minibatches.",
         noise=True,
@@ -222,7 +222,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
         return update | {"loss": loss_sum, "documents": documents}
 
-    @leaves("The summed loss of the held-out documents and their number.")
+    @published("The summed loss of the held-out documents and their number.")
     def validate(
         self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.payload import Payload
-from fedtopics.contract.replies import Announced, Field, Template
+from fedtopics.contract.replies import Announced, Bounds, Template
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import describe
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import (
     Arrays,
@@ -87,14 +87,14 @@ class Gradients:
     def _fields(self, arrays: Mapping[str, Any], rows: bool = False) -> Template:
         """Return the template of arrays, or of gradients with `rows` only for words that occur."""
         words = self.state.network.row_weights if rows else ()
-        kind = partial(Field, dtype=self.state.network.precision)
+        kind = partial(Bounds, dtype=self.state.network.precision)
         return {name: kind(each.shape, rows=name in words) for name, each in arrays.items()}
 
     @property
-    def _sums(self) -> dict[str, Field]:
+    def _sums(self) -> dict[str, Bounds]:
         sums = self.state.sums
         stages = self.state.network.stages
-        return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
+        return {stage.name: Bounds(sums[stage.name], squares=stage.squares) for stage in stages}
 
     def _synchronised_statistics(self) -> Update:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
@@ -262,7 +262,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
         make = self.made(state.network, state.weights, rounds, shared, length=agreement.length)
-        return describe(agreement, self.settings, evaluation_payload(state), make)
+        return assemble_model(agreement, self.settings, evaluation_payload(state), make)
 
 
 METHOD = Method(

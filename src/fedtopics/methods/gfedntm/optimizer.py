@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.payload import SparseRows
 
 if TYPE_CHECKING:
     from fedtopics.networks.base import Tensors
@@ -37,13 +37,13 @@ class ServerOptimizer:
         self._moments: dict[str, list[NDArray[Any]]] = {}  # mean and mean square of gradients
 
     def step(
-        self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
+        self, gradients: Mapping[str, NDArray[Any] | SparseRows], documents: int, part: float = 1.0
     ) -> None:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         share = 1 / documents
         rate = self._rate * part
-        dense = {n: g.dense() if isinstance(g, Rows) else g for n, g in gradients.items()}
+        dense = {n: g.dense() if isinstance(g, SparseRows) else g for n, g in gradients.items()}
         if not self._adam:
             for name, weight in self.weights.items():
                 weight.numpy()[...] -= rate * share * dense[name]

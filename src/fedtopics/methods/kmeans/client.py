@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
@@ -54,7 +54,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
             calls["own_centres"] = "once"
         return calls if one_shot else calls | {"cluster_sums": "each round"}
 
-    @leaves(
+    @published(
         "The centre and the number of documents of each cluster with enough documents; the number "
         "of all. Centres are merged, not summed, so all participants see each client's centres.",
         seen_by_all=True,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.replies import Field, Template, sums
+from fedtopics.contract.replies import Bounds, Template, sums
 from fedtopics.contract.replies import counts as whole
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
@@ -64,11 +64,11 @@ class Lloyd:
     length: float = np.inf  # root mean square length of the points
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
-        n = agreement.upper_bound(agreement.documents)
+        n = agreement.bound_if_announced(agreement.documents)
         of_point = max(self.length, 1.0)  # centres are means of points of length 1 or 0
         farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
         template: Template = {
-            "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
+            "sums": Bounds(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
             "counts": sums(*state.counts.shape, each=1),
             "distances": sums(*state.distances.shape, each=farthest),
         }
@@ -82,7 +82,7 @@ class Lloyd:
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
     ) -> RoundResult[Partition]:
         check_enough(reply["counts"])
-        kept = agreement.share_kept(round_)
+        kept = agreement.weight_of_earlier_sums(round_)
         counts = reply["counts"] + kept * state.counts
         sums = reply["sums"] + kept * state.sums
         means = sums / np.maximum(counts, 1)[..., None]

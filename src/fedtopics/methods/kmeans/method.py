@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import EVERYONE, Clients, Run
-from fedtopics.contract.replies import LIMIT, Field, Template, UpTo, sums
+from fedtopics.contract.replies import LIMIT, Bounds, Template, UpTo, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.vectors import Numbers, nearest
@@ -34,7 +34,7 @@ def own_centres(
     """Return each client's own centres (step 1); clients with few documents have fewer centres."""
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
-    centres = Field((clusters, len(origin)), most, -most)
+    centres = Bounds((clusters, len(origin)), most, -most)
     template: Template = {"centres": centres, "counts": sums(clusters, each=1)}
     return agreement.call("own_centres", template, round=1, origin=origin)
 

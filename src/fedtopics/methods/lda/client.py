@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import sparse
 
-from fedtopics.contract.interfaces import leaves
-from fedtopics.contract.payload import Rows
+from fedtopics.contract.interfaces import published
+from fedtopics.contract.payload import SparseRows
 from fedtopics.inference.lda import LDAPrior, topic_weights
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.groups import Thetas
@@ -64,7 +64,7 @@ class LDAClient(TopicClient[LDASettings]):
         # A mean that others announce cannot shorten documents that have this client's usual length.
         self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
 
-    @leaves(
+    @published(
         "For each word of the minibatch that enough of the client's documents contain, the "
         "expected number of its occurrences from each topic, which add up to its occurrences in "
         "the minibatch; the evidence bound (nats) and the number of documents.",
@@ -77,7 +77,7 @@ class LDAClient(TopicClient[LDASettings]):
         self.check(vocabulary)
         return self._counted(self.minibatches.draw(round, self.attempt), pseudo_counts)
 
-    @leaves(
+    @published(
         "For each word that enough of the client's documents contain, the expected number of its "
         "occurrences from each topic; the evidence bound (nats) and the number of documents."
     )
@@ -105,7 +105,7 @@ class LDAClient(TopicClient[LDASettings]):
             total[words] += posterior.word_counts(topics)
             bound += posterior.bound(counts, settings.theta_prior)
         words = np.flatnonzero(present)
-        sums = Rows(words, total[words], len(topics))
+        sums = SparseRows(words, total[words], len(topics))
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
     def thetas(self, **model: Any) -> Thetas:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.interfaces import SharedFunctions, published
 from fedtopics.contract.replies import Template, sums
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
@@ -59,8 +59,8 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     return {"projections": neighbours, "mass": mass, "frequency": frequency}
 
 
-class Projections(Exchanges):
-    @leaves(
+class Projections(SharedFunctions):
+    @published(
         "For each word that enough of the documents contain: 300 random mixtures of how often "
         "other words occur in documents with it, the number of documents with it, and the sum of "
         "its shares of their words; zeros for other words. For short texts or few words, these "

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import Field, Template
+from fedtopics.contract.replies import Bounds, Template
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import describe
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
@@ -50,8 +50,8 @@ class LDA(Program[LDASettings, Arrays]):
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         # Replies are checked: expected counts of a word cannot exceed its occurrences.
         counted = agreement.vocabulary.occurrences[:, None]
-        most = np.inf if self.continued else agreement.upper_bound(counted)
-        counts = Field(state["pseudo_counts"].shape, most, 0, rows=True)
+        most = np.inf if self.continued else agreement.bound_if_announced(counted)
+        counts = Bounds(state["pseudo_counts"].shape, most, 0, rows=True)
         template: Template = {"counts": counts, "bound": agreement.loss()}
         of_all = self.settings.learning == "batch" or self.added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
@@ -70,7 +70,7 @@ class LDA(Program[LDASettings, Arrays]):
         else:
             after *= agreement.training / n
             after += settings.topic_prior
-            rho = 1 - agreement.share_kept(round_)
+            rho = 1 - agreement.weight_of_earlier_sums(round_)
             if settings.learning == "stochastic":
                 rho = (settings.learning_offset + round_) ** -settings.learning_decay
             after *= rho
@@ -93,7 +93,7 @@ class LDA(Program[LDASettings, Arrays]):
         inference = VariationalLDA(len(agreement.vocabulary), prior)
         make = self.made(inference, dict(state), rounds, seen=seen)
         trained = {"topics": topic_weights(state["pseudo_counts"])}
-        return describe(agreement, self.settings, trained, make, self.plan.start)
+        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
 
 
 METHOD = Method("lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True)

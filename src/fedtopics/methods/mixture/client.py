@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtopics.contract.interfaces import leaves
+from fedtopics.contract.interfaces import published
 from fedtopics.inference.mixture import Evidence, MixtureShape
 from fedtopics.inference.vectors import Numbers, Points
 from fedtopics.methods.clusters.client import PointSums
 from fedtopics.methods.clusters.settings import StartSettings
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, Thetas, as_many
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -44,14 +44,18 @@ class MixtureSums(PointSums):
         """Rows of the documents with a word or an embedding."""
         return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.client.bag.indptr) > 0))
 
-    @leaves(
+    @published(
         "For each topic, the sum of the documents' probabilities; for each topic where that sum is "
         "large enough, the sums, weighted by these probabilities, of embeddings and of occurrences "
         "of words that enough of the documents contain. The evidence (nats) and the number of "
         "documents. With secure aggregation, probabilities are also summed first."
     )
     def topic_sums(
-        self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]], groups: Groups = SEEN
+        self,
+        vocabulary: str,
+        round: int,
+        evidence: dict[str, NDArray[Any]],
+        groups: GroupRequest = SEEN,
     ) -> dict[str, Any]:
         """Sum the documents by their probabilities of each topic (the E-step)."""
         self.client.check(vocabulary)

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import LONGEST, Field, Template, sums
+from fedtopics.contract.replies import LONGEST, Bounds, Template, sums
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import describe
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
@@ -39,12 +39,12 @@ class EMRounds:
 
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
         occurring = agreement.vocabulary.occurrences
-        most = agreement.upper_bound(occurring) if self.known_words else np.inf
+        most = agreement.bound_if_announced(occurring) if self.known_words else np.inf
         template: Template = {
-            "directions": Field(state["directions"].shape, each=1),  # points have unit length
+            "directions": Bounds(state["directions"].shape, each=1),  # points have unit length
             "words": sums(*state["words"].shape, most=most),
             "weights": sums(*state["weights"].shape, each=1),
-            "loss": Field(each=LONGEST),
+            "loss": Bounds(each=LONGEST),
         }
         evidence = vars(Evidence.of(state, self.settings))
         counted: Template = {"counts": template["weights"]}
@@ -58,7 +58,7 @@ class EMRounds:
         """Replace the sums (M-step); a topic with too few documents keeps its previous sums."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
-        kept = 1.0 if self.adds else agreement.share_kept(round_)
+        kept = 1.0 if self.adds else agreement.weight_of_earlier_sums(round_)
         after = {name: reply[name] + kept * state[name] for name in SUMMED}
         for name in ("directions", "words"):
             after[name] = np.where(sent[:, None], after[name], state[name])
@@ -118,7 +118,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         shape = self.settings.shape(MixtureShape)
         make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}
-        return describe(agreement, self.settings, trained, make, self.plan.start)
+        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
 
 
 METHOD = Method(

@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy import sparse
 
-from fedtopics.contract.interfaces import Exchanges, leaves
+from fedtopics.contract.interfaces import SharedFunctions, published
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.final_model import ALL, SCORED, bag_of_part, sums_of_words
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, Thetas, enough_have
 from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 
@@ -64,11 +64,11 @@ Weighed = tuple[Documents, sparse.csr_array]
 KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 200 MB
 
 
-class WordProducts(Exchanges):
+class WordProducts(SharedFunctions):
     client: TopicClient[Any]
     _weighed: tuple[Any, int, Numbers, list[Weighed]] = None, ALL, np.zeros(0), []
 
-    @leaves(
+    @published(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
         "it (twenty more than there are topics or directions), as sums over documents, each a "
         "vector of weighted words of length 1. The number of documents."
@@ -105,7 +105,7 @@ class WordProducts(Exchanges):
 
 
 class FactorSums(WordProducts):
-    @leaves("For each topic, two sums of squares over documents; the number of documents.")
+    @published("For each topic, two sums of squares over documents; the number of documents.")
     def signs(
         self, vocabulary: str, rarity: Numbers, directions: Numbers, part: int = ALL
     ) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class FactorSums(WordProducts):
             n += len(rows)
         return {"squares": squares, "documents": n}
 
-    @leaves(
+    @published(
         "For each topic that enough of the documents have and each word that enough of them "
         "contain, the sum over documents of the word's weight times the share of the topic; for "
         "each two such topics, the sum of the products of shares; the number of documents. With "
@@ -133,7 +133,7 @@ class FactorSums(WordProducts):
         rarity: Numbers,
         topics: Numbers,
         part: int = ALL,
-        groups: Groups = SEEN,
+        groups: GroupRequest = SEEN,
     ) -> dict[str, Any]:
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         self.client.check(vocabulary)
@@ -160,7 +160,7 @@ class FactorSums(WordProducts):
 
         return {"shares": shares, "squares": np.diag(products)}, summed
 
-    @leaves(
+    @published(
         "How well topics predict words, for documents of one half, which the client draws: the sum "
         "of the cosines between predicted and left-out words; the number of these documents."
     )
@@ -185,14 +185,14 @@ class FactorSums(WordProducts):
             n += len(rows)
         return {"cosines": total, "documents": n}
 
-    @leaves(
+    @published(
         "For each topic that enough of the documents have and each word that enough of them "
         "contain, the word's occurrences, weighted by documents' shares of the topic; the number "
         "of documents. With secure aggregation, first: for each topic, the sums of shares and of "
         "squared shares."
     )
     def topic_words(
-        self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
+        self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN
     ) -> dict[str, Any]:
         self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))

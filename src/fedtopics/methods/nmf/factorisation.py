@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.contract.events import Candidate
-from fedtopics.contract.replies import LIMIT, Field, Template, of_topics, sums
+from fedtopics.contract.replies import LIMIT, Bounds, Template, of_topics, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
@@ -67,7 +67,7 @@ class Factorisation:
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
         # Documents have length 1, which also limits their shares of topics.
         counted = agreement.vocabulary.document_frequency[:, None]
-        of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
+        of_words = agreement.bound_if_announced(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
         template: Template = {
             "sums": sums(*state.sums.shape, most=of_words, each=1),
@@ -80,7 +80,7 @@ class Factorisation:
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
     ) -> RoundResult[NMFState]:
         """Update each topic with the others fixed (HALS), then scale it to length 1."""
-        kept = agreement.share_kept(round_)
+        kept = agreement.weight_of_earlier_sums(round_)
         n = reply["documents"] + kept * state.documents
         sums = reply["sums"] + kept * state.sums
         products = reply["products"] + kept * state.products
@@ -157,8 +157,8 @@ def leading_directions(
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
     directions = np.linalg.qr(drawn)[0]
     # A document of length 1 adds at most 1 to each of its words.
-    most = agreement.upper_bound(agreement.vocabulary.document_frequency[:, None])
-    template: Template = {"products": Field((n_words, width), most, -most)}
+    most = agreement.bound_if_announced(agreement.vocabulary.document_frequency[:, None])
+    template: Template = {"products": Bounds((n_words, width), most, -most)}
     ask = partial(agreement.sum, "word_products", template, rarity=rarity, part=part)
     for number in range(PASSES):
         before = directions
@@ -209,7 +209,7 @@ def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     rarity = rarities(frequency, agreement.documents, usual.rarity)
     state = NMFState.first(nndsvd_topics(agreement, rarity, n_topics, seed))
     state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
-    most = agreement.upper_bound(agreement.vocabulary.occurrences)
+    most = agreement.bound_if_announced(agreement.vocabulary.occurrences)
     template: Template = {"sums": sums(n_topics, len(rarity), most=most)}
     ask = partial(
         agreement.sum_groups,

@@ -11,7 +11,7 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
 from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import describe
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.nmf.client import NMFClient, NMFSettings
@@ -84,7 +84,7 @@ class NMF(Program[NMFSettings, NMFState]):
         shape = settings.shape(NMFShape)
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
-        return describe(agreement, settings, {"weights": weights}, make)
+        return assemble_model(agreement, settings, {"weights": weights}, make)
 
 
 METHOD = Method("nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True)
