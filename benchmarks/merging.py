@@ -80,7 +80,7 @@ class Bench:
 
     def scores(self, model: TopicModel) -> Scores:
         found = {"topics": model.n_topics} | topic_scores(model.topics(SHOWN), self.words)
-        alike = topic_scores(model.read(ALIKE, SHOWN), self.words)
+        alike = topic_scores(model.words_by(ALIKE, SHOWN), self.words)
         main = model.main_topics(self.pooled)
         found |= {f"{name}_alike": value for name, value in alike.items()}
         return found | {"nmi": normalised_mutual_information(self.labels, main)}

@@ -180,7 +180,7 @@ def ours(
         "rounds": model.info["rounds"],
         "peak_mb": common.memory_mb(),
         "threads": int(os.environ["OMP_NUM_THREADS"]),
-        "reading": [model.reading.relevance, model.reading.by_sums],
+        "reading": [model.word_ranking.relevance, model.word_ranking.by_sums],
         "by_probability": model.topics(MOST, relevance=1.0),
     }
 

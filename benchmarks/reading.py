@@ -105,7 +105,7 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
         row[f"{way}_there"] = npmi(study, parts[CHOOSING], words)
         row[f"{way}_said"] = float(read.coherence["npmi"].mean())
         row[f"{way}_diversity"] = unique_words(words, WORDS_SHOWN)
-        row[f"{way}_reading"] = [read.reading.relevance, read.reading.by_sums]
+        row[f"{way}_reading"] = [read.word_ranking.relevance, read.word_ranking.by_sums]
     return row
 
 

@@ -44,7 +44,7 @@ def first_words(model: TopicModel, n_words: int) -> list[Topic]:
     index = model.vocabulary.index
     return [
         {word: float(row[index[word]]) for word in words}
-        for words, row in zip(model.read(WordRanking(1.0), n_words), model.beta, strict=True)
+        for words, row in zip(model.words_by(WordRanking(1.0), n_words), model.beta, strict=True)
     ]
 
 

@@ -77,7 +77,7 @@ def score_all(
     if model is None:
         none = dict.fromkeys(("c_v", "diversity", "unique", "shown_c_v", "shown_diversity"), np.nan)
         return none | {"topics": 0.0, "rounds": float(n_rounds)}
-    shown = score(model, documents, model.reading)
+    shown = score(model, documents, model.word_ranking)
     return {
         **score(model, documents, WordRanking(1.0)),
         "shown_c_v": shown["c_v"],
@@ -110,7 +110,7 @@ def in_words(topics: Sequence[Topic]) -> list[list[tuple[str, float]]]:
 
 def score(model: TopicModel, documents: Sequence[Any], reading: WordRanking) -> dict[str, float]:
     """Return c_v, diversity, the share of distinct words, and the number of topics."""
-    topics = model.read(reading, SHOWN)
+    topics = model.words_by(reading, SHOWN)
     index = model.vocabulary.index
     beta = np.zeros_like(model.beta)
     for number, words in enumerate(topics):

@@ -226,7 +226,7 @@ def representation(model: TopicModel, corpus: Corpus) -> NDArray[np.float64]:
     weights = model.weights
     embeddings = corpus.embeddings if model.inference.sees_embedding else None
     inference: Any = model.inference
-    points = inference.points(weights["origin"], model.count(corpus), embeddings)
+    points = inference.points(weights["origin"], model.count_words(corpus), embeddings)
     dense: NDArray[np.float64] = points.toarray() if inference.sees_words else points
     dense = dense.astype(np.float64)
     if "adapter_in" in weights:

@@ -35,7 +35,7 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
         assert scores[measure] == pytest.approx(values.mean())
         assert scores[f"{measure}_in_training"] == pytest.approx(values.mean())
     assert (scores["documents"], scores["topics"], scores["by"]) == (120, 3, "windows")
-    assert scores["relevance"] == model.reading.relevance
+    assert scores["relevance"] == model.word_ranking.relevance
     assert "purity" not in scores
     assert scores["absent"] == 0
     assert "npmi_in_training" not in evaluate(model, documents, relevance=1.0)

@@ -58,7 +58,7 @@ def test_verify(typed: Typed) -> None:
     assert err == "error: A check of the files in run failed; see the lines above.\n"
     code, out, _ = typed("audit", "verify", "run", "--json", "--head", "5ha")
     assert code == 2
-    assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]
+    assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "head"]
 
 
 @pytest.mark.usefixtures("recorded")

@@ -47,7 +47,7 @@ print(json.dumps({
     "roads": [float(share.iloc[0]), float(share.iloc[-1])],
     "documents": int(told[told["Topic"] == roads]["Documents"].sum()),
     "labels": model.model_.labels,
-    "suggested": sorted(model.model_.suggested),
+    "suggested": sorted(model.model_.unconfirmed),
     "boats": int(boats),
     "attrs": by_department.attrs,
     "departments": departments.to_dict(),

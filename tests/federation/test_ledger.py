@@ -46,7 +46,7 @@ def test_ledger_line(tmp_path: Path) -> None:
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
-        "what": "left",
+        "what": "sent",
         "client": "north",
         "study": "0123abcd",
         "run": "f00d",
@@ -92,7 +92,7 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
-        "what": "came",
+        "what": "received",
         "study": "0123abcd",
         "run": "",
         "method": "gfedntm",
@@ -130,7 +130,7 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
     path = tmp_path / "ledger.jsonl"
     for is_so in (False, True):
         ledger = Ledger("gfedntm", "0123abcd", path, **{given: is_so})  # type: ignore[arg-type]
-        ledger.write("north", Call("echo", {}, Position(1 + is_so)), {"documents": 10})
+        ledger.write_reply("north", Call("echo", {}, Position(1 + is_so)), {"documents": 10})
         ledger.write_total(Position(1 + is_so), "echo", "5ha", 1000)
         ledger.close()
         assert has(path, key, value) == is_so
@@ -269,7 +269,7 @@ def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
 
 def test_no_path_no_ledger() -> None:
     ledger = Ledger("gfedntm", "0123abcd")
-    assert ledger.write("north", Call("echo", {}, Position(1)), {"documents": 1})
+    assert ledger.write_reply("north", Call("echo", {}, Position(1)), {"documents": 1})
     ledger.write_total(Position(1), "echo", "", 1)
     assert (ledger.last.position, ledger.is_kept) == (Position(1), False)
     ledger.close()

@@ -71,7 +71,7 @@ def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
     # What nobody has confirmed stays marked.
     bare = TopicModel.from_pretrained(tmp_path / "model").with_labels(dict.fromkeys(range(3), ""))
     bare.with_suggested_labels().save_pretrained(tmp_path / "model")
-    assert run.save(model).suggested == {0, 1, 2}
+    assert run.save(model).unconfirmed == {0, 1, 2}
     # Other topics have none of them; nor has a model that was written by half.
     others = made(labels={}, weights={"pseudo_counts": model.weights["pseudo_counts"] + 1})
     assert run.save(others).labels == {}

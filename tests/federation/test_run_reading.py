@@ -41,7 +41,7 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     """Those of the newest state, read as topics of a model with that state would be."""
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
-    expected = model.read(DEFAULT_RANKING, STATUS_WORDS)
+    expected = model.words_by(DEFAULT_RANKING, STATUS_WORDS)
     assert run.topics == expected
     assert run.title == "Topics after round 3, not final yet"
     found = run.plain()

@@ -77,7 +77,7 @@ def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
     assert LedgerFacts.read(ledger).left == {1: 10, 2: 18}
     assert not has(ledger, "secret", SEEDED)
     began = json.loads(lines_of(ledger)[0])
-    assert (began["what"], began["documents"], began["text_bytes"]) == ("began", 2, 7 + 8)
+    assert (began["what"], began["documents"], began["text_bytes"]) == ("started", 2, 7 + 8)
     assert began["policy"]["min_document_frequency"] == 5
 
 
@@ -213,8 +213,8 @@ def test_an_earlier_state_is_noticed_by_who_has_kept_a_later_digest(ledger: Path
     shutil.copytree(ledger.parent, earlier)
     opened(ledger.parent).close()
     head = json.loads(head_path(ledger).read_bytes())["sha256"]
-    assert "kept" not in faults(ledger, head=head)
-    assert faults(earlier / "ledger.jsonl", head=head) == ["kept"]
+    assert "head" not in faults(ledger, head=head)
+    assert faults(earlier / "ledger.jsonl", head=head) == ["head"]
     assert faults(earlier / "ledger.jsonl") == [], "which is not noticed otherwise"
 
 

@@ -98,7 +98,7 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
         np.testing.assert_array_equal(tensor, other.weights[name], name)
     np.testing.assert_array_equal(one.beta, other.beta)
     np.testing.assert_array_equal(one.word_sums, other.word_sums)
-    assert one.reading == other.reading
+    assert one.word_ranking == other.word_ranking
     assert one.coherence.keys() == other.coherence.keys()
     for measure, scores in one.coherence.items():
         np.testing.assert_array_equal(scores, other.coherence[measure])

@@ -37,7 +37,7 @@ def made(**changes: Any) -> TopicModel:
         "shares": {"north": np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])},
         "documents": {"north": 30, "south": 10},
         "word_sums": np.array([[2.0, 0, 0, 0, 6], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]),
-        "reading": WordRanking(1.0),
+        "word_ranking": WordRanking(1.0),
         "coherence": {"npmi": np.array([0.5, np.nan, -0.25])},
         "labels": {0: "Trees | shrubs"},
     }
@@ -68,5 +68,5 @@ def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "
         word_sums=counts,
         coherence={},
         labels={},
-        reading=DEFAULT_RANKING,
+        word_ranking=DEFAULT_RANKING,
     )

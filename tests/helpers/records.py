@@ -16,15 +16,15 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
     (folder / "study.toml").write_text(STUDY.to_toml())
     ledger = Ledger("gfedntm", STUDY.fingerprint, folder / "ledger.jsonl", "f00d", sign=sign)
     policy = Policy().model_dump(mode="json")
-    ledger.began("north", certificate, policy, Corpus.of(["oak elm", "fir äsp"]))
-    ledger.kept(folder, "study.toml")
+    ledger.write_start("north", certificate, policy, Corpus.of(["oak elm", "fir äsp"]))
+    ledger.write_files(folder, "study.toml")
     return ledger
 
 
 def answered(ledger: Ledger, turn: int) -> None:
     position = Position(turn)
     reply = {"x": np.arange(turn), "documents": 20}
-    ledger.write("north", Call("gradients", {"round": turn}, position, f"{turn:x}"), reply)
+    ledger.write_reply("north", Call("gradients", {"round": turn}, position, f"{turn:x}"), reply)
     ledger.write_total(position, "gradients", f"{turn:x}", 1000)
 
 
@@ -36,6 +36,6 @@ def written(folder: Path, sign: Sign = lambda content: b"", certificate: bytes =
         answered(ledger, turn)
     (folder / "model").mkdir()
     (folder / "model/config.json").write_text("{}")
-    ledger.kept(folder, "model/config.json")
+    ledger.write_files(folder, "model/config.json")
     ledger.close()
     return folder / "ledger.jsonl"

@@ -166,7 +166,7 @@ def test_a_model_says_of_documents_what_their_client_says(
     assert model.info["sizes"] == {"a": sizes.tolist()}
     assert model.info["unclear"] == {"a": int((~clear).sum())}
     np.testing.assert_allclose(model.shares["a"], theta.mean(0))
-    counts = model.count(corpus).toarray()
+    counts = model.count_words(corpus).toarray()
     np.testing.assert_allclose(model.word_sums, theta.T @ counts, rtol=1e-5)
 
 

@@ -256,7 +256,7 @@ def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     embedded = np.asarray(plan.embedded(CORPUS).embeddings, np.float64)
     np.testing.assert_allclose(begun["origin"], embedded.mean(0))
     points = centred(embedded, embedded.mean(0)).astype(np.float64)
-    bag = model.count(CORPUS).toarray().astype(np.float64)
+    bag = model.count_words(CORPUS).toarray().astype(np.float64)
     theta, words = pooled(points, bag, begun, plan.method, 4)
     np.testing.assert_allclose(model.transform(CORPUS), theta, atol=1e-6)
     np.testing.assert_allclose(model.weights["words"], words, rtol=1e-8, atol=1e-9)

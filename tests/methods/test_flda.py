@@ -315,7 +315,7 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
 
 
 def further(model: TopicModel) -> WarmStart:
-    return WarmStart.of(model, "keep", once=True)
+    return WarmStart.of(model, "keep", adds_documents=True)
 
 
 def test_one_more_round_of_new_documents() -> None:

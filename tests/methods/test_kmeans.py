@@ -48,7 +48,7 @@ def test_it_is_pooled_kmeans_from_the_same_start(
     model = trained(plan, spread(corpus, 4))
     embedded = plan.embedded(corpus).embeddings
     origin = model.weights["origin"]
-    points = model.inference.points(origin, model.count(corpus), embedded)
+    points = model.inference.points(origin, model.count_words(corpus), embedded)
     ((_, first),) = called
     start = first.partition.centres[0]
     pooled = PooledKMeans(CLUSTERS, init=start, n_init=1, tol=0).fit(points)

@@ -144,9 +144,9 @@ def test_what_cannot_be_merged() -> None:
 def test_labels_of_models_survive() -> None:
     """Oak and elm are three quarters of the north's documents, and half of the south's."""
     north = NORTH.with_labels({0: "Trees", 1: "Tea"})
-    suggested = replace(SOUTH.with_labels({1: "Wood", 0: "Flu"}), suggested=frozenset({0, 1}))
+    suggested = replace(SOUTH.with_labels({1: "Wood", 0: "Flu"}), unconfirmed=frozenset({0, 1}))
     merged = merge_models([north, suggested], threshold=0.5)
-    assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, frozenset())
+    assert (merged.labels, merged.unconfirmed) == ({0: "Trees", 1: "Tea"}, frozenset())
     with pytest.warns(UserWarning, match=r"because a topic has one: Wood\.$"):
         merged = merge_models([north, SOUTH.with_labels({1: "Wood", 0: "Flu"})], threshold=0.5)
     assert merged.labels == {0: "Trees", 1: "Tea", 2: "Flu"}

@@ -194,7 +194,7 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     embedded = np.asarray(plan.embedded(CORPUS).embeddings)
     np.testing.assert_allclose(weights["word_origin"], embedded.mean(0, dtype=float), atol=1e-7)
     points = centred(embedded, weights["word_origin"])
-    bag = model.count(CORPUS)
+    bag = model.count_words(CORPUS)
     has = (bag > 0).astype(float)
     means = (has.T @ points) / has.sum(0)[:, None]
     np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)

@@ -22,8 +22,8 @@ def named() -> TopicModel:
 
 def test_where_it_is_shown() -> None:
     model = named()
-    assert model.called("north") == NAME
-    assert model.called("south") == "south"
+    assert model.client_name("north") == NAME
+    assert model.client_name("south") == "south"
     rows = model.get_topic_info()
     assert rows[0]["clients"].keys() == {NAME, "south"}
     assert f"Share_{NAME}" in model.to_pandas()

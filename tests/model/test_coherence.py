@@ -70,8 +70,8 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
     words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
     npmi = federated_npmi(ask, words, "windows")
     assert npmi is not None
-    assert model.reading == choose(WORD_RANKINGS, columns, np.split(npmi, len(WORD_RANKINGS)))
-    assert model.reading.first
+    assert model.word_ranking == choose(WORD_RANKINGS, columns, np.split(npmi, len(WORD_RANKINGS)))
+    assert model.word_ranking.first
 
 
 def test_documents_that_are_scored_do_not_choose() -> None:
@@ -87,7 +87,7 @@ def test_documents_that_are_scored_do_not_choose() -> None:
     policies = dict.fromkeys(SIZES, OPEN_POLICY)
     one, other = (train(plan, documents, policies=policies) for documents in (corpora, others))
     np.testing.assert_array_equal(one.beta, other.beta)
-    assert one.reading == other.reading
+    assert one.word_ranking == other.word_ranking
     assert one.coherence["npmi"].mean() != other.coherence["npmi"].mean()
 
 
@@ -96,10 +96,10 @@ def test_where_no_client_has_enough_documents_for_halves_all_score() -> None:
     corpora = subjects(SIZES)
     policies = {name: Policy(min_documents=min(size, 31)) for name, size in SIZES.items()}
     model = train(study(max_rounds=3), corpora, policies=policies)
-    assert model.reading == DEFAULT_RANKING
+    assert model.word_ranking == DEFAULT_RANKING
     assert set(model.coherence) == set(WINDOWS)
     some = train(study(max_rounds=3), corpora, policies=policies | {"east": Policy()})
-    assert some.reading != DEFAULT_RANKING
+    assert some.word_ranking != DEFAULT_RANKING
 
 
 TEA = [["tea", "with", "milk"], ["tea"], []]
@@ -232,7 +232,7 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
     expected = np.zeros((6, len(model.vocabulary)))
     silent = 0
     for name, corpus in corpora.items():
-        counts = model.count(corpus).toarray()
+        counts = model.count_words(corpus).toarray()
         documents = (counts > 0).sum(0)
         rare = documents < max(2, least[name])
         silent += int((rare & (documents > 0)).sum())

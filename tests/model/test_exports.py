@@ -105,7 +105,7 @@ def test_gensim() -> None:
 
 @pytest.mark.parametrize("reading", [WordRanking(1.0, by_sums=True), CLASS_BASED])
 def test_gensim_of_the_words_that_topics_are_read_from(reading: WordRanking) -> None:
-    topics = made(reading=reading).to_gensim(2, relevance=1)
+    topics = made(word_ranking=reading).to_gensim(2, relevance=1)
     assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
     assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])
     assert topics[2][1][0][1] == 0

@@ -137,14 +137,14 @@ def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:
     words = ("forest", "forests", "oak", "elm", "oak tree", "fir")
     beta = np.array([[6, 5, 4, 3, 2, 1], [1, 1, 1, 2, 3, 9]]) / np.array([[21], [17]])
     topics = [dict(zip(words, row, strict=True)) for row in beta]
-    model = replace(model_of(topics, [0.5, 0.5]), reading=WordRanking(1.0))
+    model = replace(model_of(topics, [0.5, 0.5]), word_ranking=WordRanking(1.0))
     assert model.suggest_labels() == {0: "Oak tree, forest, elm", 1: "Oak tree, fir, elm"}
 
 
 def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_path: Path) -> None:
     model = made(labels={0: "Trees"}, coherence={}).with_suggested_labels()
     assert model.labels == {0: "Trees", 1: "__init__, flu, tea", 2: "Oak, elm, flu"}
-    assert model.suggested == {1, 2}
+    assert model.unconfirmed == {1, 2}
     rows = {row["topic"]: row for row in model.get_topic_info()}
     assert [rows[k]["suggested"] for k in range(3)] == ["", "__init__, flu, tea", "Oak, elm, flu"]
     assert [*model.to_pandas()["CustomName"]] == [
@@ -159,16 +159,16 @@ def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_pa
 
     folder = model.save_pretrained(tmp_path / "marked")
     back = TopicModel.from_pretrained(folder)
-    assert (back.labels, back.suggested) == (model.labels, {1, 2})
+    assert (back.labels, back.unconfirmed) == (model.labels, {1, 2})
     changed = rows_of(folder)
     changed[0]["label"] = "Python"  # somebody has edited this one,
     del changed[2]["suggested"]  # and confirmed that one
     write(folder, changed)
     back = TopicModel.from_pretrained(folder)
     assert back.labels == {0: "Trees", 1: "Python", 2: "Oak, elm, flu"}
-    assert back.suggested == frozenset()
+    assert back.unconfirmed == frozenset()
     assert back.suggest_labels() == {}
-    assert model.with_labels({2: "Shrubs"}).suggested == {1}
+    assert model.with_labels({2: "Shrubs"}).unconfirmed == {1}
     both = {1: "__init__, flu, tea", 2: "Oak, elm, flu"}
     assert model.with_labels({2: ""}).suggest_labels() == both
 
@@ -191,7 +191,7 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
     model = estimator.model_
     boats = int(model.main_topics(PHRASED)[0])
     first = model.topics(8)[boats]
-    model = replace(model, reading=replace(model.reading, first=()))
+    model = replace(model, word_ranking=replace(model.word_ranking, first=()))
     words = model.suggest_labels()
     assert words[boats] == ", ".join(first[:3]).capitalize()
     labels = model.suggest_labels(PHRASED)

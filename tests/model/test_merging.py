@@ -138,10 +138,10 @@ def test_the_label_of_the_largest_part_survives() -> None:
 
 
 def test_suggested_labels_give_way() -> None:
-    model = made(labels={0: "Trees", 1: "Flu", 2: "Tea"}, suggested=frozenset({0, 1}))
+    model = made(labels={0: "Trees", 1: "Flu", 2: "Tea"}, unconfirmed=frozenset({0, 1}))
     merged = model.merge_topics([1, 2])
-    assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, {0})
+    assert (merged.labels, merged.unconfirmed) == ({0: "Trees", 1: "Tea"}, {0})
     merged = model.merge_topics([0, 1])
-    assert (merged.labels, merged.suggested) == ({1: "Tea"}, frozenset())
+    assert (merged.labels, merged.unconfirmed) == ({1: "Tea"}, frozenset())
     with pytest.warns(UserWarning, match=r"because a topic has one: Oak, Tea\.$"):
         assert made(labels={0: "Oak", 1: "Flu", 2: "Tea"}).reduce_topics(1).labels == {0: "Flu"}

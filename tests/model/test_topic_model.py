@@ -113,7 +113,7 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path, method: dict[str, A
     assert back.inference.name == method.get("network", "prodlda")
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
     np.testing.assert_array_equal(back.beta, model.beta)
-    assert back.reading == model.reading
+    assert back.word_ranking == model.word_ranking
     assert back.topics() == model.topics()
     assert (back.vocabulary.plain(), back.text, back.info) == (
         model.vocabulary.plain(),

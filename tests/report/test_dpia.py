@@ -108,11 +108,11 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     lines = lines_that_left(north / "ledger.jsonl")
     number = [json.loads(line) for line in (north / "ledger.jsonl").read_text().splitlines()]
     (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "function"]
-    told = [line for line in number if line["what"] in ("left", "came")]
+    told = [line for line in number if line["what"] in ("sent", "received")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:
         own = [line for line in lines if line["function"] == function]
-        totals = [x for x in number if x["what"] == "came" and x["function"] == function]
+        totals = [x for x in number if x["what"] == "received" and x["function"] == function]
         assert meaning == Records.read(north).data_sent(function) != ""
         assert replies == f"{len(own)}"
         assert fewest == f"{min([x['documents'] for x in own if x['documents']], default='-')}"
@@ -317,7 +317,7 @@ def test_each_statement_names_its_record(runs: Path) -> None:
     (spent,) = [part for part in told if "By the privacy budget of north" in part.text]
     line = int(spent.source.removeprefix("ledger of north, line "))
     began = json.loads((runs / "north/ledger.jsonl").read_text().splitlines()[line - 1])
-    assert (began["what"], began["epsilon_spent"]) == ("began", 3)
+    assert (began["what"], began["epsilon_spent"]) == ("started", 3)
     assert began["policy"]["max_epsilon"] == 8
 
 

@@ -205,4 +205,4 @@ def keep_labels(run: Path, labels: Path) -> None:
     folder = model_folder(run)
     model = TopicModel.from_pretrained(folder)
     names, suggested = read_labels(labels, model.n_topics)
-    write_labels(replace(model, labels=names, suggested=suggested), folder)
+    write_labels(replace(model, labels=names, unconfirmed=suggested), folder)

@@ -172,7 +172,7 @@ def published(
     """
 
     def publish(function: Function) -> Function:
-        vars(function).update(published=what, seen_by_all=seen_by_all, noise=noise)
+        vars(function).update(data_sent=what, seen_by_all=seen_by_all, noise=noise)
         return function
 
     return publish

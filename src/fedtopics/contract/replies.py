@@ -56,10 +56,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents, at most what clients announced; if `same`, constant in a round."""
+    """A number of documents, at most what clients announced, perhaps `constant_in_round`."""
 
     sizes: Mapping[str, int]
-    same: bool = False
+    constant_in_round: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ReplyValidator:
         if fault := find_fault(reply, template, [client]):
             return fault
         announced = template.get("documents")
-        if isinstance(announced, Announced) and announced.same:
+        if isinstance(announced, Announced) and announced.constant_in_round:
             documents = reply["documents"]
             if self._documents.setdefault(client, documents) != documents:
                 return "its field 'documents' differs from the earlier one in this round"

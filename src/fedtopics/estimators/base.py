@@ -327,7 +327,9 @@ class TopicEstimator(
                 on_event=on_event,
                 engine=engine,
             )
-        earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
+        earlier = (
+            getattr(self, "clients_", {}) if start is not None and start.adds_documents else {}
+        )
         self.clients_ = {**earlier, **data.keys}
         self.run_folder_ = folder
         if data.columns is not None:

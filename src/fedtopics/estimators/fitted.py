@@ -116,7 +116,7 @@ class FittedTopics:
         """Give unlabelled topics suggested labels, in place: see `TopicModel.suggest_labels`."""
         corpus = None if documents is None else self._corpus(documents)
         self.model_ = self._fitted().with_suggested_labels(corpus, **how)
-        return {topic: self.model_.labels[topic] for topic in sorted(self.model_.suggested)}
+        return {topic: self.model_.labels[topic] for topic in sorted(self.model_.unconfirmed)}
 
     def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
         """Return how well topics predict documents, in nats per word; higher is better.

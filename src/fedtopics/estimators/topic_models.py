@@ -103,7 +103,11 @@ class GrowingEstimator(TopicEstimator):
         return self._fit_further(self._read_clients(clients, client, names, policies, words, text))
 
     def _fit_further(self, data: Inputs) -> Self:
-        start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
+        start = (
+            WarmStart.of(self.model_, "keep", adds_documents=True)
+            if hasattr(self, "model_")
+            else None
+        )
         return self._fit(data, start)
 
 

@@ -103,7 +103,7 @@ def audit(
 
 def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
     """Return the mean log-likelihood of each document's words; 0 for an empty document."""
-    counts = model.count(corpus).astype(np.float64).tocoo()
+    counts = model.count_words(corpus).astype(np.float64).tocoo()
     rows, columns = counts.coords
     theta = model.transform(corpus).astype(np.float64)
     shares = np.einsum("nk,kn->n", theta[rows], model.beta[:, columns])

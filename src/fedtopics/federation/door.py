@@ -55,7 +55,7 @@ class Door:
         self._write(call, reply, **noted)
 
     def _write(self, call: Call, reply: Payload, **noted: Any) -> None:
-        if not self._ledger.write(self.client, call, reply, **noted):
+        if not self._ledger.write_reply(self.client, call, reply, **noted):
             raise PolicyError(
                 f"{self._describe_answer(call.function, call.position)}, and the reply would be "
                 "different now, as the documents or the client's secret have changed. Nothing was "

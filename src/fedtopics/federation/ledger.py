@@ -181,7 +181,7 @@ class Ledger:
     def is_kept(self) -> bool:
         return self._file is not None
 
-    def write(
+    def write_reply(
         self,
         client: str,
         call: Call,
@@ -218,7 +218,7 @@ class Ledger:
             return False
         facts = {"moment": astuple(position)} | ({"masked": True} if call.hidden else {})
         self._add(
-            "left",
+            "sent",
             client=client,
             round=call.payload.get("round", 0),
             function=function,
@@ -244,9 +244,9 @@ class Ledger:
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
         facts = {"function": function, "moment": astuple(position), "bytes": size}
-        self._add("came", **facts, sha256=digest)
+        self._add("received", **facts, sha256=digest)
 
-    def began(
+    def write_start(
         self,
         client: str,
         certificate: bytes,
@@ -259,13 +259,13 @@ class Ledger:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
             size = {"documents": len(corpus), "text_bytes": corpus.text_bytes}
             own = {"policy": policy} | ({} if spent is None else {"epsilon_spent": spent})
-            self._add("began", client=client, fedtopics=VERSION, **own, **size, **shown)
+            self._add("started", client=client, fedtopics=VERSION, **own, **size, **shown)
 
-    def kept(self, folder: Path, *names: str) -> None:
+    def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
             sha256 = hashlib.sha256(content).hexdigest()
-            self._add("kept", file=name, bytes=len(content), sha256=sha256)
+            self._add("stored", file=name, bytes=len(content), sha256=sha256)
 
     def _add(self, what: str, **content: Any) -> None:
         if self._file is None:
@@ -290,7 +290,7 @@ class Ledger:
         self._head.write(json.dumps(head).encode().ljust(HEAD_SIZE - 1) + b"\n")
 
     def _recall(self, line: Mapping[str, Any]) -> None:
-        if line["what"] != "left":
+        if line["what"] != "sent":
             return
         if line["round"]:
             self.rounds.add((line["run"], line["round"], line["moment"][1]))
@@ -330,13 +330,13 @@ def summary_of(rows: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     """Add a line to the row of its function, for `summarise_ledger`."""
-    if line["what"] not in ("left", "came"):
+    if line["what"] not in ("sent", "received"):
         return
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
     row = rows.setdefault(name, start | counts | {"masked": True})  # until a line shows otherwise
-    if line["what"] == "came":
+    if line["what"] == "received":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]
         return

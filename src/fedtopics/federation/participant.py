@@ -138,8 +138,8 @@ class Participation:
             key.has_signed,
         )
         held = policy.model_dump(mode="json")
-        self._ledger.began(self.name, key.certificate, held, self.corpus, policy.spent)
-        self._ledger.kept(self.out, "study.toml")
+        self._ledger.write_start(self.name, key.certificate, held, self.corpus, policy.spent)
+        self._ledger.write_files(self.out, "study.toml")
         model = self._embedding_model
         self.corpus = study.embedded(
             self.corpus, model, lambda *n: self.notify(events.Embedding(*n))
@@ -246,7 +246,7 @@ class Participation:
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
-            self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
+            self._ledger.write_files(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
         notify(events.ModelReceived(str(folder), len(self.corpus), unknown))
 
     def notify(self, event: events.Event) -> None:

@@ -74,7 +74,7 @@ def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicMode
     before, after = (m.info.get("ids", range(m.n_topics)) for m in (earlier, model))
     if "ids" in model.info and start.continued is None:
         return model
-    labels = {k: n for k, n in earlier.labels.items() if k not in earlier.suggested}
+    labels = {k: n for k, n in earlier.labels.items() if k not in earlier.unconfirmed}
     place = {id_: number for number, id_ in enumerate(after)}
     names = {place.get(before[number]): name for number, name in labels.items()}
     return model.with_labels({k: name for k, name in names.items() if k is not None})

@@ -226,7 +226,7 @@ class RunFolder:
         with suppress(ModelError):  # none yet, or an incomplete one
             earlier = TopicModel.from_pretrained(place)
             if np.array_equal(earlier.beta, model.beta):
-                model = replace(model, labels=earlier.labels, suggested=earlier.suggested)
+                model = replace(model, labels=earlier.labels, unconfirmed=earlier.unconfirmed)
         model.save_pretrained(place)
         return model
 

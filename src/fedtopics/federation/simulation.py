@@ -186,7 +186,7 @@ class Simulation:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy = self.policies[name]
         place = folder and client_folder(folder, name)
-        ledger.began(name, b"", policy.model_dump(mode="json"), corpus)
+        ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus)
         site = ClientContext(
             name,
             corpus,

@@ -97,7 +97,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         {}, description="members without documents, which also get the model"
     )
 
-    _with_implied = model_validator(mode="before")(tables.with_implied)
+    _fill_in_defaults = model_validator(mode="before")(tables.fill_in_defaults_of_method)
 
     @field_validator("clients", "observers")
     @classmethod
@@ -125,7 +125,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
             raise ValueError(
                 f"federation.quorum = {least} is more than method.clients_per_round = {drawn}"
             )
-        if self.aggregation == "secure" and (reason := _hindrance(self)):
+        if self.aggregation == "secure" and (reason := _why_plain(self)):
             raise ValueError(
                 f'aggregation = "secure" is not possible: {reason}; change that, or leave this out'
             )
@@ -317,10 +317,10 @@ def why_plain(study: Study) -> str:
     """Return why aggregation is plain; "" if it is secure."""
     if study.aggregation == "secure":
         return ""
-    return _hindrance(study) or ("" if study.aggregation is None else "the study sets it")
+    return _why_plain(study) or ("" if study.aggregation is None else "the study sets it")
 
 
-def _hindrance(study: Study) -> str:
+def _why_plain(study: Study) -> str:
     """Return why aggregation cannot be secure, or ""."""
     outliers = study.federation.outliers
     drawn = study.method.clients_per_round

@@ -228,7 +228,7 @@ def _able() -> Iterator[str]:
             yield name
 
 
-def with_implied(study: Any) -> Any:
+def fill_in_defaults_of_method(study: Any) -> Any:
     method = study.get("method") if isinstance(study, Mapping) else None
     if not isinstance(method, Mapping):
         return study

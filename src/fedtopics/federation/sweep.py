@@ -268,7 +268,7 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
     """
     total = words = 0.0
     for name in sorted(corpora):
-        counts = model.count(corpora[name])
+        counts = model.count_words(corpora[name])
         rng = np.random.default_rng([seed, int.from_bytes(name.encode()), DRAW + 1])
         seen = sparse.csr_array(counts)
         seen.data = rng.binomial(counts.data.astype(np.int64), 0.5).astype(np.float32)

@@ -74,7 +74,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
             found = next((line.number for line in lines if line.sha256 == head.lower()), 0)
             has = f"has the line with the digest that you kept: {found:,}"
             text = f"{path} {has if found else 'has no line with the digest that you kept'}."
-            yield Check("kept", found > 0, text)
+            yield Check("head", found > 0, text)
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
@@ -160,7 +160,9 @@ def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Chec
 
 def _files(folder: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that files have the digests that the ledger recorded last."""
-    kept = {line.content.get("file"): line for line in lines if line.content.get("what") == "kept"}
+    kept = {
+        line.content.get("file"): line for line in lines if line.content.get("what") == "stored"
+    }
     if not kept:
         yield Check("files", None, f"The ledger in {folder} names no files.")
     for name, line in kept.items():
@@ -177,7 +179,7 @@ def _clear(study: Study, path: Path, lines: Sequence[ledger.Line], in_one_proces
     """Check that secure aggregation hid what it should hide."""
     seen: dict[str, int] = {}
     for line in lines:
-        if line.content.get("what") == "left" and not line.content.get("masked"):
+        if line.content.get("what") == "sent" and not line.content.get("masked"):
             seen.setdefault(str(line.content.get("function")), line.number)
     shown = ", ".join(sorted(seen)) or "nothing"
     if in_one_process or not study.is_secure:

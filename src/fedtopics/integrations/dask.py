@@ -415,7 +415,7 @@ class DaskSimulation(Simulation):
             self.cluster.submit(Part, part, self.study, name, policy, number, pure=False, **home)
             for part, number, home in zip(parts, numbers, cycle(places))
         ]
-        ledger.began(name, b"", policy.model_dump(mode="json"), documents)
+        ledger.write_start(name, b"", policy.model_dump(mode="json"), documents)
         client: Any = RemoteClient(self.cluster, self.study, policy, parts, places)
         return Door(name, client, policy, ledger)
 

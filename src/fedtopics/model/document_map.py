@@ -178,7 +178,7 @@ def document_map(
     )
     places = _places(theta, model.info.get("seed") or 0)
     unknown = int((~seen).sum())
-    shown_as = names, model.suggested, len(corpus), unknown, texts, index_at(documents, kept)
+    shown_as = names, model.unconfirmed, len(corpus), unknown, texts, index_at(documents, kept)
     return DocumentMap(kept, places, theta, *shown_as)
 
 

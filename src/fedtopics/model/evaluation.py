@@ -66,10 +66,10 @@ def evaluate(
             "No document has a word that the model knows, so its topics cannot be scored; give "
             "documents of the same language and kind as those of its training."
         )
-    shown = model.reading.relevance if relevance is None else relevance
+    shown = model.word_ranking.relevance if relevance is None else relevance
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
     scores |= {"relevance": shown, "absent": parts.absent}
-    known = model.coherence if shown == model.reading.relevance else {}
+    known = model.coherence if shown == model.word_ranking.relevance else {}
     scores |= {f"{name}_in_training": float(np.nanmean(of_all)) for name, of_all in known.items()}
     for metric in (metrics := [METRICS.find(name) for name in METRICS.names]):
         if "labels" not in metric.takes:
@@ -122,7 +122,7 @@ class _Parts:
 
     @cached_property
     def counts(self) -> Any:
-        return self._model.count(self._corpus)
+        return self._model.count_words(self._corpus)
 
     @cached_property
     def theta(self) -> NDArray[np.float32]:

@@ -96,7 +96,7 @@ def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> F
 def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
     """Return what figures show of a model; shares below `min_documents` documents are None."""
     rows = model.get_topic_info()
-    documents = {model.called(name): model.documents[name] for name in sorted(model.documents)}
+    documents = {model.client_name(name): model.documents[name] for name in sorted(model.documents)}
     for row in rows:
         row["clients"] = {
             client: None if share * documents[client] < min_documents else share

@@ -67,7 +67,7 @@ class TopicFinder(Topics):
                 "leave out refine and readout."
             )
         corpus = self.embedded(Corpus.of(documents))
-        counts = self.count(corpus)
+        counts = self.count_words(corpus)
         if self.inference.readouts:
             return self._theta(counts, corpus.embeddings, readout=readout or "mean")[0]
         theta, _ = self._theta(counts, corpus.embeddings)
@@ -100,7 +100,7 @@ class TopicFinder(Topics):
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta as in `transform`, and which documents contain something the model knows."""
         corpus = self.embedded(Corpus.of(documents))
-        return self._theta(self.count(corpus), corpus.embeddings)
+        return self._theta(self.count_words(corpus), corpus.embeddings)
 
     def embedded(
         self,
@@ -142,7 +142,7 @@ class TopicFinder(Topics):
         )
         return corpus.with_embeddings(embeddings, "" if encoder is None else encoder.fingerprint)
 
-    def count(self, documents: Any) -> Any:
+    def count_words(self, documents: Any) -> Any:
         """Return word counts of documents, a CSR array of shape (n_documents, n_words)."""
         counts = count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts
         return counts.astype(np.float32)
@@ -162,7 +162,7 @@ class TopicFinder(Topics):
         inputs = [documents] if isinstance(documents, (str, Path)) else []
         check_output(path, THETA_FILES, inputs, THETA)
         corpus = self.embedded(Corpus.of(documents))
-        counts = self.count(corpus)
+        counts = self.count_words(corpus)
         theta, seen = self._theta(counts, corpus.embeddings)
         main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
         words = counts.sum(1).astype("int64")

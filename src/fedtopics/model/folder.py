@@ -104,7 +104,7 @@ def write_model(model: Topics, folder: Path) -> None:
         "text": model.text.model_dump(mode="json"),
         "vocabulary": model.vocabulary.fingerprint,
         "sha256": hashlib.sha256(data).hexdigest(),
-        "reading": asdict(model.reading),
+        "reading": asdict(model.word_ranking),
         "shares": {name: share.tolist() for name, share in model.shares.items()},
         "documents": dict(model.documents),
         "client_names": dict(model.client_names),
@@ -160,7 +160,7 @@ def read_model(folder: Path) -> dict[str, Any]:
         ) from None
     n_topics = fields["inference"].settings.n_components
     labels, suggested = read_labels(folder / "topics.json", n_topics)
-    return fields | {"labels": labels, "suggested": suggested}
+    return fields | {"labels": labels, "unconfirmed": suggested}
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         "documents": config["documents"],
         "client_names": names,
         "word_sums": word_sums,
-        "reading": WordRanking(**config["reading"]),
+        "word_ranking": WordRanking(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
         "periods": Periods.of(config.get("periods"), len(word_sums), config["documents"]),
@@ -216,7 +216,7 @@ def _fit(
     documents: Any,
     word_sums: Any,
     coherence: Any,
-    reading: WordRanking,
+    word_ranking: WordRanking,
     info: TrainingInfo,
     **_: Any,
 ) -> bool:
@@ -231,7 +231,7 @@ def _fit(
         or shares.keys() != documents.keys()
         or any(len(each) != len(word_sums) for each in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
-        or not reading.fits(*word_sums.shape)
+        or not word_ranking.fits(*word_sums.shape)
     ):
         return False
     beta = np.asarray(inference.beta(weights, shared))

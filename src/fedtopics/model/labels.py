@@ -61,7 +61,7 @@ def suggest_labels(
     return {
         topic: _label([*phrases[topic], *sorted(own, key=lambda word: " " not in word)])
         for topic, own in enumerate(words)
-        if topic not in model.labels or topic in model.suggested
+        if topic not in model.labels or topic in model.unconfirmed
     }
 
 
@@ -98,7 +98,7 @@ def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
         every.update(found)
         if topic >= 0:
             own[topic].update(phrase for phrase in found if not first[topic].isdisjoint(phrase))
-    bag = (model.count(corpus) > 0).tocsc()
+    bag = (model.count_words(corpus) > 0).tocsc()
 
     def fits(phrase: Phrase, number: int) -> bool:
         """Whether it is frequent, and documents with its words mostly contain them as a phrase."""

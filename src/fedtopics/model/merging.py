@@ -85,7 +85,7 @@ def _information(masses: NDArray[np.float64]) -> Any:
 
 
 def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
-    reading = replace(model.reading, first=(), class_based=False)
+    reading = replace(model.word_ranking, first=(), class_based=False)
     shares = (mass / mass.sum())[None]
     columns = reading.order(shares, model.vocabulary.frequency, n_words)[0]
     return [model.vocabulary.words[column] for column in columns]
@@ -158,7 +158,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     found = [next((manual[k] for k in each if k in manual), "") for each in largest_first]
     labels = {k: label for k, label in enumerate(found) if label}
     alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
-    suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
+    suggested = {alone[k]: model.labels[k] for k in model.unconfirmed if k in alone}
     if lost := sorted({*manual.values()} - {*found}):
         warnings.warn(
             f"Merging drops these labels, because a topic has one: {', '.join(lost)}.", stacklevel=3
@@ -170,17 +170,17 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
         periods=model.periods and model.periods.of_topics(sums),
-        reading=replace(model.reading, first=()),
+        word_ranking=replace(model.word_ranking, first=()),
         coherence={},
         labels=dict(sorted({**labels, **suggested}.items())),
-        suggested=frozenset(suggested),
+        unconfirmed=frozenset(suggested),
         info=_info(model, places, sums),
     )
 
 
 def manual_labels(model: Topics) -> dict[int, str]:
     """Return labels that people gave, without suggested ones."""
-    return {k: label for k, label in model.labels.items() if k not in model.suggested}
+    return {k: label for k, label in model.labels.items() if k not in model.unconfirmed}
 
 
 def _info(model: Topics, places: NDArray[np.int64], sums: Any) -> Any:

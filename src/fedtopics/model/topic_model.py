@@ -26,8 +26,8 @@ class TopicModel(TopicFinder):
             If there is no such topic, or a label is not one line of at most 100 characters.
         """
         new = checked_labels(labels, self.n_topics)
-        kept = self.suggested - new.keys()
-        return replace(self, labels=tidy({**self.labels, **new}), suggested=kept)
+        kept = self.unconfirmed - new.keys()
+        return replace(self, labels=tidy({**self.labels, **new}), unconfirmed=kept)
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
         """Return the model with rule-based labels for unlabelled topics; see `suggest_labels`.
@@ -36,7 +36,7 @@ class TopicModel(TopicFinder):
         ``topics.json``.
         """
         found = self.suggest_labels(documents, **how)
-        return replace(self.with_labels(found), suggested=frozenset(found))
+        return replace(self.with_labels(found), unconfirmed=frozenset(found))
 
     def with_client_names(self, names: Mapping[str, str]) -> Self:
         """Return the model with names for these clients as people call them; "" removes one.

@@ -170,14 +170,14 @@ class Topics:
     # Word counts of all clients' documents, weighted by theta, (n_topics, n_words), without words
     # that are rarer at a client than its policy allows.
     word_sums: NDArray[np.float64]
-    reading: WordRanking = DEFAULT_RANKING  # how topics are read, see `topics`
+    word_ranking: WordRanking = DEFAULT_RANKING  # how topics are read, see `topics`
     # By measure, (n_topics,): of each topic's ten first words, in the clients' documents except
     # those that helped to choose the words.
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic
     client_names: Mapping[str, str] = field(default_factory=dict)  # what people call clients
-    suggested: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
+    unconfirmed: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
     periods: Periods | None = None  # topics by period, if the study has over_time
 
     @property
@@ -204,14 +204,14 @@ class Topics:
             np.zeros(self.n_topics),
         )
 
-    def called(self, client: str) -> str:
+    def client_name(self, client: str) -> str:
         """Return what people call a client."""
         return self.client_names.get(client, client)
 
     def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
-        By default words are ranked as in `reading`, whose `first` words come before all others.
+        By default words are ranked as in `ranking`, whose `first` words come before all others.
         `relevance` ranks only by relevance: 1 by probability, 0 by lift.
 
         Raises
@@ -219,30 +219,34 @@ class Topics:
         StudyError
             If `n_words` is less than 1, or `relevance` is not between 0 and 1.
         """
-        return self.read(self._reading(relevance), n_words)
+        return self.words_by(self._ranking(relevance), n_words)
 
-    def _reading(self, relevance: float | None) -> WordRanking:
-        return self.reading if relevance is None else WordRanking(relevance, self.reading.by_sums)
+    def _ranking(self, relevance: float | None) -> WordRanking:
+        return (
+            self.word_ranking
+            if relevance is None
+            else WordRanking(relevance, self.word_ranking.by_sums)
+        )
 
     @property
     def word_shares(self) -> NDArray[np.float64]:
         """The p(word | topic) that rank words, shape (n_topics, n_words); see `WordRanking`."""
-        return self._shares(self.reading)
+        return self._shares(self.word_ranking)
 
-    def _shares(self, reading: WordRanking) -> NDArray[np.float64]:
-        if not reading.by_sums:
+    def _shares(self, ranking: WordRanking) -> NDArray[np.float64]:
+        if not ranking.by_sums:
             return self.beta
         return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
 
-    def read(self, reading: WordRanking, n_words: int = WORDS_SHOWN) -> list[list[str]]:
-        """Return the words of each topic under a reading."""
+    def words_by(self, ranking: WordRanking, n_words: int = WORDS_SHOWN) -> list[list[str]]:
+        """Return the words of each topic under a ranking."""
         check_number(n_words, "n_words")
-        columns = self.columns(reading, n_words)
+        columns = self.columns(ranking, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in columns]
 
-    def columns(self, reading: WordRanking, n_words: int) -> NDArray[np.int64]:
-        """Return the words of each topic under a reading as columns, (n_topics, n_words)."""
-        return reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
+    def columns(self, ranking: WordRanking, n_words: int) -> NDArray[np.int64]:
+        """Return the words of each topic under a ranking as columns, (n_topics, n_words)."""
+        return ranking.order(self._shares(ranking), self.vocabulary.frequency, n_words)
 
     def get_topic_info(
         self, n_words: int = WORDS_SHOWN, relevance: float | None = None
@@ -259,20 +263,20 @@ class Topics:
             its share of each client's documents, by the clients' names.
         """
         words = self.topics(max(n_words, NAME_WORDS), relevance)
-        scores = self.coherence if self._reading(relevance) == self.reading else {}
+        scores = self.coherence if self._ranking(relevance) == self.word_ranking else {}
         shares = self.share
         total = sum(self.documents.values())
         return [
             {
                 "topic": int(k),
                 "label": self.labels.get(int(k), ""),
-                "suggested": self.labels.get(int(k), "") if k in self.suggested else "",
+                "suggested": self.labels.get(int(k), "") if k in self.unconfirmed else "",
                 "share": float(shares[k]),
                 "count": round(float(shares[k]) * total),
                 "name": "_".join([str(k), *words[k][:NAME_WORDS]]),
                 "words": words[k][:n_words],
                 "coherence": {name: float(score[k]) for name, score in scores.items()},
-                "clients": {self.called(name): float(s[k]) for name, s in self.shares.items()},
+                "clients": {self.client_name(name): float(s[k]) for name, s in self.shares.items()},
             }
             for k in np.argsort(-shares, kind="stable")
         ]

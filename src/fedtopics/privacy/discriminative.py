@@ -111,7 +111,7 @@ def apart(state: Arrays) -> dict[str, Numbers]:
     return {"origin": state["origin"], **found, "bias": state["bias"]}
 
 
-def hindrance(settings: DiscriminativeSettings) -> str:
+def why_unsupported(settings: DiscriminativeSettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.inference is Discriminants:
         return ""
@@ -125,7 +125,7 @@ RECIPE = clustering(
     apart,
     Discriminants,
     {"classes": 0.18, "sizes": 0.02},
-    hindrance,
+    why_unsupported,
     preset="single",
     separation={"tolerance": 0.0},
 )

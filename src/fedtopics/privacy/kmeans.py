@@ -92,7 +92,7 @@ def where(state: Arrays) -> dict[str, Numbers]:
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
 
 
-def hindrance(settings: KMeansSettings) -> str:
+def why_unsupported(settings: KMeansSettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.algorithm == "k-fed":
         return (
@@ -105,5 +105,11 @@ def hindrance(settings: KMeansSettings) -> str:
 
 
 RECIPE = clustering(
-    NoisyKMeansClient, cluster_sums, "cluster_words", where, Centres, {"clusters": 0.2}, hindrance
+    NoisyKMeansClient,
+    cluster_sums,
+    "cluster_words",
+    where,
+    Centres,
+    {"clusters": 0.2},
+    why_unsupported,
 )

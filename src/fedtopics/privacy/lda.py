@@ -68,7 +68,7 @@ def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[s
     return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
 
 
-def hindrance(settings: LDASettings) -> str:
+def why_unsupported(settings: LDASettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.learning == "stochastic":
         return (
@@ -88,5 +88,5 @@ RECIPE = Recipe(
     once={"words": 0.05, "sketch": 0.7},
     shares={"topics": 0.25},
     usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
-    hindrance=hindrance,
+    why_unsupported=why_unsupported,
 )

@@ -43,7 +43,7 @@ class Recipe:
     counts (n_topics, n_words), and returns the inference for new documents and its weights, with
     words in this order. `once` and `shares` are the shares of the budget for single and for all
     repeated releases. They add up to 1, and were chosen by hand on 20ng and synthetic documents.
-    `usual` are default settings. `hindrance` returns why settings have no sums with noise, or "" if
+    `usual` are default settings. `why_unsupported` returns why settings lack sums with noise, "" if
     they have such sums.
     """
 
@@ -54,7 +54,7 @@ class Recipe:
     once: Mapping[str, float]
     shares: Mapping[str, float]
     usual: Mapping[str, Any]
-    hindrance: Callable[[Any], str] = lambda _: ""
+    why_unsupported: Callable[[Any], str] = lambda _: ""
     last: Sequence[stages.Stage] = ()
 
     @property
@@ -76,7 +76,7 @@ class Recipe:
 
     def why_not(self, settings: Any) -> str:
         """Return why these settings need sums without noise, or endless sums; "" if not."""
-        if why := self.hindrance(settings):
+        if why := self.why_unsupported(settings):
             return why
         if getattr(settings, "candidates", ()):
             return "sums to choose the number of topics have no noise: set n_components to a number"
@@ -238,7 +238,7 @@ class PrivateProgram(Program[Any, Arrays]):
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},
             word_sums=found,
-            reading=WordRanking(
+            word_ranking=WordRanking(
                 RELEVANCE if relevance is None else relevance
             ),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
@@ -252,7 +252,7 @@ def clustering(
     clusters: Callable[[Arrays], dict[str, Numbers]],
     kind: type[ClusterInference],
     shares: Mapping[str, float],
-    hindrance: Callable[[Any], str],
+    why_unsupported: Callable[[Any], str],
     **usual: Any,
 ) -> Recipe:
     """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
@@ -270,5 +270,5 @@ def clustering(
         once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
         shares=shares,
         usual={"coherence": "nothing", "max_rounds": 5, **usual},
-        hindrance=hindrance,
+        why_unsupported=why_unsupported,
     )

@@ -32,7 +32,7 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     with suppress(ValueError):  # written as 1 March 2026
         day = date.fromisoformat(when)
         when = f"{day.day} {day:%B %Y}"
-    names = [model.called(name) for name in sorted(model.documents)]
+    names = [model.client_name(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     units = counted_units(model)

@@ -62,7 +62,7 @@ class LedgerFacts:
         time = str(line["time"])
         self.times = self.times[0] or time, time
         self.seeded = self.seeded or line.get("secret") == ledger.SEEDED
-        if line["what"] == "began":
+        if line["what"] == "started":
             self.began_line = self.lines
             self.version = str(line["fedtopics"])
             self.documents = int(line["documents"])
@@ -70,13 +70,13 @@ class LedgerFacts:
             self.policy = dict(line["policy"])
             self.has_certificate = "certificate" in line
             self.spent = line.get("epsilon_spent", self.spent)
-        elif line["what"] == "kept":
+        elif line["what"] == "stored":
             self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
         else:
             ledger.add_line(self.functions, line)
             first, _ = self.spans.get(line["function"], (self.lines, 0))
             self.spans[line["function"]] = first, self.lines
-            if line["what"] == "left":
+            if line["what"] == "sent":
                 self.left[int(line["round"])] += int(line["bytes"])
 
     @property

@@ -135,7 +135,7 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
             for event in run.rounds
         ],
         "absences": [
-            row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
+            row | {"client": model.client_name(row["client"]), "rounds": ranges(row["rounds"])}
             for row in run.absences
         ],
         "clipped": run.clipped,
@@ -213,7 +213,10 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
     """Return topics with ``full`` (word, p(w | k), p(w)) and ``orders``, its ranks by lambda."""
     shares = model.word_shares
     frequency = model.vocabulary.frequency
-    readings = [model.reading, *(WordRanking(step, model.reading.by_sums) for step in STEPS)]
+    readings = [
+        model.word_ranking,
+        *(WordRanking(step, model.word_ranking.by_sums) for step in STEPS),
+    ]
     orders = [reading.order(shares, frequency, LISTED_WORDS) for reading in readings]
     topics = []
     for row in rows:
@@ -234,11 +237,11 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
 
 
 def _reading(model: TopicModel) -> dict[str, Any]:
-    by = "the words of documents" if model.reading.by_sums else "the decoder"
-    first = ", starting with the most coherent ones" if model.reading.first else ""
-    if model.reading.class_based:
+    by = "the words of documents" if model.word_ranking.by_sums else "the decoder"
+    first = ", starting with the most coherent ones" if model.word_ranking.first else ""
+    if model.word_ranking.class_based:
         return {"relevance": None, "words": f"class-based TF-IDF, from words of documents{first}"}
-    return {"relevance": model.reading.relevance, "words": f"relevance, from {by}{first}"}
+    return {"relevance": model.word_ranking.relevance, "words": f"relevance, from {by}{first}"}
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:
@@ -246,8 +249,8 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
     sizes = model.info.get("sizes", {})
     unclear = model.info.get("unclear", {})
     shares = [(n, unclear[n] / max(model.documents[n], 1)) for n in names if n in unclear]
-    sizes = {model.called(name): sizes[name] for name in names if name in sizes}
-    return {"sizes": sizes, "unclear": {model.called(name): share for name, share in shares}}
+    sizes = {model.client_name(name): sizes[name] for name in names if name in sizes}
+    return {"sizes": sizes, "unclear": {model.client_name(name): share for name, share in shares}}
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -273,7 +276,7 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
         for name, rows in replies.items()
     ]
     clients = [  # masked sums have their own rows
-        {"name": model.called(name)} | _sums([row for row in rows if not row["masked"]])
+        {"name": model.client_name(name)} | _sums([row for row in rows if not row["masked"]])
         for name, rows in run.ledgers.items()
     ]
     return {"functions": functions, "clients": clients, "seeded": list(run.seeded)}

@@ -35,7 +35,9 @@ class Auto:
         clients.tell("take", chosen=chosen)
         method = find_method(chosen["name"])
         settings = method.settings(**chosen)
-        program = method.program(replace(self.plan, settings=settings, kept={"chosen": chosen}))
+        program = method.program(
+            replace(self.plan, settings=settings, stored_with_agreement={"chosen": chosen})
+        )
         return program.train(clients, run)
 
 

@@ -23,7 +23,9 @@ from fedtopics.methods.core.plan import Plan
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-SAME_NUMBER = Announced({}, same=True)  # number of documents in all exchanges of the agreement
+SAME_NUMBER = Announced(
+    {}, constant_in_round=True
+)  # number of documents in all exchanges of the agreement
 COUNTED: dict[str, Any] = {
     "documents": SAME_NUMBER,
     "training": counts(each=1),
@@ -123,7 +125,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         adopt(clients, agreed, draw)
     else:
         agreed = clients.round(0, work)[0]
-        run.keep("agreement", {**agreed, **plan.kept})
+        run.keep("agreement", {**agreed, **plan.stored_with_agreement})
     vocabulary = Vocabulary.of(agreed)
     numbers = agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))

@@ -236,7 +236,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     within = settings.coherence
     chosen = readings[0] if len(readings) == 1 else DEFAULT_RANKING
     if within == "nothing":
-        return replace(model, reading=chosen)
+        return replace(model, word_ranking=chosen)
     ask = partial(count_pairs, agreement)
     part = ALL
     if settings.chooses_words:
@@ -247,7 +247,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
         if npmi is not None:
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
         part = SCORED
-    model = replace(model, reading=chosen)
+    model = replace(model, word_ranking=chosen)
     vocabulary = model.vocabulary
     shown = model.topics(WORDS_SHOWN)
     shares = vocabulary.document_frequency / max(agreement.documents, 1)

@@ -93,10 +93,12 @@ class WarmStart:
     # "keep" trains the model further: clients send no words, and the numbers of rounds continue
     # those of the model. "agree" starts from the model's topics in an agreed vocabulary.
     vocabulary: Words = "agree"
-    once: bool = False  # new documents are used once, and the old ones `added_to` their model
+    adds_documents: bool = False  # only new documents are used, and added to the model's own
 
     @classmethod
-    def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
+    def of(
+        cls, source: Any, vocabulary: Words = "agree", adds_documents: bool = False
+    ) -> WarmStart:
         """Start from a TopicModel that finds topics, or from a pair (beta, words)."""
         if isinstance(source, cls):
             return source
@@ -109,7 +111,7 @@ class WarmStart:
                     "begin with a model from a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
-            return cls(source.vocabulary.words, topics, source, vocabulary, once)
+            return cls(source.vocabulary.words, topics, source, vocabulary, adds_documents)
         if vocabulary == "keep":
             raise StudyError(
                 'A pair of beta and words has no vocabulary to keep; set vocabulary to "agree", or '
@@ -135,7 +137,7 @@ class WarmStart:
     @property
     def added(self) -> Topics | None:
         """The model, if it is trained further and new documents are added to its own."""
-        return self.continued if self.once else None
+        return self.continued if self.adds_documents else None
 
     @property
     def rounds(self) -> int:
@@ -143,7 +145,7 @@ class WarmStart:
 
     @property
     def fingerprint(self) -> str:
-        digest = hashlib.sha256(f"{self.vocabulary} {self.once}\n".encode())
+        digest = hashlib.sha256(f"{self.vocabulary} {self.adds_documents}\n".encode())
         digest.update("\n".join(self.words).encode())
         if self.model is None:
             digest.update(np.ascontiguousarray(self.topics).tobytes())
@@ -166,7 +168,7 @@ class WarmStart:
         )
 
     def added_to(self, model: Topics) -> Topics:
-        """Return the new model with the documents of the old one added, if `once`."""
+        """Return the new model with the documents of the old one added, if `adds_documents`."""
         before = self.added
         if before is None:
             return model
@@ -254,7 +256,9 @@ class Plan(Generic[Settings]):
     limits: VocabularyLimits
     seed: int
     start: WarmStart | None = None  # used only by the program
-    kept: Mapping[str, Any] = field(default_factory=dict)  # data stored with the agreement
+    stored_with_agreement: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # data stored with the agreement
 
 
 class Limits(Protocol):

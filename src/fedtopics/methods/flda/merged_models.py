@@ -111,7 +111,7 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         documents={name: n for model in models for name, n in model.documents.items()},
         client_names={key: name for model in models for key, name in model.client_names.items()},
         word_sums=sums,
-        reading=READING,
+        word_ranking=READING,
         labels={
             first + topic: label
             for model, first in zip(models, _firsts(models), strict=True)

@@ -101,7 +101,7 @@ class Gradients:
         state = self.state
         network = self.state.network
         server = ServerPass(network, state.weights)
-        same = {"documents": Announced(self.agreement.sizes, same=True)}
+        same = {"documents": Announced(self.agreement.sizes, constant_in_round=True)}
         weights = client_weights(state)
         of_weights = self._fields(weights, rows=True)
         shared: dict[str, Any] = {}
