@@ -17,7 +17,7 @@ from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 ALL = (*HOSTILE_WORDS, *NO_WORDS, "".join(NO_WORDS), "\n".join(HOSTILE_WORDS))
 OUTPUTS: dict[str, Callable[[str], str]] = {
     "visible": escaping.visible,
-    "sentence": escaping.sentence,
+    "sentence": escaping.as_sentence,
     "html": escaping.for_html,
     "scripts": escaping.for_scripts,
     "markdown": escaping.for_markdown,
@@ -61,10 +61,10 @@ def test_what_does_not_print_is_an_escape(text: str, shown: str) -> None:
 
 
 def test_a_sentence_is_one_line_and_not_long() -> None:
-    assert escaping.sentence("the disk\nis full\r\n ") == "the disk is full"
-    assert escaping.sentence("x" * 10**6) == "x" * 300 + " …"
-    assert escaping.sentence("x" * 300) == "x" * 300
-    assert len(escaping.sentence("\U000e0041" * 10**6)) == 302
+    assert escaping.as_sentence("the disk\nis full\r\n ") == "the disk is full"
+    assert escaping.as_sentence("x" * 10**6) == "x" * 300 + " …"
+    assert escaping.as_sentence("x" * 300) == "x" * 300
+    assert len(escaping.as_sentence("\U000e0041" * 10**6)) == 302
 
 
 class Reader(HTMLParser):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedtopics import LDA, NMF, GuidedLDA, Policy, Study, TopicEstimator, train
-from fedtopics.errors import InputError, nearest
+from fedtopics.errors import InputError, nearest_names
 from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.sweep import sweep
 from fedtopics.metrics import METRICS
@@ -85,7 +85,7 @@ def test_in_a_saved_estimator(tmp_path: Path) -> None:
 
 
 def test_a_long_list_is_cut() -> None:
-    assert nearest("x", range(1000, 1040)).count(",") == 20
+    assert nearest_names("x", range(1000, 1040)).count(",") == 20
 
 
 def test_a_study_may_name_some_of_its_clients() -> None:

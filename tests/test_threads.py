@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedtopics import Corpus, ProdLDA
-from fedtopics.threads import available, chosen, small_products
+from fedtopics.threads import available, chosen_threads, small_products
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from fedtopics.threads import available, chosen, small_products
 )
 def test_what_users_set(given: str, number: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert chosen() == number
+    assert chosen_threads() == number
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 5, 6, 9}, raising=False)
     assert available() == (number or 5)
 

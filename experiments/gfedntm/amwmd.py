@@ -33,7 +33,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
 from fedtopics.model.shown_words import WORDS_SHOWN
-from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder
 from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits
@@ -212,7 +212,7 @@ def _topics(study: Study, on_event: OnEvent, task: Task) -> dict[str, Any]:
 
 def _made_of(study: Study, clients: Mapping[str, Corpus]) -> str:
     """Return a digest of all that decides a model's topics; another version may train otherwise."""
-    documents = [fingerprint(corpus) for corpus in clients.values()]
+    documents = [corpus_fingerprint(corpus) for corpus in clients.values()]
     return digest(f"{__version__} {study.fingerprint} {documents}")
 
 

@@ -57,7 +57,7 @@ class FederationError(FedTopicsError):
     exit_code = 4
 
 
-def nearest(name: object, known: Iterable[object]) -> str:
+def nearest_names(name: object, known: Iterable[object]) -> str:
     """Suggest the known name that is nearest to an unknown one, or list the known names.
 
     Examples
@@ -99,4 +99,4 @@ def check_keys(
     if not isinstance(values, Mapping):
         raise error(f"Give a mapping of {what} to value, not {type(values).__name__}.")
     if unknown := [key for key in values if key not in known]:
-        raise error(f"There is no {what} {unknown[0]!r}; {nearest(unknown[0], known)}")
+        raise error(f"There is no {what} {unknown[0]!r}; {nearest_names(unknown[0], known)}")

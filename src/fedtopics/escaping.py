@@ -54,7 +54,7 @@ def visible(text: str) -> str:
     return _replaced(text, lambda character: character.encode("unicode_escape").decode())
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """Return a message from another program as one short line."""
     line = visible(" ".join(text[: 2 * LONGEST_SENTENCE].split()))
     return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]} …"

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from fedtopics.errors import FedTopicsError, StudyError, nearest
+from fedtopics.errors import FedTopicsError, StudyError, nearest_names
 
 VERSION = "0.1.0"
 Item = TypeVar("Item")
@@ -62,8 +62,8 @@ class Registry(Generic[Item]):
             self._load_installed(name)
         if name not in self._items:
             raise StudyError(
-                f"There is no {self._what} {name!r}; {nearest(name, self.names)} To use another "
-                "one, install or register it first."
+                f"There is no {self._what} {name!r}; {nearest_names(name, self.names)} To use "
+                "another one, install or register it first."
             )
         return self._items[name]
 

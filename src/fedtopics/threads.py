@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def chosen() -> int | None:
+def chosen_threads() -> int | None:
     """Return the number of threads that the user set with OMP_NUM_THREADS, if any."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
@@ -19,7 +19,7 @@ def chosen() -> int | None:
 def available() -> int:
     """Return the number of threads for work whose result does not depend on it."""
     some = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
-    return chosen() or (len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1)
+    return chosen_threads() or (len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1)
 
 
 def wait_asleep() -> None:
@@ -32,7 +32,7 @@ def small_products() -> Iterator[None]:
     """Compute matrix products with one thread, or as many as the user has set."""
     from threadpoolctl import threadpool_limits
 
-    number = chosen() or 1
+    number = chosen_threads() or 1
     torch = sys.modules.get("torch")  # loaded if networks are trained
     before = torch.get_num_threads() if torch else number
     with threadpool_limits(number, user_api="blas"):  # numpy's

@@ -25,14 +25,14 @@ def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
     rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
     write_run(here / "run", rounds)
     sampling = ["sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
-    assert typed(*sampling, command=flda.group)[1] == (
+    assert typed(*sampling, command=flda.flda_group)[1] == (
         "12 pairs (all) are in pairs.csv, with cosines from 0.00 to 1.00.\n"
         "Write 1 (same topic) or 0 (different topics) into the last column. Then run:  "
         "fedtopics flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
-    found = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.group)[1])
+    found = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.flda_group)[1])
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
 
@@ -136,7 +136,7 @@ def test_wrong_arguments(case: str, here: Path, typed: Typed) -> None:
     (here / "notes.csv").write_text("mine\n")
     before = {path: path.read_bytes() for path in here.glob("*.csv")}
     arguments, message = WRONG[case]
-    command = app if arguments[0] == "topics" else flda.group
+    command = app if arguments[0] == "topics" else flda.flda_group
     code, out, err = typed(*arguments, command=command)
     assert (code, out) == (2, "")
     assert message in err

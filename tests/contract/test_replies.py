@@ -12,7 +12,7 @@ from fedtopics.contract.replies import (
     Bounds,
     UpTo,
     Windows,
-    WordCounts,
+    WordCountBounds,
     counts,
     find_fault,
 )
@@ -178,7 +178,7 @@ NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
     ],
 )
 def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
-    template = {"words": WordCounts(places=2), "documents": COUNT}
+    template = {"words": WordCountBounds(places=2), "documents": COUNT}
     assert find_fault({"words": value, "documents": 9}, template) == fault
     if isinstance(value, CountsByWord):
         for other in (Bounds(), (2,), ["words"], {"oak": COUNT}):

@@ -23,7 +23,7 @@ from experiments.fstc.tasks import Settings
 from experiments.report import QUICK, versions
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, StudyError
-from fedtopics.inference.vectors import nearest
+from fedtopics.inference.vectors import nearest_centres
 from fedtopics.networks.trained_encoder import score
 from tests.helpers.command_line import Typed
 
@@ -340,7 +340,7 @@ def test_clusters_follow_from_what_is_pictured(name: str) -> None:
         weights = model.weights
         found = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
     else:
-        found = nearest(seen, model.weights["centres"])[0]
+        found = nearest_centres(seen, model.weights["centres"])[0]
     assert found.tolist() == model.main_topics(corpus).tolist()
 
 

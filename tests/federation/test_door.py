@@ -11,7 +11,7 @@ from fedtopics import Policy
 from fedtopics.contract.interfaces import Position
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.protocol.roster import Key, fingerprint, shown
+from fedtopics.protocol.roster import Key, key_fingerprint, shown
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
 from tests.helpers.doors import Echo, door
@@ -300,7 +300,7 @@ def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
 def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     names = ("north", "south", "server")
     keys = {name: Key.create(tmp_path / "keys" / name, name) for name in names}
-    digests = {name: fingerprint(key.certificate) for name, key in keys.items()}
+    digests = {name: key_fingerprint(key.certificate) for name, key in keys.items()}
     path = tmp_path / "policy.toml"
     study = "ab" * 32
     path.write_text('known_members = "keys"')

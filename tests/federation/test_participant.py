@@ -15,7 +15,7 @@ from fedtopics.federation.study import example_study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
 from fedtopics.protocol.roster import Key
-from fedtopics.text.corpus import fingerprint
+from fedtopics.text.corpus import corpus_fingerprint
 from tests.helpers.federation import study, subjects
 from tests.helpers.keys import key_of
 
@@ -232,7 +232,7 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
     def begin(
         study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "", joins: bool = True
     ) -> None:
-        out = tmp_path / study.fingerprint / fingerprint(corpus)
+        out = tmp_path / study.fingerprint / corpus_fingerprint(corpus)
         part = Participation(keys["north"], corpus, OPEN_POLICY, out, accepted_roster=accepted)
         part.review(study)
         if joins:

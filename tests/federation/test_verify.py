@@ -14,7 +14,7 @@ from scipy.stats import norm
 from fedtopics import Corpus, Study
 from fedtopics.errors import DataError, IdentityError, RunError
 from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios, rates
-from fedtopics.federation.ledger import SEEDED, client_of, has, head_path, summarise_ledger
+from fedtopics.federation.ledger import SEEDED, client_of_ledger, has, head_path, summarise_ledger
 from fedtopics.federation.verify import verify
 from fedtopics.privacy import Privacy
 from fedtopics.protocol.roster import Key
@@ -72,7 +72,7 @@ def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
         "privacy": None,
     }
     assert "7 lines of" in checks["lines"].text
-    assert client_of(ledger) == "north"
+    assert client_of_ledger(ledger) == "north"
     assert summarise_ledger(ledger)[0]["totals"] == 2, "the other lines change no table"
     assert LedgerFacts.read(ledger).left == {1: 10, 2: 18}
     assert not has(ledger, "secret", SEEDED)

@@ -10,7 +10,7 @@ from torch.nn import functional
 from fedtopics import Study, TopicModel
 from fedtopics.inference import Weights
 from fedtopics.methods.gfedntm.client import Passes
-from fedtopics.networks.base import Batch, Noise
+from fedtopics.networks.base import Batch, NetworkNoise
 from fedtopics.networks.neural import NeuralTopicModel
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -33,7 +33,7 @@ class Ordinary(nn.Module):
             nn.BatchNorm1d(k, affine=False, dtype=network.dtype) for _ in range(2)
         )
 
-    def forward(self, x: Tensor, noise: Noise, embedding: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, noise: NetworkNoise, embedding: Tensor | None = None) -> Tensor:
         words = x
         if self.settings.encoder_input == "log":
             words = x.log1p()
@@ -125,10 +125,10 @@ def dense(batch: Batch) -> Tensor:
     return torch.from_numpy(sparse.csr_array(entries, batch.bag.shape).toarray())
 
 
-def united(batches: list[Batch]) -> tuple[Tensor, Noise, Tensor | None]:
+def united(batches: list[Batch]) -> tuple[Tensor, NetworkNoise, Tensor | None]:
     """The minibatches' words, noise and embeddings, one below the other."""
     noises = [batch.noise for batch in batches if batch.noise is not None]
-    noise = Noise(
+    noise = NetworkNoise(
         torch.cat([noise.normal for noise in noises]),
         torch.cat([noise.keep_hidden for noise in noises]),
         torch.cat([noise.keep_theta for noise in noises]),

@@ -45,7 +45,7 @@ def dense(array: Any) -> NDArray[np.float64]:
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_nearest_centres(kind: Any) -> None:
-    labels, distances = vectors.nearest(kind(POINTS), CENTRES)
+    labels, distances = vectors.nearest_centres(kind(POINTS), CENTRES)
     assert labels.tolist() == LABELS.tolist()
     np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
     close = vectors.closeness(POINTS, CENTRES)
@@ -55,9 +55,9 @@ def test_nearest_centres(kind: Any) -> None:
 
 
 def test_a_point_between_two_centres_is_of_the_first() -> None:
-    labels, distances = vectors.nearest(np.array([[2.0, 2.0]]), CENTRES[:2])
+    labels, distances = vectors.nearest_centres(np.array([[2.0, 2.0]]), CENTRES[:2])
     assert (labels.tolist(), distances.tolist()) == ([0], [8.0])
-    labels, distances = vectors.nearest(
+    labels, distances = vectors.nearest_centres(
         np.array([[0.1, 0.2, 0.3]]), np.array([[0.1, 0.2, 0.3]] * 2)
     )
     assert labels.tolist() == [0]

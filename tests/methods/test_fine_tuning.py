@@ -17,7 +17,7 @@ from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import EncodedInputs, Trainer
+from fedtopics.methods.fstc.training import EncodedInputs, EncoderTrainer
 from fedtopics.networks.trained_encoder import (
     Adapter,
     EncoderNetwork,
@@ -208,7 +208,7 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     secret = Secret(b"5" * 32)
     inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
     weights = {name: w.clone() for name, w in first.items()}
-    trainer = Trainer(settings, inputs, weights, labels, secret)
+    trainer = EncoderTrainer(settings, inputs, weights, labels, secret)
     loss = trainer.train(1, centres, np.ones(3, bool), np.ones(3))
 
     order = secret.rng("epoch", 0).permutation(secret.rng("validation").permutation(24))

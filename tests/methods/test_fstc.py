@@ -20,9 +20,9 @@ from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient
-from fedtopics.methods.fstc.pseudo_labels import Mixture
+from fedtopics.methods.fstc.pseudo_labels import GaussianUniformMixture
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.fstc.training import FixedInputs, Trainer
+from fedtopics.methods.fstc.training import EncoderTrainer, FixedInputs
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks.trained_encoder import Adapter, represent, score
@@ -107,10 +107,10 @@ def points_of(n: int = 40) -> NDArray[np.float32]:
     return found.astype(np.float32)
 
 
-def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> Trainer:
+def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> EncoderTrainer:
     own = settings(**given)
     first = weights or Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
-    return Trainer(own, FixedInputs(points), first, labels, Secret(b"1" * 32))
+    return EncoderTrainer(own, FixedInputs(points), first, labels, Secret(b"1" * 32))
 
 
 def random_labels(n: int = 40) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ def test_the_loss_of_a_step(alignment: float) -> None:
 
 def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scores' softmax; the mixture is of what that misses."""
-    called = noted(monkeypatch, Mixture, "step")
+    called = noted(monkeypatch, GaussianUniformMixture, "step")
     points = points_of()
     labels = random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
@@ -183,7 +183,7 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     own = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
     first = Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
     inputs = FixedInputs(np.concatenate([points, *views]), own.network.n_views)
-    one = Trainer(own, inputs, first, labels, Secret(b"1" * 32))
+    one = EncoderTrainer(own, inputs, first, labels, Secret(b"1" * 32))
     assert len(inputs) == 40
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
@@ -195,15 +195,15 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
 
 def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    monkeypatch.setattr(Trainer, "_relabel", lambda self, _: found.append(self._steps_taken))
-    step = Trainer._step
+    monkeypatch.setattr(EncoderTrainer, "_relabel", lambda self, _: found.append(self._steps_taken))
+    step = EncoderTrainer._step
 
     def counting(self: Any, rows: Any, target: Any, present: Any, number: Any) -> float:
         self._steps_taken = number[0] + 1
         return step(self, rows, target, present, number)
 
-    monkeypatch.setattr(Trainer, "_step", counting)
-    monkeypatch.setattr(Trainer, "_steps_taken", 0, raising=False)
+    monkeypatch.setattr(EncoderTrainer, "_step", counting)
+    monkeypatch.setattr(EncoderTrainer, "_steps_taken", 0, raising=False)
     one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
     for round_ in (1, 2, 3, 4):
         one.train(*broadcast(round_))
@@ -275,13 +275,13 @@ def test_global_centres_are_means_of_local_ones_by_documents(
 
 def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[int, Any]] = []
-    take = Trainer.take
+    take = EncoderTrainer.take
 
-    def noting(self: Trainer, weights: Any) -> None:
+    def noting(self: EncoderTrainer, weights: Any) -> None:
         taken.append((self.round, weights["head"]))
         take(self, weights)
 
-    monkeypatch.setattr(Trainer, "take", noting)
+    monkeypatch.setattr(EncoderTrainer, "take", noting)
     _, messages = conversation(monkeypatch, average_every=2)
     assert [given["round"] for given in asked(messages, "network")] == [2, 4, 4]
     payloads = asked(messages, "train_locally")

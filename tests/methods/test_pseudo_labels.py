@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from fedtopics.methods.fstc.pseudo_labels import (
-    Mixture,
+    GaussianUniformMixture,
     schedule,
     sharpen,
     transport,
@@ -125,7 +125,7 @@ RESIDUALS = matrix([0.1, -0.2], [0.3, 0.1], [-0.9, 0.8])
 
 
 def test_responsibilities_are_those_of_the_densities() -> None:
-    mixture = Mixture(0.7, torch.tensor([0.04, 0.09], dtype=FLOAT), math.log(0.3))
+    mixture = GaussianUniformMixture(0.7, torch.tensor([0.04, 0.09], dtype=FLOAT), math.log(0.3))
     _, responsibilities = mixture.step(RESIDUALS)
     density = stats.multivariate_normal([0, 0], np.diag([0.04, 0.09])).pdf(RESIDUALS.numpy())
     expected = 0.7 * density / (0.7 * density + 0.3 * 0.3)
@@ -135,7 +135,7 @@ def test_responsibilities_are_those_of_the_densities() -> None:
 def test_a_mixture_is_found_from_responsibilities() -> None:
     """The first two are right, the others wrong, but for a millionth."""
     residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6], [-2, 0.8], [0.4, -1.4])
-    first = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0)
+    first = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0)
     mixture, responsibilities = first.step(residuals)
     same(responsibilities, torch.tensor([1.0, 1, 0, 0, 0], dtype=FLOAT), 1e-4)
     assert mixture.prior == pytest.approx(0.4, abs=1e-4)
@@ -148,13 +148,15 @@ def test_a_mixture_is_found_from_responsibilities() -> None:
 def test_the_uniform_is_never_narrower_than_the_gaussian() -> None:
     """A single wrong pseudo-label has no variance: 1 / gamma of equation 12 would be 0."""
     residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6])
-    mixture, _ = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(residuals)
+    mixture, _ = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(
+        residuals
+    )
     deviations = mixture.variances.sqrt()
     assert mixture.log_uniform == pytest.approx(-float((6 * deviations).log().sum()), abs=1e-3)
 
 
-def fitted(residuals: Tensor, steps: int) -> tuple[Mixture, Tensor]:
-    mixture = Mixture.begin(residuals.shape[1])
+def fitted(residuals: Tensor, steps: int) -> tuple[GaussianUniformMixture, Tensor]:
+    mixture = GaussianUniformMixture.begin(residuals.shape[1])
     for _ in range(steps):
         mixture, responsibilities = mixture.step(residuals)
     return mixture, responsibilities
@@ -166,7 +168,7 @@ def test_bounds() -> None:
     assert perfect.prior == 0.95
     same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
     residuals = torch.cat([1e-3 * normal(1, 2), 5 * normal(99, 2)])
-    few, _ = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -4.0).step(residuals)
+    few, _ = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -4.0).step(residuals)
     assert few.prior == 0.05
 
 
@@ -221,7 +223,7 @@ def test_no_residuals_are_too_hard(shape: tuple[int, int], scale: float) -> None
 @pytest.mark.parametrize("steps", [0, 3])
 def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> None:
     residuals = planted(4, 200)
-    mixture = Mixture.begin(4)
+    mixture = GaussianUniformMixture.begin(4)
     for _ in range(steps):
         mixture, _ = mixture.step(residuals)
     stored = {name: tensor.clone() for name, tensor in mixture.state().items()}
@@ -229,7 +231,7 @@ def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> No
     assert shapes == {"prior": (), "log_uniform": (), "variances": (4,)}
     assert all(tensor.dtype == FLOAT for tensor in stored.values())
     expected, right = mixture.step(residuals)
-    found, again = Mixture.restore(stored).step(residuals)
+    found, again = GaussianUniformMixture.restore(stored).step(residuals)
     assert torch.equal(again, right)
     assert (found.prior, found.log_uniform) == (expected.prior, expected.log_uniform)
     assert torch.equal(found.variances, expected.variances)

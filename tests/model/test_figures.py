@@ -41,7 +41,7 @@ def test_clients_beside_each_other() -> None:
 
 
 def test_hidden_shares_are_not_in_the_facts() -> None:
-    rows = figures.facts(made(), min_documents=8)["topics"]
+    rows = figures.figure_facts(made(), min_documents=8)["topics"]
     assert [(row["topic"], row["clients"]) for row in rows] == [
         (1, {"north": None, "south": 1.0}),
         (0, {"north": 0.5, "south": None}),

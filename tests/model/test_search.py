@@ -44,10 +44,10 @@ def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPat
     model = made()
     vocabulary = type(model.vocabulary)(words, np.full(8, 9), np.full(8, 9))
     model = replace(model, vocabulary=vocabulary)
-    assert search.columns_of("funded", model) == []
+    assert search.columns_like("funded", model) == []
     assert looked_at == ["fund", "fun"]
     looked_at.clear()
-    assert search.columns_of("fundi", model) == []
+    assert search.columns_like("fundi", model) == []
     assert looked_at == ["funding", "fund", "fun"]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.networks import NETWORKS, find_network, passes, register
-from fedtopics.networks.base import Batch, NetworkSettings, Noise, Tensors, rows_of
+from fedtopics.networks.base import Batch, NetworkNoise, NetworkSettings, Tensors, rows_of
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.topic_networks import ProdLDA, Reconstruction
 from tests.helpers.federation import embedded, study, subjects
@@ -139,7 +139,7 @@ def batches(cut: int) -> tuple[Batch, Batch, Batch]:
     noise = network().draw((rng, 12))
 
     def part(rows: slice) -> Batch:
-        some = Noise(noise.normal[rows], noise.keep_hidden[rows], noise.keep_theta[rows])
+        some = NetworkNoise(noise.normal[rows], noise.keep_hidden[rows], noise.keep_theta[rows])
         return Batch.of(sparse.csr_array(counts[rows]), some, torch.float64)
 
     return part(slice(None)), part(slice(cut)), part(slice(cut, None))

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from fedtopics.errors import PolicyError
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
-from fedtopics.privacy.noise import LARGEST_SUM, _drawn, normal
+from fedtopics.privacy.noise import LARGEST_SUM, _drawn, exact_normal
 from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 
@@ -22,7 +22,7 @@ def noise_of(client: str, clients: int) -> Noise:
 
 
 def test_numbers_are_normal() -> None:
-    drawn = normal(bytes(range(32)), SIZE)
+    drawn = exact_normal(bytes(range(32)), SIZE)
     assert kstest(drawn, "norm").pvalue > 0.01
     assert np.unique(drawn).size == SIZE
 

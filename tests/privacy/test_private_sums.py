@@ -95,7 +95,7 @@ def test_topics_from_a_sketch() -> None:
     bag = sparse.csr_array(np.array(texts, float))
     projection = estimates.projection(40, 5)
     sketch = contributions.sketched(bag, np.ones(40), projection, np.ones(600))
-    found = estimates.first_topics(sketch, 0.0, 3)
+    found = estimates.estimate_topics(sketch, 0.0, 3)
     found /= found.sum(0)
     close = np.sqrt(found).T @ np.sqrt(topics)
     assert sorted(close.argmax(1).tolist()) == [0, 1, 2]

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedtopics.protocol import keys, masks, record
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.masks import P, Whole, stream, tag_of
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Body, Part, Stop, decode
@@ -97,7 +97,7 @@ class Checks:
             return
         if any(others[other] not in self._drawn[other] for other in self.honest - {name}):
             raise ViolationError("h: a vector is masked with the key of a stranger")
-        content = digest(whole.tobytes())
+        content = digest_of_fields(whole.tobytes())
         uses = []
         known = int.from_bytes(words[-8:], "little")  # what the adversary sees of the tag
         for label, key in self._derived:

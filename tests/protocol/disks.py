@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from fedtopics.protocol.messages import decode, encode
-from fedtopics.protocol.record import Entry, Record, packed, unpacked
+from fedtopics.protocol.record import OpenedStep, Record, packed_record, unpacked_record
 
 
 class DiedError(Exception):
@@ -39,9 +39,9 @@ class Disk:
     def sync(self) -> None:
         self.synced = self.totals
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: OpenedStep) -> None:
         self.point()
-        self.totals += packed(entry)
+        self.totals += packed_record(entry)
         self.point()
 
     def cut(self) -> None:
@@ -53,9 +53,9 @@ class Disk:
         self.cut()
         self.point()
 
-    def load(self) -> tuple[Record, bytes, list[Entry]]:
+    def load(self) -> tuple[Record, bytes, list[OpenedStep]]:
         record = decode(self.record, Record) if self.record else Record()
-        entries, whole = unpacked(self.totals)
+        entries, whole = unpacked_record(self.totals)
         self.totals = self.totals[:whole]
         if entries and entries[-1].step == record.step:
             record = record.after(entries[-1])

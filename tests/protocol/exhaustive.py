@@ -23,7 +23,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedtopics.protocol import keys, masks
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode, encode
 from fedtopics.protocol.relay import Relay
@@ -127,7 +127,7 @@ class State:
             )
         )
         places = [place.key() for place in self.places.values()]
-        return digest(repr((places, relay, self.file, self.orphans, self.kills)))[:16]
+        return digest_of_fields(repr((places, relay, self.file, self.orphans, self.kills)))[:16]
 
     def point(self) -> None:
         self.budget -= 1
@@ -211,7 +211,9 @@ class State:
         for step in range(max(at, 1), record.step):
             self.check(place, step, found.get(step, []))
         place.step = max(at, record.step)
-        place.member = member_of(name, place.disk, lambda size: digest(name, number)[:size])
+        place.member = member_of(
+            name, place.disk, lambda size: digest_of_fields(name, number)[:size]
+        )
 
     def compute(self, place: Place) -> None:
         member = place.member
@@ -233,7 +235,9 @@ class State:
         for content in said:
             kind = "part" if b"Part" in content[:8] else "body"
             place_of = member.record.step, kind
-            if place.sent.setdefault(place_of, digest(content)) != digest(content):
+            if place.sent.setdefault(place_of, digest_of_fields(content)) != digest_of_fields(
+                content
+            ):
                 raise ViolationError(f"two different messages: {kind} of {place.name}")
         place.says += tuple(said)
         place.call = None

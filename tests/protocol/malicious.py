@@ -11,7 +11,7 @@ import numpy as np
 from fedtopics.protocol.keys import (
     context_of,
     derive,
-    digest,
+    digest_of_fields,
     digest_of_list,
     framed,
     public_key,
@@ -171,7 +171,7 @@ class Malicious(Relay):
         group = self.memory.groups.get((part.step, part.transcript))
         if not group or part.step == 0:
             return None
-        bound = digest(context_of(STUDY, part, self.names), digest_of_list(parts))
+        bound = digest_of_fields(context_of(STUDY, part, self.names), digest_of_list(parts))
         if part.kind == "sum":
             whole = np.array([r.randint(-(2**40), 2**40) for _ in range(3)])
             tag = tag_of(group, bound, whole) + int(stream(derive(group, "tag pad", bound), 1)[0])

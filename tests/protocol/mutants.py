@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fedtopics.protocol import keys, masks, record
-from fedtopics.protocol.keys import context_of, derive, digest
+from fedtopics.protocol.keys import context_of, derive, digest_of_fields
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, List, Part, decode
 from fedtopics.protocol.record import Record
@@ -148,7 +148,7 @@ def _no_tag(world: World, real: Any, group: bytes, bound: bytes, content: bytes)
 
 
 def _plain_transcript(world: World, real: Any, group: bytes, *fields: Any) -> bytes:
-    return digest(*fields)
+    return digest_of_fields(*fields)
 
 
 def _not_hedged(world: World, real: Any, fresh: bytes, context: bytes, content: bytes) -> Any:

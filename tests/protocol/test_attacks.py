@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import utils
 
 from fedtopics.errors import FederationError
 from fedtopics.protocol import keys, masks
-from fedtopics.protocol.keys import context_of, derive, digest
+from fedtopics.protocol.keys import context_of, derive, digest_of_fields
 from fedtopics.protocol.masks import P
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, Body, List, Part, Stop, decode, encode
-from fedtopics.protocol.record import Entry, Record, next_transcript
+from fedtopics.protocol.record import OpenedStep, Record, next_transcript
 from fedtopics.protocol.relay import Relay
 from fedtopics.protocol.roster import Key, Roster
 from tests.protocol.disks import Disk
@@ -170,7 +170,7 @@ def test_a_thief_of_a_disk_opens_later_steps_and_none_before(run: Run) -> None:
         thief.content = VECTORS["bob"]
         found, _ = thief._opened(*thief._bound(), total)
         assert found == opened
-        record = thief.record.after(Entry(record.step, function, found))
+        record = thief.record.after(OpenedStep(record.step, function, found))
     thief.record = msgspec.structs.replace(stolen, parts=trace[0][0])
     with pytest.raises(FederationError, match="false"):
         thief._opened(*thief._bound(), trace[0][1])
@@ -206,7 +206,7 @@ def test_a_small_total_is_not_found_in_the_transcript(run: Run) -> None:
                 before.transcript,
                 "sum",
                 before.list_digest,
-                digest(np.array([first, first + 3, first + 6]).tobytes()),
+                digest_of_fields(np.array([first, first + 3, first + 6]).tobytes()),
             )
             == seen
         ]
@@ -299,7 +299,7 @@ def test_an_error_shows_no_key(run: Run) -> None:
     record = run.members["ann"].record
     assert record.group
     assert repr(record) == "<Record>"
-    assert repr(Entry(1, "sum", [b"total"])) == "<Entry>"
+    assert repr(OpenedStep(1, "sum", [b"total"])) == "<Entry>"
 
 
 def test_a_list_of_very_many_parts_is_refused() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtopics.contract.payload import SparseRows
-from fedtopics.contract.replies import Announced, Bounds, WordCounts, counts, sums
+from fedtopics.contract.replies import Announced, Bounds, WordCountBounds, counts, sums
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol.layout import LARGEST_UNBOUNDED, UNBOUNDED, Layout
 from fedtopics.protocol.masks import TOTAL_BOUND, is_inside
@@ -73,7 +73,9 @@ def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
         layout.encode({"x": value})
 
 
-@pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Bounds(("n",))}, {"l": ["n"]}])
+@pytest.mark.parametrize(
+    "template", [{"w": WordCountBounds(3)}, {"x": Bounds(("n",))}, {"l": ["n"]}]
+)
 def test_what_secure_aggregation_cannot_hide(template: dict[str, object]) -> None:
     with pytest.raises(StudyError, match='trusted server, aggregation = "plain"'):
         Layout.of(template, MEMBERS, len(MEMBERS))

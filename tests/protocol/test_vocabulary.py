@@ -31,7 +31,7 @@ def agreed(
     tables = [v.table_of(own, STUDY, size) for own in replies]
     table = {name: np.sum([each[name] for each in tables], axis=0) for name in v.COLUMNS}
     allowed = v.passing(table, documents, limits)
-    lists = [v.listed(own, STUDY, table, allowed, len(replies)) for own in replies]
+    lists = [v.words_to_list(own, STUDY, table, allowed, len(replies)) for own in replies]
     words = v.joined(lists, STUDY, allowed)
     counts = [v.counts_over(own, words) for own in replies]
     total = {name: np.sum([each[name] for each in counts], axis=0) for name in v.COLUMNS}

@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics.protocol import record
 from fedtopics.protocol.messages import Part, encode
-from fedtopics.protocol.record import Entry, Folder, Record
+from fedtopics.protocol.record import Folder, OpenedStep, Record
 from tests.protocol.checks import ViolationError
 from tests.protocol.disks import Disk
 from tests.protocol.exhaustive import CASES, cached, explore
@@ -89,7 +89,7 @@ def test_a_folder_is_written_in_that_order(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_total_is_written_whole_where_the_disk_takes_a_part_of_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    entry = Entry(0, "sum", [b"total" * 99])
+    entry = OpenedStep(0, "sum", [b"total" * 99])
     file = folder._totals
     folder._totals = SimpleNamespace(write=lambda content: file.write(content[:100]))
     folder.append(entry)
@@ -105,7 +105,7 @@ def test_a_folder_has_what_the_disk_of_the_world_has(tmp_path: Path) -> None:
     for step in range(60):
         part = Part(b"", step, b"", "sum", "sum", b"", "ann", r.randbytes(9))
         now = Record(step=step, group=r.randbytes(32), parts=[encode(part)])
-        entry = Entry(step, "sum", [r.randbytes(8)])
+        entry = OpenedStep(step, "sum", [r.randbytes(8)])
         content = r.choice([None, r.randbytes(5)])
         for each in (disk, folder):
             each.save(now, content)

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from fedtopics.errors import FederationError
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode
 from fedtopics.protocol.record import Record
@@ -267,7 +267,7 @@ class World:
     def vector(self, p: Process, function: str) -> bytes:
         if p.name == "cat" and function == "sum":  # an observer
             return bytes(24)
-        seed = digest(self.seed, p.name, p.member.record.step, p.state, p.documents)
+        seed = digest_of_fields(self.seed, p.name, p.member.record.step, p.state, p.documents)
         whole = np.frombuffer(seed[:24], "<i8") >> 24
         return (whole + np.array([p.rounding, 0, 0])).tobytes()
 

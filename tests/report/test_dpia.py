@@ -16,9 +16,16 @@ from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import SECTIONS, assess
-from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
+from fedtopics.report.dpia_document import (
+    Document,
+    FormTable,
+    Gap,
+    Statement,
+    form_as_html,
+    form_as_markdown,
+)
 from fedtopics.report.dpia_records import TABLES, Records
-from fedtopics.report.render import markdown as report_markdown
+from fedtopics.report.render import form_as_markdown as report_markdown
 from fedtopics.terminal.run_display import show_offer
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
@@ -67,7 +74,7 @@ def north(federation: tuple[Path, Outcome]) -> Path:
     return federation[0] / "north"
 
 
-def parts(form: Document, number: str) -> list[Statement | Gap | Table]:
+def parts(form: Document, number: str) -> list[Statement | Gap | FormTable]:
     return list(next(each for each in form.sections if each.number == number).parts)
 
 
@@ -79,7 +86,7 @@ def asked(form: Document, number: str) -> str:
     return " ".join(part.question for part in parts(form, number) if isinstance(part, Gap))
 
 
-def everything(form: Document) -> list[Statement | Gap | Table]:
+def everything(form: Document) -> list[Statement | Gap | FormTable]:
     return [part for section in form.sections for part in section.parts]
 
 
@@ -98,7 +105,7 @@ def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -
                 assert part.question.endswith(("?", "."))
             else:
                 assert part.source
-            if isinstance(part, Table):
+            if isinstance(part, FormTable):
                 assert part.rows
                 assert {len(row) for row in part.rows} == {len(part.head)}
 
@@ -107,7 +114,9 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     form = assess(north)
     lines = lines_that_left(north / "ledger.jsonl")
     number = [json.loads(line) for line in (north / "ledger.jsonl").read_text().splitlines()]
-    (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "function"]
+    (flows,) = [
+        p for p in parts(form, "1.2") if isinstance(p, FormTable) and p.head[0] == "function"
+    ]
     told = [line for line in number if line["what"] in ("sent", "received")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:
@@ -133,7 +142,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     first, last = (number[i]["time"][:19].replace("T", " ") for i in (0, -1))
     assert f"north took part from {first} UTC to {last} UTC." in said(form, "0.4")
     policy, kept = (
-        {row[0]: row[1] for p in parts(form, number) if isinstance(p, Table) for row in p.rows}
+        {row[0]: row[1] for p in parts(form, number) if isinstance(p, FormTable) for row in p.rows}
         for number in ("2.3.a", "2.2.a")
     )
     assert policy["min_documents"] == "1"
@@ -161,7 +170,7 @@ def test_masks(tmp_path: Path) -> None:
         form = assess(path)
         sees = "no document, word, number or total" if secure else "the update of each"
         assert sees in said(form, "0.2")
-        (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, Table)]
+        (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, FormTable)]
         assert len(impacts.rows) == (1 if secure else 2)
         offered = str(parts(form, "4.2.a")[0])
         assert ('aggregation = "secure"' in offered) != secure
@@ -171,13 +180,13 @@ def test_masks(tmp_path: Path) -> None:
 def test_every_method(method: str, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(Study.make(method={"name": method}, clients={"a": {}, "b": {}}).to_toml())
-    (flows,) = [p for p in parts(assess(path), "1.2")[1:] if isinstance(p, Table)]
+    (flows,) = [p for p in parts(assess(path), "1.2")[1:] if isinstance(p, FormTable)]
     assert all(row[2] for row in flows.rows)
 
 
 def test_no_document_no_word(north: Path, federation: tuple[Path, Outcome]) -> None:
     assert CANARY in "".join(t for batch in corpora()["north"].texts() for t in batch)
-    for write in (markdown, html):
+    for write in (form_as_markdown, form_as_html):
         text = write(assess(north))
         words = {*federation[1].model.vocabulary.words, CANARY}
         assert not [word for word in words if re.search(rf"\b{word}\b", text)]
@@ -300,7 +309,7 @@ def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
     form = assess(runs / "north")
     assert "know each other's numbers of documents" not in said(form, "3.1")
     assert "that enough of a client's documents have" not in said(form, "1.1.a")
-    tables = [part for part in everything(form) if isinstance(part, Table)]
+    tables = [part for part in everything(form) if isinstance(part, FormTable)]
     cells = {cell for table in tables for row in table.rows for cell in row}
     assert not any(cell.startswith("A word in fewer documents") for cell in cells)
     assert any("change each sum by a vector of length 1 at most" in cell for cell in cells)
@@ -366,7 +375,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     path = audit(private_north, study_)
     digest = Audit.read(path, study_).sha256
     form = assess(private_north)
-    (table,) = [p for p in parts(form, "3.1") if isinstance(p, Table) and p.head[0] == "attack"]
+    (table,) = [p for p in parts(form, "3.1") if isinstance(p, FormTable) and p.head[0] == "attack"]
     assert [list(row) for row in table.rows] == [
         ["membership, by the model", "0.512", "1.4%", "3,200"],
         ["allowed by epsilon", "0.700", "20.0%", "-"],

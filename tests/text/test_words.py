@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, count_words
-from fedtopics.text.words import PATTERNS, is_word, lower, normal, splitter
+from fedtopics.text.words import PATTERNS, is_word, lower, normal_form, splitter
 from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 
 COMPOSED = "caf\u00e9"
@@ -59,10 +59,10 @@ def test_letters_and_their_marks_are_one_word() -> None:
 def test_piles_of_marks_take_no_longer_than_other_text() -> None:
     """Python sorts the marks on a letter in the square of their number: minutes for these."""
     pile = "\u0327\u0301\u0316\u05b0"
-    assert len(normal(f"e{250_000 * pile} oak")) < 50
+    assert len(normal_form(f"e{250_000 * pile} oak")) < 50
     assert counted([f"e{250_000 * pile} oak"])["oak"] == 1
     assert counted([[f"e{250_000 * pile}", "oak"]]) == {"oak": 1}
-    assert normal("e" + 30 * "\u0316" + " oak" * 30) == "e" + 30 * "\u0316" + " oak" * 30
+    assert normal_form("e" + 30 * "\u0316" + " oak" * 30) == "e" + 30 * "\u0316" + " oak" * 30
 
 
 def test_agreed_words_are_found_however_they_are_written() -> None:
@@ -74,7 +74,7 @@ def test_agreed_words_are_found_however_they_are_written() -> None:
 def test_what_only_looks_alike_stays_different() -> None:
     words = ["bank", "b\u0430nk", "b\u03b1nk", "b\u00e1nk"]
     assert counted([words]) == dict.fromkeys(words, 1)
-    assert [*map(normal, words)] == words
+    assert [*map(normal_form, words)] == words
 
 
 SPELLINGS = {
@@ -106,8 +106,8 @@ def test_a_word_is_one_whatever_editor_wrote_it(word: str) -> None:
 
 
 def test_a_space_that_is_not_seen_ends_a_word_where_there_are_no_others() -> None:
-    assert normal("ខ្មែរ\u200bក្រុង\u200b") == "ខ្មែរ ក្រុង"
-    assert normal("oak\u200btree") == "oaktree"
+    assert normal_form("ខ្មែរ\u200bក្រុង\u200b") == "ខ្មែរ ក្រុង"
+    assert normal_form("oak\u200btree") == "oaktree"
 
 
 SENTENCES = [
@@ -133,7 +133,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_words_of_each_script_with_spaces_are_whole(sentence: str) -> None:
-    words = normal(sentence).split()
+    words = normal_form(sentence).split()
     assert TextRules(stop_words="none").analyser()(f"«{sentence}।», {sentence}!") == 2 * words
     assert all(map(is_word, words))
 
@@ -170,10 +170,10 @@ TEXT = st.text(
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(TEXT, st.sampled_from(["", "turkish", "greek"]))
 def test_what_is_spelled_once_stays(text: str, language: str) -> None:
-    once = normal(text)
-    assert normal(once) == once
+    once = normal_form(text)
+    assert normal_form(once) == once
     small = lower(once, language)
-    assert normal(small) == small
+    assert normal_form(small) == small
     assert lower(small, language) == small
 
 
@@ -182,7 +182,7 @@ def test_what_is_spelled_once_stays(text: str, language: str) -> None:
 def test_words_do_not_depend_on_what_else_is_in_the_text(text: str, pattern: str) -> None:
     """There is a fast way for texts without marks, and it has to find the same words."""
     find = splitter(pattern)
-    text = normal(text)
+    text = normal_form(text)
     assert find(f"{text} हिन्दी") == [*find(text), *find("हिन्दी")]
 
 
@@ -198,7 +198,7 @@ def test_invisible_characters_never_split_a_word(text: str, unseen: str) -> None
 
 def test_long_texts_are_read_in_a_time_that_grows_with_them() -> None:
     for piece in ("a'", "a-\u0301", "\u0301", "क्", "'-", "`a", "\u200b", '"א'):
-        text = normal("é" + piece * 100_000)
+        text = normal_form("é" + piece * 100_000)
         splitter("words")(lower(text))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fedtopics.errors import FedTopicsError, nearest
+from fedtopics.errors import FedTopicsError, nearest_names
 from fedtopics.escaping import for_encoding, visible
 from fedtopics.extras import VERSION
 
@@ -33,7 +33,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._places:
-            ctx.fail(f"There is no command {cmd_name!r}; {nearest(cmd_name, self._places)}")
+            ctx.fail(f"There is no command {cmd_name!r}; {nearest_names(cmd_name, self._places)}")
         place = self._places[cmd_name]
         if isinstance(place, click.Command):
             return place
@@ -61,15 +61,15 @@ INIT = _group(
     study="cli.init:study",
     policy="cli.init:policy",
     flower="cli.flower:init",
-    flare_site="cli.flare:allow",
+    flare_site="cli.flare:allow_command",
 )
 MODELS = _group(
-    "Compare models, or merge them.", compare="cli.models:compare", merge="cli.models:merge"
+    "Compare models, or merge them.", compare="cli.models:compare_command", merge="cli.models:merge"
 )
 AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
     log="cli.run_commands:log",
-    verify="cli.run_commands:verify",
+    verify="cli.run_commands:verify_command",
     attack="cli.privacy:attack",
     budget="cli.privacy:budget",
     dpia="cli.run_commands:dpia",
@@ -78,29 +78,29 @@ SECTIONS: dict[str, dict[str, str | click.Command]] = {
     "Begin": {
         "demo": "fedtopics.cli.local:demo",
         "init": INIT,
-        "check": "fedtopics.cli.federation:check",
+        "check": "fedtopics.cli.federation:check_command",
     },
     "Train on this machine": {
-        "train": "fedtopics.cli.local:train",
-        "sweep": "fedtopics.cli.local:sweep",
+        "train": "fedtopics.cli.local:train_command",
+        "sweep": "fedtopics.cli.local:sweep_command",
     },
     "Train with other machines": {
-        "key": "fedtopics.cli.key:group",
+        "key": "fedtopics.cli.key:key_group",
         "serve": "fedtopics.cli.federation:serve",
-        "join": "fedtopics.cli.federation:join",
+        "join": "fedtopics.cli.federation:join_command",
         "status": "fedtopics.cli.run_commands:show_status",
     },
     "Use a model": {
         "topics": "fedtopics.cli.models:topics",
         "transform": "fedtopics.cli.models:transform",
-        "evaluate": "fedtopics.cli.models:evaluate",
+        "evaluate": "fedtopics.cli.models:evaluate_command",
         "models": MODELS,
         "report": "fedtopics.cli.run_commands:report",
     },
     "Account for shared data": {"audit": AUDIT},
 }
 if find_spec("tomotopy"):  # which the extra "flda" installs
-    SECTIONS["Use a model"]["flda"] = "fedtopics.cli.flda:group"
+    SECTIONS["Use a model"]["flda"] = "fedtopics.cli.flda:flda_group"
 
 
 @click.group(

@@ -15,7 +15,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.escaping import as_json as to_json
 from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
-from fedtopics.terminal.display import embedding_status, print_json, say, sentence, write
+from fedtopics.terminal.display import embedding_status, event_sentence, print_json, say, write
 from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure, show_promises
 from fedtopics.terminal.run_report import show_run
 
@@ -70,7 +70,7 @@ def print_event(event: dict[str, Any]) -> None:
     help="CSV file for the words that could be shared, the rarest first. It stays here.",
 )
 @options.as_json
-def check(
+def check_command(
     study: Path,
     key_folder: Path | None,
     data: Path | None,
@@ -135,7 +135,7 @@ def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsEr
 
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
-    say(sentence(Documents.of("this client", corpus).plain()))
+    say(event_sentence(Documents.of("this client", corpus).plain()))
     say(policy.described(not study.is_secure, study.vocabulary.min_document_frequency))
 
 
@@ -225,7 +225,7 @@ def serve(
     help="For tests: draw minibatches and noise from the study's seed, which everybody knows.",
 )
 @json_lines
-def join(
+def join_command(
     study: Path,
     key_folder: Path,
     data: Path | None,

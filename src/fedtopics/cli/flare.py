@@ -23,7 +23,7 @@ from fedtopics.terminal.display import say
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
 @click.option("--key", type=FOLDER, help="The site's key, made by `fedtopics key create`.")
 @click.option("--insecure-seed", is_flag=True, help="Predictable random choices, only for tests.")
-def allow(
+def allow_command(
     folder: Path,
     data: Path | None,
     columns: dict[str, str | None],

@@ -14,7 +14,7 @@ from fedtopics.terminal.display import print_json, say
 
 
 @click.group("flda")
-def group() -> None:
+def flda_group() -> None:
     """Find the threshold of F-LDA with a person's help.
 
     After a first run, `sample-pairs` draws pairs of its topics and writes them to a file. Label the
@@ -22,7 +22,7 @@ def group() -> None:
     """
 
 
-@group.command()
+@flda_group.command("sample-pairs")
 @click.argument("run", type=FOLDER)
 @options.output("--out", "-o", required=True, help="CSV file to write.")
 @options.with_default(
@@ -30,7 +30,7 @@ def group() -> None:
 )
 @options.with_default("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 @options.words
-def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
+def sample_pairs_command(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
     """Draw pairs of topics of different clients, for a person to label.
 
     RUN is the server's folder of a run of F-LDA. The pairs cover all degrees of similarity.
@@ -50,7 +50,7 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     )
 
 
-@group.command()
+@flda_group.command()
 @click.argument("pairs", type=FOLDER)
 @click.option(
     "--compare", type=click.FloatRange(0, 1), help="Another threshold to compare with that found."

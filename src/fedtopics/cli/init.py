@@ -43,9 +43,9 @@ def study(file: Path, method: str, everything: bool) -> None:
 def policy(file: Path) -> None:
     """Write a policy with all keys to FILE, by default policy.toml; with - as FILE, print it."""
     from fedtopics import Policy
-    from fedtopics.federation.study_tables import as_toml
+    from fedtopics.federation.study_tables import value_as_toml
 
-    _write(file, as_toml(Policy(), example=True), "policy")
+    _write(file, value_as_toml(Policy(), example=True), "policy")
 
 
 def _write(file: Path, content: str, what: str) -> None:

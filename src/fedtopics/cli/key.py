@@ -10,16 +10,16 @@ from fedtopics.terminal.display import print_json, say
 
 
 @click.group("key")
-def group() -> None:
+def key_group() -> None:
     """Create or show a member's key."""
 
 
-@group.command()
+@key_group.command("create")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @options.with_default(
     "--out", type=FOLDER, default=".", metavar="DIR", help="Folder for NAME and NAME.pem."
 )
-def create(names: tuple[str, ...], out: Path) -> None:
+def create_command(names: tuple[str, ...], out: Path) -> None:
     """Make the key of the member NAME, on the machine where it is used.
 
     The folder NAME gets the private key, which stays there. NAME.pem is the certificate for the
@@ -50,7 +50,7 @@ def create(names: tuple[str, ...], out: Path) -> None:
         )
 
 
-@group.command()
+@key_group.command()
 @click.argument("path", metavar="FOLDER_OR_PEM", type=FOLDER)
 @options.as_json
 def show(path: Path, as_json: bool) -> None:
@@ -63,7 +63,7 @@ def show(path: Path, as_json: bool) -> None:
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     if as_json:
         described = {"name": name, "path": str(path), "valid_until": until}
-        print_json(described | {"sha256": roster.fingerprint(content)})
+        print_json(described | {"sha256": roster.key_fingerprint(content)})
         return
     say(
         f"name         {name}\npath         {path}\nvalid until  {until}\n"

@@ -120,7 +120,7 @@ def demo(
     type=click.IntRange(1),
     help="With Dask and without --scheduler: number of processes.  [default: one per core]",
 )
-def train(
+def train_command(
     study: Path,
     out: Path | None,
     resume: bool,
@@ -208,7 +208,9 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 )
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
-def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
+def sweep_command(
+    study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool
+) -> None:
     """Compare several numbers of topics.
 
     This trains a study once or more with each number, with all clients on this machine. A tenth of

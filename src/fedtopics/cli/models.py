@@ -267,7 +267,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
     help="Count words together in windows or, if the order of words is lost, in documents.",
 )
 @options.as_json
-def evaluate(
+def evaluate_command(
     model: Path,
     data: tuple[Path, ...],
     columns: dict[str, Any],
@@ -352,7 +352,7 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     help="Least cosine of topics that count as the same.  [default: 0.6, best on labelled corpora]",
 )
 @options.as_json
-def compare(
+def compare_command(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
     """Match the topics of two models one to one; the others are new in B or missing from B."""

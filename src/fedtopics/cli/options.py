@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fedtopics.errors import nearest
+from fedtopics.errors import nearest_names
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 FOLDER = click.Path(path_type=Path)
@@ -66,7 +66,8 @@ def columns(
             kind, equals, name = pair.partition("=")
             if kind not in kinds:
                 raise click.BadParameter(
-                    f"{kind!r} is not a kind of column of this command; {nearest(kind, kinds)}"
+                    f"{kind!r} is not a kind of column of this command; "
+                    f"{nearest_names(kind, kinds)}"
                 )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")

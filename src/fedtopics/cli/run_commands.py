@@ -64,7 +64,7 @@ def log(run: Path, as_json: bool) -> None:
     from fedtopics.privacy.recipe import data_sent_by
     from fedtopics.protocol.clients import DATA_SENT
 
-    paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
+    paths = {kept.client_of_ledger(run): run} if run.is_file() else kept.find_ledgers(run)
     if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
     summaries = {client: kept.summarise_ledger(path) for client, path in paths.items()}
@@ -100,7 +100,7 @@ def log(run: Path, as_json: bool) -> None:
 @click.option("--certificate", type=FOLDER, help="Only signatures with its key count.")
 @click.option("--head", default="", help="Digest of the ledger's last line that you noted earlier.")
 @options.as_json
-def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
+def verify_command(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
     """Check that nobody has changed a run's ledger and files.
 
     RUN is the folder of a member or of a simulation. The command works offline. To detect that

@@ -63,7 +63,7 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class WordCounts:
+class WordCountBounds:
     """Counts by word: documents, occurrences, clients, and clients with it among first words."""
 
     places: int
@@ -103,8 +103,8 @@ def of_topics(n: int) -> dict[str, Bounds]:
 
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
-"""Expected form of each field: a `Bounds`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a
-map for a map, a list with one length for words, or only a shape for float64."""
+"""Expected form of each field: a `Bounds`, `Announced`, `WordCountBounds`, `Windows` or
+`AgreeingPairs`, a map for a map, a list with one length for words, or only a shape for float64."""
 
 
 def find_fault(reply: Any, template: Template, of: Sequence[str] = ("",)) -> str:
@@ -153,7 +153,7 @@ class _Check:
             if not all(isinstance(word, str) and is_word(word) for word in words):
                 return f"{where} is not a list of words"
             return self._misfit((len(value),), tuple(template), where)
-        if isinstance(template, WordCounts):
+        if isinstance(template, WordCountBounds):
             return self._fault_of_words(value, template, where)
         if isinstance(template, Windows):
             return self._fault_of_windows(value, template, name, where)
@@ -214,7 +214,7 @@ class _Check:
             return bool((diagonal >= 0).all() and (np.abs(numbers) <= most + ROUNDING).all())
         return True
 
-    def _fault_of_words(self, value: Any, template: WordCounts, where: str) -> str:
+    def _fault_of_words(self, value: Any, template: WordCountBounds, where: str) -> str:
         if not isinstance(value, CountsByWord) or value.values.shape[1:] != (4,):
             return f"{where} does not contain counts by word"
         if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:

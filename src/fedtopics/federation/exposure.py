@@ -12,7 +12,7 @@ import numpy as np
 
 from fedtopics.contract.interfaces import Call
 from fedtopics.contract.payload import CountsByWord, flat_fields
-from fedtopics.contract.replies import Template, WordCounts
+from fedtopics.contract.replies import Template, WordCountBounds
 from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -22,7 +22,7 @@ from fedtopics.federation.program import exchanges, plan_of, recipe_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.auto.client import count_words
+from fedtopics.methods.auto.client import total_words
 from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.registry import PublishedFunction, find_method
 from fedtopics.model.card import risk
@@ -120,7 +120,7 @@ def expose(
     if corpus is not None and study.method.method_name == "auto":
         settings: Any = study.method
         embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
-        found, why = settings.choose(len(corpus), count_words(corpus), embedded)
+        found, why = settings.choose(len(corpus), total_words(corpus), embedded)
         method = find_method(found["name"]).settings(**found)
         study = study.model_copy(update={"method": method})
         chosen = f"{found['name']}, as {why}"
@@ -181,7 +181,7 @@ class _SecureClients(LocalClients):
         before = sums[function]
         total = super().sum(function, template, **payload)
         sums[function] = before
-        if any(isinstance(field, WordCounts) for field in template.values()):
+        if any(isinstance(field, WordCountBounds) for field in template.values()):
             words = next(value.names for value in total.values() if isinstance(value, CountsByWord))
             size = vocabulary.buckets_for(total["documents"])
             sums[vocabulary.TABLE] += self._vector(vocabulary.template_of(size))

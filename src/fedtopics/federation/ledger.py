@@ -107,7 +107,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Answer:
+class SentReply:
     position: Position
     function: str = ""
     payload: str = ""
@@ -138,7 +138,7 @@ class Ledger:
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()  # run, round and attempt of all answers
         self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
-        self.last = Answer(Position(0))
+        self.last = SentReply(Position(0))
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
         self._before = ""
@@ -200,7 +200,7 @@ class Ledger:
         function = call.function
         position = call.position
         if self._file is None:
-            self._remember(Answer(position, function), noted)
+            self._remember(SentReply(position, function), noted)
             return True
         fields = {}
         content = hashlib.sha256()
@@ -211,7 +211,7 @@ class Ledger:
             content.update(name.encode())
             content.update(data)
             total += len(data)
-        answer = Answer(position, function, call.digest, content.hexdigest())
+        answer = SentReply(position, function, call.digest, content.hexdigest())
         before = self._replies.get((position.turn, function), answer.reply)
         is_other = position == self.last.position and answer != self.last
         if is_other or (once and answer.reply != before):
@@ -234,7 +234,7 @@ class Ledger:
         self._remember(answer, noted)
         return True
 
-    def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
+    def _remember(self, answer: SentReply, content: Mapping[str, Any]) -> None:
         self.last = answer
         turn = answer.position.turn
         self._replies[turn, answer.function] = answer.reply
@@ -296,7 +296,7 @@ class Ledger:
             self.rounds.add((line["run"], line["round"], line["moment"][1]))
         if line["run"] == self.run:
             position = Position(*line["moment"])
-            answer = Answer(position, line["function"], line["payload"], line["sha256"])
+            answer = SentReply(position, line["function"], line["payload"], line["sha256"])
             self._remember(answer, line)
 
     def close(self) -> None:
@@ -308,10 +308,10 @@ class Ledger:
 def find_ledgers(folder: Path) -> dict[str, Path]:
     places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a member, of a simulation
     paths = sorted(path for place in places for path in folder.glob(place))
-    return {client_of(path): path for path in paths}
+    return {client_of_ledger(path): path for path in paths}
 
 
-def client_of(path: Path) -> str:
+def client_of_ledger(path: Path) -> str:
     """Return the client of a ledger, from a line or else from the name of its folder."""
     named = (line.content["client"] for line in lines_of(path) if "client" in line.content)
     return str(next(named, path.resolve().parent.name))

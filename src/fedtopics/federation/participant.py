@@ -28,7 +28,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.contributions import authors
 from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 from fedtopics.text.growing import Follow
 
@@ -201,7 +201,7 @@ class Participation:
             return
         digest = roster.digest_of(study.clients)
         rosters: dict[str, list[str]] = json.loads(read_text(path)) if path.exists() else {}
-        before = rosters.setdefault(fingerprint(corpus), [])
+        before = rosters.setdefault(corpus_fingerprint(corpus), [])
         if digest in before:
             return
         if before and self._accepted_roster != study.fingerprint:

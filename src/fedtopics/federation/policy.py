@@ -15,7 +15,7 @@ from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
-from fedtopics.protocol.roster import fingerprint
+from fedtopics.protocol.roster import key_fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
@@ -287,7 +287,7 @@ def _known(entries: Sequence[str]) -> set[str]:
         path = Path(entry)
         try:
             files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
-            known |= {fingerprint(read_bytes(file)) for file in files}
+            known |= {key_fingerprint(read_bytes(file)) for file in files}
         except (OSError, ValueError):
             raise PolicyError(
                 f"The certificates in {path}, which the policy's known_members names, cannot be "

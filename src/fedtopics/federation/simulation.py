@@ -25,7 +25,7 @@ from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.outliers import Robust
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 
 
 def train(
@@ -151,7 +151,9 @@ class Simulation:
                 files.callback(ledgers[name].close)
             if folder is not None:
                 each = self.documents.items()
-                digests = {n: getattr(of, "fingerprint", "") or fingerprint(of) for n, of in each}
+                digests = {
+                    n: getattr(of, "fingerprint", "") or corpus_fingerprint(of) for n, of in each
+                }
                 before = run.recall("documents") or digests
                 if changed := sorted(n for n in digests if digests[n] != before.get(n)):
                     raise RunError(
@@ -244,7 +246,7 @@ def run_folder(
 ) -> Path:
     """Return the first of wanted, wanted-2, ... without a run of another study or documents."""
     identity = study.with_clients(corpora).identity(start)
-    digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
+    digests = {name: corpus_fingerprint(corpus) for name, corpus in corpora.items()}
     return first_folder(wanted, lambda f: not has_run(f) or _is_of(f, identity, digests))
 
 

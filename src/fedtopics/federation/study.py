@@ -310,7 +310,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def to_toml(self) -> str:
         """Return the study as commented TOML with all values and absolute paths."""
-        return tables.as_toml(self)
+        return tables.value_as_toml(self)
 
 
 def why_plain(study: Study) -> str:
@@ -342,4 +342,4 @@ def example_study(method: str = DEFAULT_METHOD) -> str:
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
     title = "# A fedtopics study. Settings that are commented out show the default.\n\n"
-    return title + tables.as_toml(study, example=True)
+    return title + tables.value_as_toml(study, example=True)

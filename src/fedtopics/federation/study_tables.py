@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping
-from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
+from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest_names
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -276,7 +276,7 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])
             key = first["loc"][-1]
             usual = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
-            problem += usual or (nearest(key, keys) if keys else "correct its name")
+            problem += usual or (nearest_names(key, keys) if keys else "correct its name")
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 
 
@@ -318,7 +318,9 @@ def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
     return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
 
 
-def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: Any = None) -> str:
+def value_as_toml(
+    model: BaseModel, table: str = "", *, example: bool = False, own: Any = None
+) -> str:
     """Return a model as TOML; in an example, defaults are commented out (`own`: of a group)."""
     lines = []
     tables = []
@@ -326,11 +328,11 @@ def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: An
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             inner = f"{table}{key}"
-            body = as_toml(value, f"{inner}.", example=example, own=info.default)
+            body = value_as_toml(value, f"{inner}.", example=example, own=info.default)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
         elif key in ("clients", "observers"):
             for name, entry in value.items():
-                body = as_toml(entry, "", example=example)
+                body = value_as_toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
         else:
             usual = example and value == getattr(own, key, info.default) and key != "name"

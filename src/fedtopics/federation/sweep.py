@@ -32,7 +32,7 @@ from fedtopics.inference.vectors import TINY
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.figures import Panel, chart
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
 SAMPLE = 0.8  # of the training documents, for all seeds except the first, to measure stability
@@ -103,7 +103,7 @@ def sweep(
     Returns
     -------
     list of dict
-        One row per number of topics, as from `summarise`.
+        One row per number of topics, as from `summarise_sweep`.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def sweep(
     sources = study.corpora() if corpora is None else corpora_by_name(corpora)
     rows, folder = _train_all(study, sources, policies, tasks, Path(out), on_event)
     places = {n: [folder / _name(task) for task in tasks if task[0] == n] for n in numbers}
-    return summarise(rows, {number: _stability(models) for number, models in places.items()})
+    return summarise_sweep(rows, {number: _stability(models) for number, models in places.items()})
 
 
 def _train_all(
@@ -138,7 +138,7 @@ def _train_all(
     policies = policies_of(study, documents, policies)
     study = study.with_clients(documents)
     clients = {
-        name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
+        name: [corpus_fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()
     }
     identity = digest(json.dumps([VERSION, SAMPLE, study.agreed, clients], sort_keys=True))
@@ -189,7 +189,7 @@ def _stability(folders: Iterable[Path]) -> list[float]:
     return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in pairs]
 
 
-def summarise(
+def summarise_sweep(
     rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Sequence[float]]
 ) -> list[dict[str, Any]]:
     """Return one row per number of topics: means and deviations over trainings or pairs."""

@@ -20,7 +20,7 @@ from fedtopics.federation.program import in_the_clear
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
 from fedtopics.protocol.clients import MEMBERS_SEE
-from fedtopics.protocol.roster import fingerprint, has_signed, name_of
+from fedtopics.protocol.roster import has_signed, key_fingerprint, name_of
 
 
 class Check(NamedTuple):
@@ -36,7 +36,7 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, certificate: bytes, where: str) -> _Key:
-        return cls(name_of(certificate, where), certificate, fingerprint(certificate))
+        return cls(name_of(certificate, where), certificate, key_fingerprint(certificate))
 
     def has_signed(self, content: bytes, signature: bytes) -> bool:
         return has_signed(self.certificate, content, signature)
@@ -118,7 +118,7 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
 def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
     head = ledger.Head.read(path)
-    client = ledger.client_of(path)
+    client = ledger.client_of_ledger(path)
     fault = ""
     key = trusted
     for line in lines:

@@ -41,7 +41,7 @@ def closeness(points: Any, centres: Numbers) -> Numbers:
     return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)
 
 
-def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Numbers]:
+def nearest_centres(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Numbers]:
     """Return each point's nearest centre, and its squared distance."""
     labels = np.zeros(points.shape[0], np.int64)
     distances = np.zeros(points.shape[0])

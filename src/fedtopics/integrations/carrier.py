@@ -53,7 +53,7 @@ class Carrier(Protocol):
         """Return answers, after so many seconds at most; None means that the client failed."""
 
 
-class Call(msgspec.Struct, array_like=True):
+class CarriedCall(msgspec.Struct, array_like=True):
     """A call of a member."""
 
     method: Literal["ask", "say", "fetch"]
@@ -65,7 +65,7 @@ class Calls(Message):
 
     name: str
     number: int  # grows with each set of calls of a process
-    calls: list[Call]
+    calls: list[CarriedCall]
     state: Literal["calls", "computes", "ended"]
     signature: bytes = b""
 
@@ -92,7 +92,7 @@ class CarriedLink:
         self._study = study
         self._changed = threading.Condition()
         self._number = int.from_bytes(os.urandom(4), "big") << 16
-        self._calls: list[Call] = []
+        self._calls: list[CarriedCall] = []
         self._is_ready = False  # whether the program waits for the results of its calls
         self._results: Results | None = None
         self.ended = False
@@ -114,7 +114,7 @@ class CarriedLink:
     def say(self, message: bytes) -> None:
         """See `Link.say`; it travels with the next call."""
         with self._changed:
-            self._calls.append(Call("say", message))
+            self._calls.append(CarriedCall("say", message))
 
     def fetch(self, what: bytes) -> bytes:
         return self._call("fetch", what)
@@ -122,7 +122,7 @@ class CarriedLink:
     def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
         until = time.monotonic() + LOST
         with self._changed:
-            self._calls.append(Call(method, content))
+            self._calls.append(CarriedCall(method, content))
             self._number += 1
             self._is_ready = True
             self._results = None

@@ -43,7 +43,7 @@ from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.terminal.display import say
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus, fingerprint
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.text.readers import files_of
 
 TOGETHER = 8  # replies that are added up at a time
@@ -115,7 +115,7 @@ def homes(cluster: Client, first: int) -> list[dict[str, Any]]:
     return [{"workers": [each], "allow_other_workers": True} for each in turned] or [{}]
 
 
-class Part:
+class RemotePart:
     """A part of a client's documents on a worker, and the requests that it has executed."""
 
     def __init__(
@@ -139,20 +139,20 @@ class Part:
         self.executed: set[int] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Part, self._made_of  # a copy elsewhere repeats the requests
+        return RemotePart, self._made_of  # a copy elsewhere repeats the requests
 
 
-def size_of(documents: Corpus | Part) -> int:
+def size_of(documents: Corpus | RemotePart) -> int:
     """Return their bytes, so that Dask computes where they are."""
-    corpus = documents.client.corpus if isinstance(documents, Part) else documents
+    corpus = documents.client.corpus if isinstance(documents, RemotePart) else documents
     return corpus.text_bytes
 
 
-sizeof.register((Corpus, Part), size_of)
+sizeof.register((Corpus, RemotePart), size_of)
 
 
 @dataclass(frozen=True)
-class Request:
+class RemoteRequest:
     """A function that the parts of a client execute."""
 
     number: int
@@ -161,7 +161,7 @@ class Request:
     attempt: int
 
 
-def answer(part: Part, *requests: Request) -> Any:
+def answer_requests(part: RemotePart, *requests: RemoteRequest) -> Any:
     """Execute those requests that the part has not executed; return the reply to the last."""
     reply = None
     for request in requests:
@@ -256,14 +256,14 @@ class RemoteClient:
         return self._sum(name, payload)
 
     def _request(self, name: str, payload: dict[str, Any]) -> Any:
-        return self._submit(Request, next(self._numbers), name, payload, self.attempt)
+        return self._submit(RemoteRequest, next(self._numbers), name, payload, self.attempt)
 
     def _sum(self, name: str, payload: dict[str, Any], parts: Sequence[Any] | None = None) -> Any:
         """Let parts execute a function; add up their replies, always in the same order."""
         request = self._request(name, payload)
         before = [*self._effects, *self._round]
         replies = [
-            self._submit(answer, part, *before, request, **home)
+            self._submit(answer_requests, part, *before, request, **home)
             for part, home in zip(parts or self._parts, cycle(self._places))
         ]
         self._round.append(request)
@@ -305,7 +305,7 @@ class RemoteDocuments:
     text_bytes: int
     first_words: list[int]
     source: str
-    fingerprint: str
+    corpus_fingerprint: str
 
     def __len__(self) -> int:
         return self.n_documents
@@ -336,7 +336,7 @@ class RemoteDocuments:
 
 def described(corpus: Corpus) -> tuple[Any, ...]:
     sizes = len(corpus), corpus.n_empty, corpus.text_bytes
-    return *sizes, corpus.first_words, corpus.source, fingerprint(corpus)
+    return *sizes, corpus.first_words, corpus.source, corpus_fingerprint(corpus)
 
 
 def prepared(
@@ -356,15 +356,19 @@ def prepared(
             is_one = in_one_place or source.data is None
             each = [(source, path) for path in ([source.data] if is_one else files_of(source.data))]
         places = homes(cluster, list(sources).index(name))
-        return [submit(read, name, *one, **home) for one, home in zip(each, cycle(places))]
+        return [
+            submit(read_documents, name, *one, **home) for one, home in zip(each, cycle(places))
+        ]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
     sources = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
     with lost_scheduler():
         found = {n: RemoteDocuments.of(cluster, files(n, each)) for n, each in sources.items()}
-    whole = {n: fingerprint(each) for n, each in sources.items() if isinstance(each, Corpus)}
-    found |= {name: replace(found[name], fingerprint=digest) for name, digest in whole.items()}
+    whole = {n: corpus_fingerprint(each) for n, each in sources.items() if isinstance(each, Corpus)}
+    found |= {
+        name: replace(found[name], corpus_fingerprint=digest) for name, digest in whole.items()
+    }
     return found, partial(DaskSimulation, cluster=cluster)
 
 
@@ -373,7 +377,7 @@ def path_or_corpus(documents: Any) -> Any:
     return ClientData(data=documents) if is_path else Corpus.of(documents)
 
 
-def read(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:
+def read_documents(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:
     if isinstance(documents, Corpus):
         return documents
     return documents.model_copy(update={"data": path}).read(name)
@@ -412,7 +416,9 @@ class DaskSimulation(Simulation):
         numbers = range(len(parts)) if len(parts) > 1 else [None]
         places = homes(self.cluster, list(self.documents).index(name))
         parts = [
-            self.cluster.submit(Part, part, self.study, name, policy, number, pure=False, **home)
+            self.cluster.submit(
+                RemotePart, part, self.study, name, policy, number, pure=False, **home
+            )
             for part, number, home in zip(parts, numbers, cycle(places))
         ]
         ledger.write_start(name, b"", policy.model_dump(mode="json"), documents)

@@ -23,7 +23,7 @@ from fedtopics.integrations.carrier import CarriedLink, lead_carried
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, job_context, logger
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
-from fedtopics.terminal.display import sentence
+from fedtopics.terminal.display import event_sentence
 from fedtopics.terminal.run_display import client_sentence
 
 FAILURE = "failure.txt"  # in a run's folder: one sentence
@@ -72,7 +72,7 @@ class StudyServer:
 def _log(event: dict[str, Any]) -> None:
     if event["event"] == "round":
         logger.info("round %s", event["round"])
-    elif text := sentence(event):
+    elif text := event_sentence(event):
         logger.info("%s", text)
 
 
@@ -179,12 +179,12 @@ def _read(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _fail(folder: Path, sentence: str) -> None:
+def _fail(folder: Path, event_sentence: str) -> None:
     """Write a readable sentence to the log, and to a file that is easy to find."""
-    logger.error("%s", sentence)
+    logger.error("%s", event_sentence)
     with suppress(OSError):
         make_folder(folder)
-        write_durably(folder / FAILURE, f"{sentence}\n".encode())
+        write_durably(folder / FAILURE, f"{event_sentence}\n".encode())
 
 
 def make_study_job(

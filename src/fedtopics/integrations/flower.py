@@ -141,7 +141,7 @@ class _Node:
             join(part, study, link=link)
 
 
-def main(content: str, folder: str) -> None:
+def resident_main(content: str, folder: str) -> None:
     """Be the resident process for one client, a `_Node` as JSON; end those of earlier runs."""
     from fedtopics.federation.study import Study
     from fedtopics.integrations.carrier import CarriedLink
@@ -228,4 +228,4 @@ def _run_folder(plan: Study, context: Context) -> Path:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    resident_main(*sys.argv[1:])

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fedtopics.escaping import sentence
+from fedtopics.escaping import as_sentence
 
 # Flower is an extra: it is imported where it is used.
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class GridCarrier:
                 continue
             content: bytes | None = b""  # a bad answer; also one that another app wrote
             if message.has_error():
-                print(f"SuperNode {address} failed: {sentence(message.error.reason)}", flush=True)
+                print(
+                    f"SuperNode {address} failed: {as_sentence(message.error.reason)}", flush=True
+                )
                 content = None
             else:
                 with suppress(ValueError):

@@ -5,7 +5,7 @@ import math
 from fedtopics.escaping import for_markdown, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
-from fedtopics.model.figures import environment
+from fedtopics.model.figures import figure_templates
 from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
@@ -20,7 +20,7 @@ def card(model: Topics) -> str:
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    made = environment(for_markdown).get_template("card.md.j2")
+    made = figure_templates(for_markdown).get_template("card.md.j2")
     return made.render(
         model=model,
         info=model.info,
@@ -98,5 +98,5 @@ def summary(model: Topics) -> str:
 def table(model: Topics) -> str:
     """Return the topics as an escaped HTML table: share of all documents, label, ten words."""
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    made = environment(visible).get_template("topic_table.html.j2")
+    made = figure_templates(visible).get_template("topic_table.html.j2")
     return made.render(rows=rows, caption=summary(model))

@@ -13,7 +13,7 @@ from fedtopics.escaping import for_html, visible
 from fedtopics.inference.vectors import Numbers
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
-from fedtopics.model.figures import Figure, environment, positions
+from fedtopics.model.figures import Figure, figure_templates, positions
 from fedtopics.model.finding import TopicFinder
 from fedtopics.text.corpus import Corpus
 
@@ -84,7 +84,7 @@ class DocumentMap:
 
     def svg(self, in_report: bool = False) -> str:
         """Return the map as SVG; in a report, its labels link to the topics there."""
-        made = environment(visible, in_report=in_report)
+        made = figure_templates(visible, in_report=in_report)
         return made.get_template("document_map.svg.j2").render(
             width=WIDTH, height=HEIGHT, documents=len(self.documents), topics=[*self._drawn()]
         )

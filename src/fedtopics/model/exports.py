@@ -13,7 +13,7 @@ from fedtopics.errors import ModelError, check_number
 from fedtopics.escaping import for_csv, for_markdown, for_scripts
 from fedtopics.extras import require
 from fedtopics.inference.vectors import TINY
-from fedtopics.model.figures import environment
+from fedtopics.model.figures import figure_templates
 from fedtopics.model.finding import TopicFinder, representatives
 from fedtopics.model.labels import shown_label
 from fedtopics.model.shown_words import WORDS_SHOWN
@@ -207,7 +207,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a Markdown table."""
-    made = environment(for_markdown)
+    made = figure_templates(for_markdown)
     made.filters["isnan"] = math.isnan
     shown = [{**row, "shown": shown_label(row)} for row in rows]
     names = {"measures": [*rows[0]["coherence"]], "clients": [*rows[0]["clients"]]}

@@ -50,12 +50,12 @@ class Figure:
 
     def _repr_html_(self) -> str:
         """Return the figure with its styles, which apply only within it."""
-        rules = resource(environment(visible), "figures.css").replace(":root", "&")
+        rules = resource(figure_templates(visible), "figures.css").replace(":root", "&")
         return f'<div class="figure"><style>.figure {{{PANEL}{rules}}}</style>{self.content}</div>'
 
     def save(self, path: str | Path) -> Path:
         """Write the figure as an HTML page that loads nothing from other hosts."""
-        page = environment(visible).get_template("figure_page.html.j2").render(figure=self)
+        page = figure_templates(visible).get_template("figure_page.html.j2").render(figure=self)
         return write_output(path, page.encode(), [".html"])
 
 
@@ -87,13 +87,13 @@ def plot_over_time(
 
 
 def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> Figure:
-    made = environment(visible)
-    summary = facts(model) | {"positions": positions(model.beta), "change": change}
+    made = figure_templates(visible)
+    summary = figure_facts(model) | {"positions": positions(model.beta), "change": change}
     context = {"s": summary, **drawn(summary)}
     return Figure(title, "".join(made.get_template(name).render(context) for name in templates))
 
 
-def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
+def figure_facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
     """Return what figures show of a model; shares below `min_documents` documents are None."""
     rows = model.get_topic_info()
     documents = {model.client_name(name): model.documents[name] for name in sorted(model.documents)}
@@ -150,7 +150,7 @@ def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
-def name_of(topic: Topic) -> str:
+def topic_name(topic: Topic) -> str:
     """Return a topic's label, or its first words."""
     return topic["label"] or ", ".join(topic["words"][:3])
 
@@ -163,7 +163,7 @@ def _held(topic: Topic, documents: Mapping[str, int]) -> dict[str, Any]:
     return {"parts": parts, "owner": next((n for n in parts if parts[n] >= OWN_SHARE), None)}
 
 
-def environment(
+def figure_templates(
     show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False
 ) -> Environment:
     """Return an environment that escapes all text; `in_report`, figures link to the topics."""
@@ -176,7 +176,12 @@ def environment(
         lstrip_blocks=True,
     )
     made.globals["in_report"] = in_report
-    filters = {"percent": "{:.1%}".format, "line": layout.line, "name": name_of, "points": _points}
+    filters = {
+        "percent": "{:.1%}".format,
+        "line": layout.line,
+        "name": topic_name,
+        "points": _points,
+    }
     made.filters |= filters
     return made
 
@@ -213,7 +218,7 @@ def chart(panels: Sequence[Panel]) -> str:
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
     ]
-    made = environment(visible).get_template("chart.svg.j2")
+    made = figure_templates(visible).get_template("chart.svg.j2")
     return made.render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
-from fedtopics.escaping import as_json, check_client_name, is_flooded, sentence, visible
+from fedtopics.escaping import as_json, as_sentence, check_client_name, is_flooded, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.inference import Inference, Weights
@@ -141,7 +141,7 @@ def read_model(folder: Path) -> dict[str, Any]:
     folder = model_folder(folder)
     config = _read(folder / "config.json")
     if config.get("format") != FORMAT:
-        has, by = (sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))
+        has, by = (as_sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))
         raise ModelError(
             f"The model in {folder} has format {has} (written by fedtopics {by}), but fedtopics "
             f"{VERSION} reads format {FORMAT}; train it again, or install the version that wrote "
@@ -245,8 +245,8 @@ def _check_texts(config: Mapping[str, Any]) -> None:
     for text in _texts([config["coherence"], config["info"]]):
         if len(text) > LONGEST_LABEL or visible(text) != text or is_flooded(text):
             raise StudyError(
-                f'its config.json contains "{sentence(text)}", which is not printable or has more '
-                f"than {LONGEST_LABEL} characters."
+                f'its config.json contains "{as_sentence(text)}", which is not printable or has '
+                f"more than {LONGEST_LABEL} characters."
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest
+from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest_names
 from fedtopics.escaping import is_flooded, is_seen
 from fedtopics.files import read_text
 from fedtopics.model.finding import TopicFinder
@@ -17,7 +17,7 @@ from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
-from fedtopics.text.words import WITHIN, composed, normal
+from fedtopics.text.words import WITHIN, composed, normal_form
 
 LABEL_WORDS = 10  # first words of a topic that are considered
 LABEL_PARTS = 3  # parts of a label
@@ -127,7 +127,7 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
 
     punctuation = regex.compile(rf"[^\w\s{WITHIN}]+|\n+")
     for batch in corpus.texts():
-        parts = [punctuation.split(normal(text)) for text in batch]
+        parts = [punctuation.split(normal_form(text)) for text in batch]
         flat = Corpus.of([part for each in parts for part in each])
         words = iter([each for some in tokens(flat, as_written) for each in some])
         yield from ([*islice(words, len(each))] for each in parts)
@@ -171,9 +171,9 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     suggested: set[int] = set()
     for place, row in enumerate(rows, 1):
         read = {"topic", "label"}
-        if misspelt := [key for key in row.keys() - read if "?" in nearest(key, read)]:
+        if misspelt := [key for key in row.keys() - read if "?" in nearest_names(key, read)]:
             what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
-            raise ModelError(f"{what}; {nearest(misspelt[0], read)}")
+            raise ModelError(f"{what}; {nearest_names(misspelt[0], read)}")
         topic = row.get("topic")
         if not is_number(topic, 0, n_topics - 1):
             raise ModelError(

@@ -77,13 +77,13 @@ def _check(by: str) -> None:
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
     [words] = words_of(model, [query])
-    known = [columns for word in words if (columns := columns_of(word, model))]
+    known = [columns for word in words if (columns := columns_like(word, model))]
     if not known:
         raise StudyError(
             "The model knows no word of the query; use words of its vocabulary, or search with "
             'by="meaning".'
         )
-    counts = occurrences(model)
+    counts = occurrences_in_topics(model)
     shares = counts / counts.sum(0)
     return np.asarray(np.mean([shares[:, columns].mean(1) for columns in known], axis=0))
 
@@ -102,7 +102,7 @@ def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[s
     ]
 
 
-def occurrences(model: Topics) -> NDArray[np.float64]:
+def occurrences_in_topics(model: Topics) -> NDArray[np.float64]:
     """Return how often words occur in topics, (n_topics, n_words)."""
     counts = model.word_sums.astype(np.float64)
     unseen = ~counts.any(0)  # words too rare at every client to be counted
@@ -111,7 +111,7 @@ def occurrences(model: Topics) -> NDArray[np.float64]:
     return counts
 
 
-def columns_of(word: str, model: Topics) -> list[int]:
+def columns_like(word: str, model: Topics) -> list[int]:
     """Return the column of a word, or those of words with a different ending."""
     index = model.vocabulary.index
     words = model.vocabulary.alphabetical
@@ -200,13 +200,13 @@ def match_terms(
 
 def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:
     """Return the nearness of synonyms to topics, (n_synonyms, n_topics)."""
-    counts = occurrences(model)
+    counts = occurrences_in_topics(model)
     inside = counts / counts.sum(0)
     relative = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
     of_word = np.sqrt(inside * relative)
     rows = []
     for words in words_of(model, synonyms):
-        found = [columns_of(word, model) for word in words]
+        found = [columns_like(word, model) for word in words]
         each = [of_word[:, columns].mean(1) if columns else 0 * of_word[:, 0] for columns in found]
         rows.append(np.mean(each, axis=0) if each else 0 * of_word[:, 0])
     return np.stack(rows)

@@ -124,7 +124,7 @@ class MergedModel(TypedDict):
     clients: list[str]
 
 
-class Promise(TypedDict):
+class PrivacyGuarantee(TypedDict):
     """The privacy guarantee for all releases of a study."""
 
     epsilon: Annotated[FiniteFloat, Field(gt=0)]
@@ -150,7 +150,7 @@ class TrainingInfo(TypedDict, total=False):
     ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
     clear: list[str]  # functions whose results everybody saw one by one nevertheless
-    privacy: Promise
+    privacy: PrivacyGuarantee
     history: list[Any]  # of `PastRound`, perhaps with keys of the method
     continued: Origin  # the model with which training began, if any
     merged: list[MergedModel]  # the models that were merged, instead of a training

@@ -66,7 +66,7 @@ class NetworkSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
 
 
 @dataclass(frozen=True)
-class Noise:
+class NetworkNoise:
     normal: Tensor  # (n, n_topics)
     keep_hidden: Tensor  # (n, n_hidden): 1 / (1 - dropout), or 0
     keep_theta: Tensor  # (n, n_topics), likewise
@@ -74,7 +74,7 @@ class Noise:
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
     taken = [
-        compiled_loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
+        compiled_loops.take_rows(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
         for bag, rows in parts
     ]
     words, counts, lengths = map(np.concatenate, zip(*taken, strict=True))
@@ -94,14 +94,14 @@ class Batch:
     words: NDArray[np.int64]  # (U,), their columns in the vocabulary, ascending
     values: Tensor  # the non-zero counts
     lengths: Tensor  # (n,), words of each document
-    noise: Noise | None = None
+    noise: NetworkNoise | None = None
     embedding: Tensor | None = None  # (n, dimension), for networks with embeddings
 
     @classmethod
     def of(
         cls,
         bag: sparse.csr_array,
-        noise: Noise | None = None,
+        noise: NetworkNoise | None = None,
         dtype: torch.dtype = torch.float32,
         embedding: NDArray[np.floating[Any]] | None = None,
         encoder_input: EncoderInput = "counts",

@@ -38,7 +38,7 @@ def _exp32(x: Any) -> Any:
 
 
 @compiled
-def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
+def take_rows(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
     """Return words and counts of some rows of a CSR array, and the lengths of the rows."""
     lengths = ends[rows + 1] - ends[rows]
     total = lengths.sum()

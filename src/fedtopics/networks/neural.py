@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import Batch, NetworkSettings, Noise, Shared, Stage, Tensors
+from fedtopics.networks.base import Batch, NetworkNoise, NetworkSettings, Shared, Stage, Tensors
 from fedtopics.text.embeddings import Vectors
 
 EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
@@ -80,7 +80,9 @@ class NeuralTopicModel(ABC):
     def encoder_stages(self) -> tuple[Stage, ...]:
         if self.settings.layer_norm:
             return ()
-        return (Stage("posterior", self._hidden, partial(normalised, self.dtype), squares=True),)
+        return (
+            Stage("posterior", self._hidden, partial(mean_and_scale, self.dtype), squares=True),
+        )
 
     @abstractmethod
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
@@ -144,14 +146,14 @@ class NeuralTopicModel(ABC):
     def batch(
         self,
         bag: sparse.csr_array,
-        noise: Noise | None = None,
+        noise: NetworkNoise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
     ) -> Batch:
         if not self.sees_embedding:
             embedding = None
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
-    def draw(self, *parts: tuple[np.random.Generator, int]) -> Noise:
+    def draw(self, *parts: tuple[np.random.Generator, int]) -> NetworkNoise:
         """Draw the noise of one pass; each generator draws for its number of documents."""
         settings = self.settings
         k = self.settings.n_components
@@ -172,7 +174,7 @@ class NeuralTopicModel(ABC):
             return kept.to(self.dtype) / (1 - dropout)
 
         keep = mask(hidden, settings.dropout), mask(theta, settings.dropout_theta)
-        return Noise(torch.from_numpy(normal).to(self.dtype), *keep)
+        return NetworkNoise(torch.from_numpy(normal).to(self.dtype), *keep)
 
     @torch.no_grad()
     def infer(
@@ -285,7 +287,7 @@ class NeuralTopicModel(ABC):
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
 
-def normalised(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
+def mean_and_scale(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: float) -> Tensors:
     mean, square = (totals / n).chunk(2)
     scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
     return {"mean": mean.to(dtype), "scale": scale.to(dtype)}

@@ -99,7 +99,7 @@ class EncoderNetwork:
         """Embed any number of texts without gradient or dropout, shape (n_texts, dimension)."""
         rows = np.arange(len(tokens["input_ids"]))
         parts = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-        return torch.cat([self(weights, take(tokens, part)) for part in parts])
+        return torch.cat([self(weights, take_encoded(tokens, part)) for part in parts])
 
 
 # The clients of a simulation share one, except for its weights.
@@ -116,7 +116,7 @@ class TunedEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        return f"{digest(self._weights)} {self._length}"
+        return f"{digest_of_encoder(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Embed texts; refuse a model whose weights have other names or shapes than ours."""
@@ -135,7 +135,7 @@ class TunedEncoder:
         return network, {name: weight.to(network.device) for name, weight in self._weights.items()}
 
 
-def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
+def take_encoded(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
     """Return the tokens of some texts, without padding that they do not need."""
     index = torch.from_numpy(rows)
     taken = {name: column[index] for name, column in tokens.items()}
@@ -143,7 +143,7 @@ def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
     return {name: column[:, used] for name, column in taken.items()}
 
 
-def digest(weights: Tensors) -> str:
+def digest_of_encoder(weights: Tensors) -> str:
     content = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         content.update(f"{name} {tuple(weight.shape)}\n".encode())

@@ -154,7 +154,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 FAR_DEVIATIONS = 10.0  # standard deviations; the tail beyond them is smaller than any delta
 
 
-class Entry(BaseModel, extra="forbid", frozen=True):
+class BudgetEntry(BaseModel, extra="forbid", frozen=True):
     """A run that used part of the documents' privacy budget."""
 
     date: str
@@ -191,7 +191,7 @@ class Account:
     ) -> None:
         """Record a new run before it sends data; PolicyError if all runs together exceed `most`."""
         today = datetime.now(UTC).date().isoformat()
-        entry = Entry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
+        entry = BudgetEntry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
         with in_turn(self.path):
             self.entries = self._read()  # another study may have started meanwhile
             if any(each.identity == entry.identity for each in self.entries):
@@ -206,10 +206,10 @@ class Account:
         if all((entry.study, entry.privacy) != (study, privacy.promise) for entry in self.entries):
             self._check(client, privacy, most)
 
-    def _read(self) -> list[Entry]:
+    def _read(self) -> list[BudgetEntry]:
         try:
             lines = read_text(self.path).splitlines() if self.path.exists() else []
-            return [Entry.model_validate_json(line) for line in lines]
+            return [BudgetEntry.model_validate_json(line) for line in lines]
         except (OSError, UnicodeDecodeError, ValidationError):
             raise RunError(
                 f"{self.path} is not a record of the privacy budget; restore it, as it shows "

@@ -134,7 +134,11 @@ class ByWords(NoisyClient[Settings]):
     def occurrences(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word."""
         self._check_request("occurrences", vocabulary, ())
-        return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
+        return {
+            "words": self._noisy(
+                "words", contributions.bounded_occurrences(self.bag, self._weights)
+            )
+        }
 
     @published(
         "Random mixtures of the words that occur together, as a sum in which a document is a "
@@ -195,7 +199,7 @@ class ByEmbeddings(NoisyClient[Settings]):
     def _nearest(self) -> sparse.csr_array:
         most = self._n_nearest
         rows = contributions.nearest_words(self.bag, self.embeddings, self._vectors, most)
-        return contributions.weighted(rows, self._weights)
+        return contributions.weighted_rows(rows, self._weights)
 
 
 def relative(rarity: Numbers) -> Numbers:

@@ -73,18 +73,18 @@ def _digests(corpus: Corpus) -> Iterator[bytes]:
 def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:
     """Return rows scaled to length 1; a row of zeros stays unchanged."""
     lengths = np.sqrt(_row_sums(rows, rows.data**2))
-    return weighted(rows, 1 / np.maximum(lengths, TINY))
+    return weighted_rows(rows, 1 / np.maximum(lengths, TINY))
 
 
-def weighted(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
+def weighted_rows(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
     """Return rows times their weights."""
     return _with_data(rows, rows.data * np.repeat(weights, np.diff(rows.indptr)))
 
 
-def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
+def bounded_occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
     """Return the number of documents with each word; of n words in one, each counts 1 / sqrt(n)."""
     rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
-    return np.asarray(weighted(rows, weights).sum(0))
+    return np.asarray(weighted_rows(rows, weights).sum(0))
 
 
 def nearest_words(
@@ -186,7 +186,7 @@ def expected_words(
     for rows, counts in blocks(bag):
         found = infer(counts, topics, alpha, STEPS)
         # Roots damp repetitions; those of a document have length 1 together.
-        roots = weighted(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
+        roots = weighted_rows(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
         shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
         total += (shared.T @ found.topics) * topics
     return total

@@ -92,7 +92,7 @@ def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
     return np.asarray(np.maximum(found, 0))
 
 
-def normalised(counts: Numbers, more: float) -> Numbers:
+def smoothed_topics(counts: Numbers, more: float) -> Numbers:
     """Return contiguous topics (n_words, n_topics) from smoothed counts; columns sum to 1."""
     smooth = counts + more
     return np.ascontiguousarray(smooth / smooth.sum(0))
@@ -107,7 +107,7 @@ def projection(n_words: int, seed: int) -> Numbers:
     return np.asarray(drawn / np.sqrt(WIDTH))
 
 
-def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
+def estimate_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
     """Return topics' shares of words, (n_words, n_topics), or 0 for words that noise hides."""
     left, values, _ = np.linalg.svd(sketch, full_matrices=False)
     rows = left[:, :n_topics] * values[:n_topics]

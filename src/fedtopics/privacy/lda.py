@@ -14,7 +14,7 @@ from fedtopics.methods.lda.client import LDASettings
 from fedtopics.privacy import contributions, estimates
 from fedtopics.privacy.client import NOISE, ByWords, calls
 from fedtopics.privacy.recipe import Recipe
-from fedtopics.privacy.stages import Releases, occurrences, sketch
+from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 
 SMOOTHING = 1e-2  # added to each word in each topic
 
@@ -56,7 +56,7 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     expected = state["topics"] * np.maximum(summed.sum(0), 1)
     sigma = releases.budget.sigma(f"topics {releases.number}")
     found = estimates.shrunk(summed, expected, sigma)
-    topics = estimates.normalised(found, SMOOTHING)
+    topics = estimates.smoothed_topics(found, SMOOTHING)
     return {"frequency": found.sum(1), "counts": found, "topics": topics}
 
 
@@ -82,7 +82,7 @@ def why_unsupported(settings: LDASettings) -> str:
 
 RECIPE = Recipe(
     NoisyLDAClient,
-    first=(occurrences, sketch),
+    first=(sum_occurrences, sketch),
     repeated=topic_words,
     inferred=lda_inferred,
     once={"words": 0.05, "sketch": 0.7},

@@ -18,7 +18,7 @@ from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, replace
 from fedtopics.privacy import contributions, estimates
 from fedtopics.privacy.client import NOISE, ByWords, calls, relative
 from fedtopics.privacy.recipe import Recipe
-from fedtopics.privacy.stages import Releases, occurrences, sketch
+from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 
 
 class NoisyNMFClient(ByWords[NMFSettings]):
@@ -103,7 +103,7 @@ def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays)
 
 RECIPE = Recipe(
     NoisyNMFClient,
-    first=(occurrences, first_factors),
+    first=(sum_occurrences, first_factors),
     repeated=factor_sums,
     inferred=nmf_inferred,
     once={"words": 0.05, "sketch": 0.5},

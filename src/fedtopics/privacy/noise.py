@@ -67,7 +67,7 @@ class Noise:
         part = sigma / math.sqrt(self.fewest)
         step = max(2.0 ** (math.floor(math.log2(part)) - STEPS), self._finest)
         part *= 1 + math.sqrt(exact.size) * step
-        noise = normal(self._derive("noise", purpose), exact.size).reshape(exact.shape)
+        noise = exact_normal(self._derive("noise", purpose), exact.size).reshape(exact.shape)
         exact = np.clip(exact, -LARGEST_SUM, LARGEST_SUM)
         found = np.rint(exact / step) + np.rint(noise * (part / step))
         self._check(purpose, found)
@@ -83,7 +83,7 @@ class Noise:
             )
 
 
-def normal(seed: bytes, size: int) -> Numbers:
+def exact_normal(seed: bytes, size: int) -> Numbers:
     """Return standard normal numbers derived from 32 bytes, as quantiles with random signs."""
     keystream = Cipher(AES256(seed), CTR(bytes(16))).encryptor()
     signs, tails = _drawn(keystream, size)

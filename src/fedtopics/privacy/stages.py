@@ -127,11 +127,11 @@ def words_of_clusters(
     expected = estimates.by_closeness(summed, chance, close)
     found = estimates.shrunk(summed, expected, sigma)
     others = OTHERS_SHARE / releases.n_topics * found.sum(1, keepdims=True)
-    topics = estimates.normalised(found + others, LEAST_WORD_COUNT)
+    topics = estimates.smoothed_topics(found + others, LEAST_WORD_COUNT)
     return {"frequency": chance.sum(1), "counts": found, "topics": topics}
 
 
-def occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, for documents without embeddings."""
     template = {"words": (len(agreement.vocabulary),)}
     counts = releases.ask(agreement, "occurrences", template)["words"]
@@ -148,9 +148,9 @@ def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     payload = {"columns": state["kept"], "rarity": state["rarity"]}
     reply = releases.ask(agreement, "sketch", template, **payload)
     sigma = releases.budget.sigma("sketch")
-    shares = estimates.first_topics(reply["sketch"], sigma, releases.n_topics)
+    shares = estimates.estimate_topics(reply["sketch"], sigma, releases.n_topics)
     of_words = shares / state["rarity"][:, None]
-    return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
+    return {"topics": estimates.smoothed_topics(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
 
 
 def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Bounds:

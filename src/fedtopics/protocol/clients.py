@@ -13,14 +13,14 @@ import numpy as np
 
 from fedtopics.contract.events import CallStarted, Event, Narrowed, RoundReport
 from fedtopics.contract.interfaces import EVERYONE, Call, Draw, Position, T
-from fedtopics.contract.replies import Template, WordCounts, find_fault
+from fedtopics.contract.replies import Template, WordCountBounds, find_fault
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, MemberDoor
 from fedtopics.protocol.exchange import MemberSteps
 from fedtopics.protocol.layout import Layout
 from fedtopics.protocol.messages import Kind
-from fedtopics.protocol.record import Entry
+from fedtopics.protocol.record import OpenedStep
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
@@ -48,7 +48,7 @@ class SecureClients:
         names: Sequence[str],
         door: MemberDoor | None,
         documents: int | None,
-        totals: Sequence[Entry],
+        totals: Sequence[OpenedStep],
         step: int,
         turn: int,
         limits: VocabularyLimits,
@@ -130,7 +130,7 @@ class SecureClients:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         own = self._next(function, payload, True)
-        if any(isinstance(field, WordCounts) for field in template.values()):
+        if any(isinstance(field, WordCountBounds) for field in template.values()):
             return self._sum_words(template, own)
         return self._sum(function, template, own)
 
@@ -166,7 +166,7 @@ class SecureClients:
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
             return self._leave(what, {"documents": reply()["documents"], **made})
 
-        (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
+        (name,) = (n for n, field in template.items() if isinstance(field, WordCountBounds))
         self._advance()
         table = self._sum(
             vocabulary.TABLE,
@@ -176,7 +176,7 @@ class SecureClients:
         allowed = vocabulary.passing(table, table["documents"], self._limits)
 
         def words() -> bytes:
-            own = vocabulary.listed(reply()[name], study, table, allowed, len(self._drawn))
+            own = vocabulary.words_to_list(reply()[name], study, table, allowed, len(self._drawn))
             return dumps(left(vocabulary.LISTED, {"words": own})["words"])
 
         self._advance()

@@ -11,7 +11,7 @@ from fedtopics.errors import FederationError
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
-from fedtopics.protocol.record import Entry
+from fedtopics.protocol.record import OpenedStep
 
 # seconds between two attempts to reach the relay
 SHORTEST_PAUSE = 0.5
@@ -102,7 +102,7 @@ class MemberSteps:
         self._patience = patience
         self._since = 0.0  # of the step
 
-    def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> Entry:
+    def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> OpenedStep:
         """Send a vector or a reply; return the total or all replies. FederationError on a stop."""
         member = self.member
         self._since = time.monotonic()

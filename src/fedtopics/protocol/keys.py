@@ -33,14 +33,16 @@ def framed(*fields: bytes | str | int) -> bytes:
     return b"".join(part for field in encoded for part in (len(field).to_bytes(8, "big"), field))
 
 
-def digest(*fields: bytes | str | int) -> bytes:
+def digest_of_fields(*fields: bytes | str | int) -> bytes:
     return hashlib.sha256(framed(LABEL, *fields)).digest()
 
 
 def digest_of_list(parts: Sequence[bytes]) -> bytes:
     """Return the digest of a list without signatures, which can be written in several ways."""
     read = (decode(part, Part) for part in parts)
-    return digest(*(encode(msgspec.structs.replace(part, signature=b"")) for part in read))
+    return digest_of_fields(
+        *(encode(msgspec.structs.replace(part, signature=b"")) for part in read)
+    )
 
 
 def derive(secret: bytes, *label: bytes | str | int) -> bytes:
@@ -51,7 +53,7 @@ def derive(secret: bytes, *label: bytes | str | int) -> bytes:
 def context_of(study: bytes, part: Part, names: Sequence[str]) -> bytes:
     """Return the digest of everything that the members of a step agree on beforehand."""
     place = part.run, part.step, part.transcript
-    return digest("context", study, *place, part.function, part.kind, part.layout, *names)
+    return digest_of_fields("context", study, *place, part.function, part.kind, part.layout, *names)
 
 
 def next_transcript(

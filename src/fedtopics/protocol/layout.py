@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedtopics.contract import replies
 from fedtopics.contract.payload import SparseRows
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.masks import TOTAL_BOUND, Whole
 
 FINEST = 52  # bits after the point: more than a float64 near 1 has
@@ -57,7 +57,9 @@ class Layout:
     def digest(self) -> bytes:
         """The digest that members compare: names, shapes and bits of all fields."""
         parts = [part for part, _ in _pairs(self._parts, self._parts)]
-        return digest(*(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts))
+        return digest_of_fields(
+            *(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts)
+        )
 
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
         """Return an update as a vector, and the smallest factor by which a field was scaled."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedtopics.errors import FederationError
 from fedtopics.protocol import keys, masks
-from fedtopics.protocol.keys import LABEL, LENGTH, context_of, derive, digest, framed
+from fedtopics.protocol.keys import LABEL, LENGTH, context_of, derive, digest_of_fields, framed
 from fedtopics.protocol.messages import (
     Ask,
     Body,
@@ -25,7 +25,7 @@ from fedtopics.protocol.messages import (
     decode,
     encode,
 )
-from fedtopics.protocol.record import Disk, Entry, Record
+from fedtopics.protocol.record import Disk, OpenedStep, Record
 
 OLDER = "its folder is an older copy, or two processes use its key"
 CHANGED = "its documents, study or software changed during the run"
@@ -60,7 +60,7 @@ class Member:
         self._random = random
         self._disk = disk
         self._process = random(8)
-        self.last = Entry(-1, "", [])  # result of the last step
+        self.last = OpenedStep(-1, "", [])  # result of the last step
 
     # The program's side
 
@@ -73,7 +73,7 @@ class Member:
             record.transcript,
             function,
             kind,
-            digest(layout),
+            digest_of_fields(layout),
             self.name,
             b"",
         )
@@ -81,7 +81,7 @@ class Member:
         if record.part:
             before = decode(record.part, Part)
             known = context == context_of(self.study, before, self.names)
-            if not known or digest(self.content) != record.content:
+            if not known or digest_of_fields(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
             if record.step == 0:  # the first member chooses the group key
@@ -94,7 +94,7 @@ class Member:
         return [self.record.part]
 
     def _begin(self, part: Part, context: bytes, content: bytes) -> None:
-        content_digest = digest(content)
+        content_digest = digest_of_fields(content)
         private = keys.one_time(self._random(LENGTH), context, content_digest)
         key = keys.public_key(private)
         signature = self._sign(self._signed("part", context, self.name, key))
@@ -196,7 +196,7 @@ class Member:
         """Return the parts of the list, and the digest that binds the keys to this step."""
         parts = [decode(part, Part) for part in self.record.parts]
         context = context_of(self.study, parts[0], self.names)
-        return parts, digest(context, self.record.list_digest)
+        return parts, digest_of_fields(context, self.record.list_digest)
 
     def _bodies(self) -> list[bytes]:
         record = self.record
@@ -235,7 +235,7 @@ class Member:
             opened, group = self._opened(parts, bound, total)
         except FederationError:
             return self.stop(FALSE_TOTAL)
-        entry = Entry(self.record.step, parts[0].function, opened)
+        entry = OpenedStep(self.record.step, parts[0].function, opened)
         record = self.record.after(entry, group)
         if entry.step == 0:  # the group key is in no total on disk, only in the record
             self._save(record)

@@ -16,9 +16,9 @@ from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Draw, Posi
 from fedtopics.contract.replies import Template
 from fedtopics.errors import FederationError
 from fedtopics.protocol.client_side import ClientSide, MemberDoor
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import Message
-from fedtopics.protocol.structures import fields_of
+from fedtopics.protocol.structures import fields_of_struct
 from fedtopics.protocol.values import dumps, loads
 
 
@@ -177,7 +177,7 @@ class PlainClients:
                 own = self._reply(call, attempt)
         content = self._source.add(self.step, attempt, request, own)
         entry = self._read(content, function)
-        total = function, position, digest(content), len(content)
+        total = function, position, digest_of_fields(content), len(content)
         self._side.guarded(lambda door: door.write_total(*total))
         attempt.missing |= entry["missing"]
         attempt.members = [name for name in attempt.members if name not in entry["missing"]]
@@ -196,7 +196,7 @@ class PlainClients:
 
     def _read(self, content: bytes, name: str) -> Mapping[str, Any]:
         """Read the entry of this step; FederationError if the program expects another."""
-        entry: Mapping[str, Any] = loads(content, fields=fields_of(len(self.names)))
+        entry: Mapping[str, Any] = loads(content, fields=fields_of_struct(len(self.names)))
         if entry["name"] != name:
             raise FederationError(
                 f"At step {self.step}, {self._own or 'the server'} expects {name!r}, and the log "

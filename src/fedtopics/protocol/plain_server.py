@@ -10,7 +10,7 @@ from typing import Any
 from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol.client_side import DEFECT, REFUSED, UNUSABLE
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
@@ -141,7 +141,7 @@ class PlainServer:
         with self.changed:
             if reply.step != self.log.next or name not in self._wanted:
                 return  # the round continued without it
-            found = digest(reply.content)
+            found = digest_of_fields(reply.content)
             if name not in self._digests:
                 self._digests[name] = found
                 self._wanted[name] = reply.content

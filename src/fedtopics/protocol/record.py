@@ -14,7 +14,13 @@ import msgspec
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.files import make_folder, open_private, read_bytes, write_durably
-from fedtopics.protocol.keys import LENGTH, derive, digest, digest_of_list, next_transcript
+from fedtopics.protocol.keys import (
+    LENGTH,
+    derive,
+    digest_of_fields,
+    digest_of_list,
+    next_transcript,
+)
 from fedtopics.protocol.messages import decode, encode
 
 HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
@@ -44,7 +50,7 @@ class Record(_Private):
         """The digest of the list; b"" before there is one."""
         return digest_of_list(self.parts) if self.parts else b""
 
-    def after(self, entry: Entry, group: bytes = b"") -> Record:
+    def after(self, entry: OpenedStep, group: bytes = b"") -> Record:
         """Return the record of the next step; step 0 brings the group key."""
         group = group or self.group
         transcript = next_transcript(
@@ -54,7 +60,7 @@ class Record(_Private):
         return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
 
 
-class Entry(_Private, dict=True):
+class OpenedStep(_Private, dict=True):
     """The opened total of a sum, or the replies to a call."""
 
     step: int
@@ -63,7 +69,7 @@ class Entry(_Private, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        return digest(*self.opened)
+        return digest_of_fields(*self.opened)
 
 
 class Disk(Protocol):
@@ -72,7 +78,7 @@ class Disk(Protocol):
     def save(self, record: Record, content: bytes | None = None) -> None:
         """Write the totals so far, then the vector or reply, then the record, durably."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: OpenedStep) -> None:
         """Write a total; it is durable with the next record."""
 
 
@@ -91,12 +97,12 @@ class Folder:
             write_durably(self._folder / "content", content)
         write_durably(self._folder / "record", encode(record))
 
-    def append(self, entry: Entry) -> None:
-        left = memoryview(packed(entry))
+    def append(self, entry: OpenedStep) -> None:
+        left = memoryview(packed_record(entry))
         while left:  # a nearly full disk takes less than all
             left = left[self._totals.write(left) :]
 
-    def load(self) -> tuple[Record, bytes, list[Entry]]:
+    def load(self) -> tuple[Record, bytes, list[OpenedStep]]:
         """Return the record, its vector or reply, and the totals."""
         path = self._folder / "record"
         try:
@@ -104,7 +110,7 @@ class Folder:
         except FederationError:
             raise RunError(f"{path} is damaged; restore the folder, or start a new run.") from None
         totals = self._folder / "totals"
-        entries, whole = unpacked(read_bytes(totals))
+        entries, whole = unpacked_record(read_bytes(totals))
         if whole < totals.stat().st_size:  # a crash cut the last one
             self._totals.truncate(whole)
         if entries and entries[-1].step == record.step:  # a crash before the next record
@@ -120,20 +126,20 @@ class Folder:
         self._totals.close()
 
 
-def packed(entry: Entry) -> bytes:
+def packed_record(entry: OpenedStep) -> bytes:
     """Return an entry in the format of the file of totals."""
     content = encode(entry)
     return b"".join([len(content).to_bytes(8, "big"), entry.digest, content])
 
 
-def unpacked(content: bytes) -> tuple[list[Entry], int]:
+def unpacked_record(content: bytes) -> tuple[list[OpenedStep], int]:
     """Return the entries of a file of totals, and the end of the last complete one."""
     entries = []
     place = 0
     while place + HEAD <= len(content):
         end = place + HEAD + int.from_bytes(content[place : place + 8], "big")
         try:
-            entry = decode(content[place + HEAD : end], Entry)
+            entry = decode(content[place + HEAD : end], OpenedStep)
         except FederationError:
             break
         if entry.digest != content[place + 8 : place + HEAD]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 
 from fedtopics.errors import FederationError
-from fedtopics.protocol.keys import digest, digest_of_list
+from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
     Answer,
@@ -101,7 +101,7 @@ class Relay:
     def _take_body(self, body: Body) -> None:
         if not self._list or body.list != self._list_digest:
             return
-        found = digest(body.content)
+        found = digest_of_fields(body.content)
         if body.name in self._bodies:
             if self._bodies[body.name][0] != found:
                 raise FederationError(f"{body.name} sent two different bodies of step {self.step}.")

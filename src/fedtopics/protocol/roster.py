@@ -140,8 +140,8 @@ class Roster:
     @cached_property
     def plain(self) -> dict[str, str]:
         """The SHA-256 of each certificate, for the digest of a study."""
-        found = {name: fingerprint(self.members[name]) for name in self.names}
-        return found if self.server is None else found | {"": fingerprint(self.server)}
+        found = {name: key_fingerprint(self.members[name]) for name in self.names}
+        return found if self.server is None else found | {"": key_fingerprint(self.server)}
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
         """Whether a member has signed the content."""
@@ -198,13 +198,13 @@ def name_of(content: bytes, where: str) -> str:
     return name
 
 
-def fingerprint(content: bytes) -> str:
+def key_fingerprint(content: bytes) -> str:
     return x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
 
 
 def shown(content: bytes) -> str:
     """Return the SHA-256 of a certificate in groups of four digits, to be read aloud."""
-    digits = fingerprint(content)
+    digits = key_fingerprint(content)
     return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
-from fedtopics.protocol.structures import MOST_FIELDS, check
+from fedtopics.protocol.structures import MOST_FIELDS, check_structure
 
 ALIGNMENT = 64  # bytes, as in torch: it decides the last bits of matrix products
 LENGTH = 8  # bytes
@@ -58,7 +58,7 @@ def loads(content: bytes, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> 
         end = LENGTH + int.from_bytes(buffer[:LENGTH], "little")
         structure = buffer[LENGTH:end]
         data = buffer[end + len(_padding(end)) :]
-        check(structure, fields)
+        check_structure(structure, fields)
         reader = _Reader(data, largest)
         value = msgspec.msgpack.decode(structure, ext_hook=reader.read)
         if reader.place != len(data):  # pieces of nothing

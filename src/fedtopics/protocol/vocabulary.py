@@ -98,7 +98,7 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
     return found
 
 
-def listed(
+def words_to_list(
     own: CountsByWord, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
 ) -> list[str]:
     """Return a member's words whose buckets pass and of which it has at least the mean count."""

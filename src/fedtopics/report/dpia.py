@@ -16,7 +16,15 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import exchanges
 from fedtopics.files import read_toml
 from fedtopics.methods.registry import find_method
-from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_document import (
+    PROGRAM,
+    Document,
+    FormTable,
+    Gap,
+    Part,
+    Section,
+    Statement,
+)
 from fedtopics.report.dpia_records import (
     CONDITIONS,
     TABLES,
@@ -52,7 +60,7 @@ def assess(place: Path, audit: Path | None = None) -> Document:
     sections = []
     for number, section in SECTIONS.items():
         found = [p for entry in section.get("parts", ()) for p in _parts(entry, records, phrases)]
-        parts = [part for part in found if not isinstance(part, Table) or part.rows]
+        parts = [part for part in found if not isinstance(part, FormTable) or part.rows]
         sections.append(Section(number, section["title"], parts))
     return Document(
         f"Data protection impact assessment: {records.study.name}",
@@ -137,7 +145,7 @@ def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -
         return [] if records.ledgers else [to_controller(*texts)]
     if kind == "table":
         table = TABLES[texts[0]]
-        return [Table(table["head"], table["rows"], table["source"].format(**phrases))]
+        return [FormTable(table["head"], table["rows"], table["source"].format(**phrases))]
     return [Gap(WHO[kind], *texts)] if kind in WHO else FILLED[kind](records, *texts)
 
 
@@ -151,7 +159,7 @@ def _flows(records: Records) -> list[Part]:
         for each in exchanges(records.study)
     ]
     head = ["function", "how often", "data sent", "how"]
-    return [Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")]
+    return [FormTable(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")]
 
 
 def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
@@ -170,7 +178,7 @@ def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
         ]
         for row in facts.rows
     ]
-    table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
+    table = FormTable(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
@@ -206,8 +214,8 @@ def _files(records: Records) -> list[Part]:
     source = "files in the folder"
     ledgers = ", ".join(facts.name for facts in records.ledgers)
     return [
-        Table(head, rows, f"{source}; {PROGRAM} deletes none of them"),
-        Table(["file", "record of its writing"], kept, ledgers),
+        FormTable(head, rows, f"{source}; {PROGRAM} deletes none of them"),
+        FormTable(["file", "record of its writing"], kept, ledgers),
     ]
 
 
@@ -218,7 +226,7 @@ def _measures(records: Records, *serves: str) -> list[Part]:
         if each["serves"] in serves
     ]
     head = ["principle or requirement", "measure, implemented in the program", "its tests"]
-    return [Table(head, rows, f"{PROGRAM}; {MODEL}")]
+    return [FormTable(head, rows, f"{PROGRAM}; {MODEL}")]
 
 
 def _policies(records: Records) -> list[Part]:
@@ -229,7 +237,7 @@ def _policies(records: Records) -> list[Part]:
         rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
         head = [f"policy of {facts.client}", "value", "meaning"]
         source = f"{facts.began}; meanings"
-        parts.append(Table(head, rows, f"{source}: {PROGRAM}"))
+        parts.append(FormTable(head, rows, f"{source}: {PROGRAM}"))
     for facts in records.ledgers:
         if facts.seeded:
             text = f"Random choices and noise of {facts.client} came from the study's seed, which "
@@ -251,7 +259,7 @@ def _attacks(records: Records) -> list[Part]:
     ]
     head = ["who", "what can be learned", "in an experiment", "its command", "reduced by"]
     source = f"{MODEL}; {records.cited}. The experiments used other documents than these"
-    return [Table(head, rows, source)]
+    return [FormTable(head, rows, source)]
 
 
 def _budgets(records: Records) -> list[Part]:
@@ -279,7 +287,7 @@ def _audit(records: Records) -> list[Part]:
     rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in found]
     share = f"found, at {FALSE_POSITIVES:.0%} false"
     head = ["attack", "AUC (.500 by chance)", share, "tried on"]
-    return [Table(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
+    return [FormTable(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
 
 
 def _risks(records: Records) -> list[Part]:
@@ -289,7 +297,7 @@ def _risks(records: Records) -> list[Part]:
     risks.append(f"what the model and totals reveal about a single document, {within}")
     risks += [row[0] for row in TABLES["threats"]["rows"]]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
-    return [Table(head, [[risk, "", "", "", ""] for risk in risks], "3.1 and 4.1.a")]
+    return [FormTable(head, [[risk, "", "", "", ""] for risk in risks], "3.1 and 4.1.a")]
 
 
 def _settings(records: Records) -> list[Part]:
@@ -299,7 +307,9 @@ def _settings(records: Records) -> list[Part]:
     elif not records.masked:
         rows.append(['aggregation = "secure" in the study', "nobody sees a single client's update"])
     rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
-    return [Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}")]
+    return [
+        FormTable(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}")
+    ]
 
 
 FILLED = {

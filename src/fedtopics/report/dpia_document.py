@@ -11,7 +11,7 @@ from fedtopics.escaping import for_markdown, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import check_output, write_output
 from fedtopics.model.figures import resource
-from fedtopics.report.render import environment
+from fedtopics.report.render import report_templates
 
 PROGRAM = f"fedtopics {VERSION}"
 
@@ -35,7 +35,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Table:
+class FormTable:
     """Rows under a head, and the record that they come from."""
 
     head: Sequence[str]
@@ -44,7 +44,7 @@ class Table:
     kind: ClassVar[str] = "table"
 
 
-Part = Statement | Gap | Table
+Part = Statement | Gap | FormTable
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,18 @@ class Document:
 
 def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = ()) -> Path:
     """Write the document; the file's ending, .md or .html, sets the format."""
-    writers = {".md": markdown, ".html": html}
+    writers = {".md": form_as_markdown, ".html": form_as_html}
     suffix = check_output(path, writers, inputs)
     return write_output(path, writers[suffix](form).encode(), writers, inputs)
 
 
-def markdown(form: Document) -> str:
-    made = environment(for_markdown)
+def form_as_markdown(form: Document) -> str:
+    made = report_templates(for_markdown)
     return made.get_template("dpia.md.j2").render(form=form)
 
 
-def html(form: Document) -> str:
+def form_as_html(form: Document) -> str:
     """Return a page without scripts that loads nothing from other hosts."""
-    made = environment(visible)
+    made = report_templates(visible)
     style = Markup(resource(made, "dpia.css"))  # noqa: S704 - ours
     return made.get_template("dpia.html.j2").render(form=form, style=style)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.model.figures import Topic, name_of
+from fedtopics.model.figures import Topic, topic_name
 from fedtopics.model.over_time import Change, grown
 from fedtopics.model.topic_model import TopicModel
 
@@ -66,7 +66,7 @@ def sentences(
 
 def _quoted(topic: Topic) -> str:
     mark = " (suggested)" if topic["label"] and topic.get("suggested") else ""
-    return f"“{name_of(topic)}”{mark}"
+    return f"“{topic_name(topic)}”{mark}"
 
 
 def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:

@@ -61,7 +61,7 @@ def write_report(
 
 def html(summary: Summary) -> str:
     """Return the report as a self-contained page; its digest lets browsers run only our script."""
-    made = environment(visible)
+    made = report_templates(visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
     curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
@@ -85,14 +85,14 @@ def html(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    made = environment(for_markdown)
+    made = report_templates(for_markdown)
     return made.get_template("report.md.j2").render(s=summary)
 
 
-def environment(show: Callable[[str], str]) -> Environment:
+def report_templates(show: Callable[[str], str]) -> Environment:
     """Return the environment of figures, with the report's templates and filters."""
     ours = PackageLoader("fedtopics.report")
-    made = figures.environment(show, ours, in_report=True)
+    made = figures.figure_templates(show, ours, in_report=True)
     made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
     return made
 

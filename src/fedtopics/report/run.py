@@ -53,7 +53,7 @@ class LedgerFacts:
 
     @classmethod
     def read(cls, path: Path) -> LedgerFacts:
-        facts = cls(ledger.client_of(path), path)
+        facts = cls(ledger.client_of_ledger(path), path)
         ledger.read_ledger(path, facts._take)
         return facts
 
@@ -148,7 +148,7 @@ class RunFacts:
         return list(found.values())
 
 
-def find(place: str | Path) -> tuple[Path, RunFacts]:
+def find_model_and_run(place: str | Path) -> tuple[Path, RunFacts]:
     """Return the folder of the model, and what is known of its run.
 
     Parameters
@@ -167,10 +167,10 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
     model = model_folder(place)
     if model == folder and folder.resolve().name == "model":  # still in its run's folder
         folder = folder.resolve().parent
-    return model, read(folder)
+    return model, read_run_facts(folder)
 
 
-def read(folder: Path) -> RunFacts:
+def read_run_facts(folder: Path) -> RunFacts:
     ledgers = [LedgerFacts.read(path) for path in ledger.find_ledgers(folder).values()]
     left: Counter[int] = Counter()
     for facts in ledgers:
@@ -259,10 +259,10 @@ def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
     """Return where the documents of a simulation's clients are; empty for other runs."""
     tables: Mapping[str, Any] = run.study.get("clients", {}) if run.place == "simulation" else {}
     try:
-        read = {name: ClientData(**table) for name, table in tables.items()}
+        read_run_facts = {name: ClientData(**table) for name, table in tables.items()}
     except (TypeError, ValueError):
         raise StudyError("The study's [clients] tables are damaged; correct them.") from None
-    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read.items()}
+    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read_run_facts.items()}
     return {name: table for name, table in dated.items() if table.time and table.data}
 
 

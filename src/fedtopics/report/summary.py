@@ -76,7 +76,7 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    facts = figures.facts(model, least)
+    facts = figures.figure_facts(model, least)
     similarity = client_similarity(model)
     documents_of = {client["name"]: client["documents"] for client in facts["clients"]}
     if over_time is None and model.periods is not None:

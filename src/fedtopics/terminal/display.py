@@ -140,11 +140,11 @@ class RoundProgress(ProgressDisplay):
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
-        elif text := sentence(event, _OF_SIMULATIONS):
+        elif text := event_sentence(event, _OF_SIMULATIONS):
             say(text)
 
 
-def sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENTENCES) -> str:
+def event_sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENTENCES) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedtopics.federation.progress import SHOWN_EVENTS, ProgressDisplay
 from fedtopics.files import shortened
 from fedtopics.guarantees import NOT_PROMISED
-from fedtopics.terminal.display import SENTENCES, console, say, sentence, status, topic_news
+from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, status, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
@@ -71,7 +71,7 @@ class ServerNews:
             self._missing = event["missing"]
             if "topics" in event:
                 say(topic_news(event))
-        elif text := sentence(event):
+        elif text := event_sentence(event):
             say(text)
 
     def _table(self) -> Table:
@@ -117,7 +117,7 @@ class MemberNews:
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
         if kind == "skipped":
-            say(sentence(event))
+            say(event_sentence(event))
         elif kind == "arrived":
             news = f"round {event['round']:,}: {event['documents']:,} documents"
             self._status.update(Text(f"{self._name}: {news}"))
@@ -130,7 +130,7 @@ class MemberNews:
 
 
 def client_sentence(event: dict[str, Any]) -> str:
-    return sentence(event, _NEWS)
+    return event_sentence(event, _NEWS)
 
 
 def show_offer(event: dict[str, Any]) -> None:

@@ -322,7 +322,7 @@ def _numbered(n: int) -> pa.ChunkedArray:
     return pa.chunked_array([pc.cast(pa.array(np.arange(n)), pa.large_string())])
 
 
-def fingerprint(corpus: Corpus) -> str:
+def corpus_fingerprint(corpus: Corpus) -> str:
     """Return a digest of everything that training uses: all but identifiers and labels.
 
     Leaves the client

@@ -9,7 +9,7 @@ from typing import Any
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.extras import require
-from fedtopics.text.words import LONGEST_WORD, lower, normal
+from fedtopics.text.words import LONGEST_WORD, lower, normal_form
 
 DETECT = "detect"
 OF_LANGUAGES = "languages"  # stop words of the named languages
@@ -194,7 +194,7 @@ class WordsOfLanguages:
             yield from words if len(words) > self.ngrams[1] else [" ".join(words) or written]
 
     def _read(self, word: str, language: str) -> tuple[str, list[str]]:
-        written = lower(normal(word), language) if self.lowercase else normal(word)
+        written = lower(normal_form(word), language) if self.lowercase else normal_form(word)
         return written, [written] if self.is_own else self._found(written, language)
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -212,7 +212,7 @@ def _lemma(word: str, code: str) -> str:
 
     if code not in SUPPORTED_LANGUAGES:
         return word
-    found = normal(simplemma.lemmatize(word, lang=code))
+    found = normal_form(simplemma.lemmatize(word, lang=code))
     return word if len(found) < SHORTEST_WORD or any(map(str.isspace, found)) else found
 
 

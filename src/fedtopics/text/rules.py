@@ -18,7 +18,7 @@ from fedtopics.text.languages import (
     is_unspaced,
     language_name,
 )
-from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal, splitter
+from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal_form, splitter
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -149,7 +149,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return people's words in the form they have in texts, and which are stop words."""
         if self.token_pattern == LISTS:
-            return list(dict.fromkeys(map(normal, words))), []
+            return list(dict.fromkeys(map(normal_form, words))), []
         # A server lacks the packages for base forms and unspaced scripts.
         changes: dict[str, Any] = {"lemmas": False}
         if DETECT in self.languages or is_unspaced(self.languages):
@@ -167,11 +167,11 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
-    """Return the function that makes a text `normal` and removes mark-up and addresses."""
+    """Return the function that makes a text `normal_form` and removes mark-up and addresses."""
 
     def clean(text: str) -> str:
         is_marked_up = markup and ("<" in text or "&" in text)
-        text = strip_html(text, always=markup is True) if is_marked_up else normal(text)
+        text = strip_html(text, always=markup is True) if is_marked_up else normal_form(text)
         if addresses == "drop":
             if "://" in text or "www." in text or "WWW." in text:
                 text = WEB.sub(" ", text)
@@ -188,7 +188,7 @@ def strip_html(text: str, always: bool = False) -> str:
         if "&" not in text:
             break
         text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
-    text = normal(text)  # entities may be soft hyphens
+    text = normal_form(text)  # entities may be soft hyphens
     if not always and not MARKED_UP.search(text):
         return text
     text = "".join(_shown(text))

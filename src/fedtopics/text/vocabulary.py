@@ -19,7 +19,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal
+from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal_form
 
 LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 PART = 1 << 15  # words whose order is read at once
@@ -214,7 +214,7 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
 def _normal(document: list[str]) -> list[str]:
     # Most documents are ASCII; one check of the whole saves half of the time.
     whole = "".join(document)
-    return document if normal(whole) is whole else list(map(normal, document))
+    return document if normal_form(whole) is whole else list(map(normal_form, document))
 
 
 def _split(

@@ -12,7 +12,7 @@ from fedtopics.escaping import is_flooded, is_seen
 
 # The version of the rules for words; models and results name it.
 # 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.
-# 2: one spelling (`normal`), words with marks, case and elision by language.
+# 2: one spelling (`normal_form`), words with marks, case and elision by language.
 RULES = 2
 LONGEST_WORD = 100  # characters
 NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
@@ -58,7 +58,7 @@ FINAL_SIGMA = re.compile(r"\u03c3(?<=\w.)(?!\w)")
 
 
 def is_word(text: str) -> bool:
-    """Whether a text can be a word: printable, `normal`, and not too long."""
+    """Whether a text can be a word: printable, `normal_form`, and not too long."""
     if not 0 < len(text) <= LONGEST_WORD or text != " ".join(text.split()):
         return False
     if text.isascii():
@@ -71,7 +71,7 @@ def is_word(text: str) -> bool:
     return not is_flooded(text) and all(is_seen(c) and kinds(c) not in NOT_IN_WORDS for c in text)
 
 
-def normal(text: str) -> str:
+def normal_form(text: str) -> str:
     """Return a text in the spelling in which words are counted; case is kept.
 
     Apostrophes, hyphens and ligatures become plain, invisible characters are dropped, and letters
@@ -107,7 +107,7 @@ def composed(text: str) -> str:
 
 
 def lower(text: str, language: str = "") -> str:
-    """Return a `normal` text in lower case, which is also `normal`.
+    """Return a `normal_form` text in lower case, which is also `normal_form`.
 
     I is \u0131 in Turkish, and \u0130 is i in all languages. A Greek word ends in \u03c2 and has
     \u03c3 elsewhere. German \u00df stays different from ss.
@@ -147,7 +147,7 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds the words of a pattern, or of its name, in a `normal` text."""
+    """Return what finds the words of a pattern, or of its name, in a text of `normal_form`."""
     if pattern == LISTS:
         raise StudyError('token_pattern = "lists" cannot split texts; give lists of words.')
     if pattern not in PATTERNS:

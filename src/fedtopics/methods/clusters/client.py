@@ -16,7 +16,7 @@ from fedtopics.contract.payload import digest_of
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.clusters import ClusterInference, centred
-from fedtopics.inference.vectors import Numbers, Points, blocks, nearest
+from fedtopics.inference.vectors import Numbers, Points, blocks, nearest_centres
 from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
 from fedtopics.methods.clusters.sums import (
     agreeing_pairs,
@@ -154,7 +154,7 @@ class PointSums(SharedFunctions):
         distances = np.zeros(len(centres))
         n = centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
-        compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
+        compute = lambda: [nearest_centres(points, each) for each in centres]  # noqa: E731
         request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
         found = self.client.guard.once(groups, request, compute)
         question = digest_of({"round": round, "origin": origin, "centres": centres})

@@ -15,7 +15,7 @@ from fedtopics.contract.replies import (
     Announced,
     Bounds,
     Template,
-    WordCounts,
+    WordCountBounds,
     counts,
 )
 from fedtopics.errors import StudyError
@@ -137,7 +137,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
 def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
     # Each client keeps this many of its most frequent words, whatever the others send.
     places = limits.max_words // len(clients.names)
-    template = {"words": WordCounts(places), "documents": SAME_NUMBER}
+    template = {"words": WordCountBounds(places), "documents": SAME_NUMBER}
     reply = clients.sum("vocabulary", template, places=places)
     words = reply["words"]
     total = reply["documents"]

@@ -215,7 +215,7 @@ def sum_periods(
     return Periods(over_time.period, begins, {TOGETHER: total})
 
 
-def count_pairs(
+def sum_pair_counts(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
 ) -> dict[str, Any]:
     template = {}
@@ -237,7 +237,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     chosen = readings[0] if len(readings) == 1 else DEFAULT_RANKING
     if within == "nothing":
         return replace(model, word_ranking=chosen)
-    ask = partial(count_pairs, agreement)
+    ask = partial(sum_pair_counts, agreement)
     part = ALL
     if settings.chooses_words:
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]

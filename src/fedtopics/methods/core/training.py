@@ -43,7 +43,7 @@ class RoundResult(Generic[State]):
         return self.reason or next(filter(None, reasons), "")
 
 
-class Rounds(Protocol[State]):
+class TrainingRounds(Protocol[State]):
     """The work of each round of a training: an exchange with the clients, and a step."""
 
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
@@ -56,7 +56,7 @@ class Rounds(Protocol[State]):
 
 def iterate(
     agreement: Agreement,
-    rounds: Rounds[State],
+    rounds: TrainingRounds[State],
     state: State,
     numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
@@ -132,9 +132,9 @@ class Program(ABC, Generic[Settings, State]):
     def first_state(self, agreement: Agreement, run: Run) -> State:
         """Return the state before the first round."""
 
-    def rounds(self, agreement: Agreement) -> Rounds[State]:
+    def rounds(self, agreement: Agreement) -> TrainingRounds[State]:
         """Return the work of a round: by default the program itself, with `exchange` and `step`."""
-        return cast("Rounds[State]", self)
+        return cast("TrainingRounds[State]", self)
 
     @abstractmethod
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:

@@ -23,7 +23,7 @@ import numpy as np
 from fedtopics.contract.events import Candidate
 from fedtopics.contract.replies import AgreeingPairs, Template
 from fedtopics.errors import StudyError
-from fedtopics.inference.vectors import TINY, Numbers, nearest, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, nearest_centres, unit_rows
 from fedtopics.methods.clusters.program import moments_about
 from fedtopics.methods.clusters.settings import DiscriminativeSettings, Part, StartSettings
 from fedtopics.methods.clusters.sums import Moments, agreeing_pairs, sums_by_class, sums_by_label
@@ -77,7 +77,7 @@ class DrawnPoints:
 
     @staticmethod
     def _cluster_sums(points: Numbers, centres: Numbers, **others: Any) -> dict[str, Any]:
-        labels, distances = zip(*(nearest(points, each) for each in centres), strict=True)
+        labels, distances = zip(*(nearest_centres(points, each) for each in centres), strict=True)
         found = [sums_by_label(points, each, centres.shape[1]) for each in labels]
         sums, counts = map(np.stack, zip(*found, strict=True))
         return {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}

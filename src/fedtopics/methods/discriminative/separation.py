@@ -20,7 +20,7 @@ from fedtopics.methods.clusters.settings import WHOLE, DiscriminativeSettings, P
 from fedtopics.methods.clusters.sums import Moments, discriminate, ranked
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
-from fedtopics.methods.kmeans.lloyd import Partition, chosen
+from fedtopics.methods.kmeans.lloyd import Partition, chosen_start
 
 TRIAL = 20  # rounds after which only the best of the remaining starts continues
 LEAST_COUNT = 1e-6  # least weight of a cluster, in documents
@@ -51,10 +51,10 @@ class Split:
         sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
         even = np.repeat([True, False] if sizes == "both" else [sizes == "even"], len(counts))
         found = cls(sums, counts, no_bias, np.zeros(len(counts)), even[: len(counts)])
-        return replace(chosen(found, np.arange(len(even)) % len(counts)), even=even)
+        return replace(chosen_start(found, np.arange(len(even)) % len(counts)), even=even)
 
     def best(self) -> Split:
-        return chosen(self, ranked(-self.apart)[:1])
+        return chosen_start(self, ranked(-self.apart)[:1])
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     """
     directed = separation.direct(split)
     order = ranked(-np.where(split.even | ~split.even.any(), directed.apart, 0))
-    arrays = {"origin": separation.origin, **chosen(directed, order).arrays}
+    arrays = {"origin": separation.origin, **chosen_start(directed, order).arrays}
     n_starts, k = split.weights.shape
     rounds = ConsensusRounds(arrays, int(separation.moments.count))
     first = np.zeros((k, n_starts * k)), np.zeros(k)

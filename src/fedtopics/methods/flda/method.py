@@ -26,7 +26,7 @@ from fedtopics.contract.replies import LONGEST, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement, adopt, counted
-from fedtopics.methods.core.final_model import ALL, assemble_model, count_pairs
+from fedtopics.methods.core.final_model import ALL, assemble_model, sum_pair_counts
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient
@@ -107,13 +107,15 @@ def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
     return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
 
 
-def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDASettings) -> float:
+def coherence_of_topics(
+    clients: Clients, topics: Sequence[GlobalTopic], settings: FLDASettings
+) -> float:
     """Return the mean coherence (C_V) of topics in all clients' documents; -1 without topics."""
     if not topics:
         return -1.0
     shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
+    ask = partial(sum_pair_counts, adopt_words(clients, topics), part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
     return float(federated_coherence(ask, words, within)["c_v"].mean())
 
@@ -181,7 +183,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
         if settings.stop == "coherence" and with_documents:
-            after.coherence = coherence_of(clients, after.topics[: settings.n_components], settings)
+            after.coherence = coherence_of_topics(
+                clients, after.topics[: settings.n_components], settings
+            )
         return local, after
 
     def step(

@@ -47,7 +47,7 @@ class FSCCLSettings(ClusterSettings):
 FEATURES = 128  # dimensions in which views are compared
 
 
-def train(
+def train_on_pairs(
     weights: Tensors,
     points: Tensor,
     views: Sequence[Tensor],
@@ -142,7 +142,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         texts = torch.from_numpy(points), [*map(torch.from_numpy, views)]
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         work = round, self.attempt
-        loss = train(trained, *texts, self.settings, self.secret, *work) if n else 0.0
+        loss = train_on_pairs(trained, *texts, self.settings, self.secret, *work) if n else 0.0
         # The change is sent because a bound on its length limits how far a client moves the
         # network.
         sums = {

@@ -79,7 +79,11 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
         for row, weight in zip(shapes, first.values(), strict=True):
             row[: weight.ndim] = weight.shape
-        names = {"names": list(first), "shapes": shapes, "digest": [trained_encoder.digest(first)]}
+        names = {
+            "names": list(first),
+            "shapes": shapes,
+            "digest": [trained_encoder.digest_of_encoder(first)],
+        }
         return names | {"documents": len(self.usable)}
 
     def first_labels(
@@ -207,7 +211,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shape = self.settings.model_copy(update=number).trained_shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
-    def _new_trainer(self) -> training.Trainer:
+    def _new_trainer(self) -> training.EncoderTrainer:
         settings = self.settings
         hidden = settings.network.hidden
         n_views = settings.network.n_views
@@ -224,7 +228,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
                 np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
             )
         weights = network.initial_weights(self.public_seed)
-        return training.Trainer(settings, inputs, weights, self._first_labels, self.secret)
+        return training.EncoderTrainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
     def _tokens(self) -> trained_encoder.Tokens:

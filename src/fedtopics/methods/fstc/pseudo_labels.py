@@ -86,7 +86,7 @@ def sharpen(plan: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class GaussianUniformMixture:
     """A mixture: right pseudo-labels have Gaussian residuals with mean 0, wrong ones uniform ones.
 
     We deviate from equations 8 to 13 where they cannot be computed or would reject all documents:
@@ -100,11 +100,11 @@ class Mixture:
     log_uniform: float  # logarithm of the uniform density gamma
 
     @classmethod
-    def begin(cls, n_clusters: int) -> Mixture:
+    def begin(cls, n_clusters: int) -> GaussianUniformMixture:
         """Return a mixture that trusts every label; Algorithm 2's start would lead to 0/0."""
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
-    def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
+    def step(self, residuals: Tensor) -> tuple[GaussianUniformMixture, Tensor]:
         """Return the new mixture, and responsibilities (n,) for residuals Q - O, (n, n_clusters).
 
         A mixture that trusts no label is replaced by the one of `begin`, as no later step could
@@ -116,12 +116,12 @@ class Mixture:
         # The log odds that labels are right, from which equation 9 follows.
         log_odds = log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
         if self.log_uniform > -math.inf and not (log_odds >= 0).any():
-            return Mixture.begin(delta.shape[1]).step(residuals)
+            return GaussianUniformMixture.begin(delta.shape[1]).step(residuals)
         right = torch.sigmoid(log_odds)
         wrong = torch.sigmoid(-log_odds)
         return self._maximise(delta, right, wrong), right
 
-    def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> Mixture:
+    def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> GaussianUniformMixture:
         variances = right / right.sum() @ delta.square()
         variances = variances.clamp(min=SMALLEST_VARIANCE)
         n_wrong = wrong.sum()
@@ -131,13 +131,13 @@ class Mixture:
         width = torch.maximum(2 * (3 * spread).sqrt(), SPAN * variances.sqrt())
         low, high = PRIOR_RANGE
         prior = min(max(float(right.mean()), low), high) if n_wrong > 0 else self.prior
-        return Mixture(prior, variances, -float(width.log().sum()))
+        return GaussianUniformMixture(prior, variances, -float(width.log().sum()))
 
     def state(self) -> dict[str, Tensor]:
         return {n: torch.as_tensor(x, dtype=torch.float64) for n, x in vars(self).items()}
 
     @classmethod
-    def restore(cls, state: Mapping[str, Tensor]) -> Mixture:
+    def restore(cls, state: Mapping[str, Tensor]) -> GaussianUniformMixture:
         return cls(float(state["prior"]), state["variances"], float(state["log_uniform"]))
 
 

@@ -78,7 +78,7 @@ class EncodedInputs(FixedInputs):
         return len(self._tokens["input_ids"]) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        tokens = trained_encoder.take(self._tokens, self._seen(rows, step))
+        tokens = trained_encoder.take_encoded(self._tokens, self._seen(rows, step))
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
         else:
@@ -103,7 +103,7 @@ def encoder_to_train(
     return encoder
 
 
-class Trainer:
+class EncoderTrainer:
     def __init__(
         self,
         settings: FSTCSettings,
@@ -119,7 +119,7 @@ class Trainer:
         network = {name: weight.to(self._device) for name, weight in weights.items()}
         self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
-        self._mixture = pseudo_labels.Mixture.begin(self._labels.shape[1])
+        self._mixture = pseudo_labels.GaussianUniformMixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
         total = settings.max_rounds * settings.network.local_steps
         warm_up = round(settings.warm_up * total)
@@ -236,7 +236,9 @@ class Trainer:
             weight_name, key = name.rsplit(".", 1)
             weight = self.weights[weight_name]
             self._optimizer.state[weight][key] = value if key == "step" else value.to(weight)
-        self._mixture = pseudo_labels.Mixture.restore(without_prefix("mixture", tensors))
+        self._mixture = pseudo_labels.GaussianUniformMixture.restore(
+            without_prefix("mixture", tensors)
+        )
         self._labels = tensors["labels"].to(self._device)
         self.round = round_
 

@@ -43,14 +43,14 @@ class Partition:
         return cls(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
 
     def best(self, n: int) -> Partition:
-        return chosen(self, ranked(self.distances)[:n])
+        return chosen_start(self, ranked(self.distances)[:n])
 
 
 def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
     return {name: value for name, value in vars(clusterings).items() if name != "rounds"}
 
 
-def chosen(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
+def chosen_start(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
     return replace(clusterings, **{n: each[rows] for n, each in arrays_of(clusterings).items()})
 
 

@@ -18,7 +18,7 @@ from fedtopics.contract.interfaces import EVERYONE, Clients, Run
 from fedtopics.contract.replies import LIMIT, Bounds, Template, UpTo, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.vectors import Numbers, nearest
+from fedtopics.inference.vectors import Numbers, nearest_centres
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
@@ -51,10 +51,10 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
     first = next(len(replies[name]["counts"]) for name in sorted(replies))
     chosen = list(range(min(max(first, 1), n_clusters)))
     while len(chosen) < n_clusters:
-        distances = nearest(centres, centres[chosen])[1]
+        distances = nearest_centres(centres, centres[chosen])[1]
         distances[chosen] = -1
         chosen.append(int(distances.argmax()))
-    labels = nearest(centres, centres[chosen])[0]
+    labels = nearest_centres(centres, centres[chosen])[0]
     sums, _ = sums_by_label(centres * counts[:, None], labels, n_clusters)
     weights = np.bincount(labels, counts, n_clusters)[:, None]
     return np.where(weights > 0, sums / np.maximum(weights, 1), centres[chosen])

@@ -62,7 +62,7 @@ class LDAClient(TopicClient[LDASettings]):
         lengths = self.bag.sum(1)
         own = float(np.median(lengths[lengths > 0]))
         # A mean that others announce cannot shorten documents that have this client's usual length.
-        self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
+        self._bounded = shortened_documents(self.bag, LENGTH_CAP * max(length, own))
 
     @published(
         "For each word of the minibatch that enough of the client's documents contain, the "
@@ -122,7 +122,7 @@ def posterior_means(
         yield batch, posterior.read("mean")
 
 
-def shortened(bag: sparse.csr_array, most: float) -> sparse.csr_array:
+def shortened_documents(bag: sparse.csr_array, most: float) -> sparse.csr_array:
     """Shorten long documents: one of millions of words would dominate the topics."""
     lengths = bag.sum(1, dtype=np.float64)
     if lengths.max(initial=0) <= most:
