@@ -158,7 +158,7 @@ def splats(trees: Mapping[Path, ast.Module], path: Path) -> Iterator[int]:
     its own.
     """
     many = TAKES_MANY | {
-        node.name
+        node.name.lstrip("_")
         for tree in trees.values()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.args.vararg
@@ -170,7 +170,7 @@ def splats(trees: Mapping[Path, ast.Module], path: Path) -> Iterator[int]:
     }
     for node in ast.walk(trees[path]):
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")).lstrip("_")
             for part in node.args:
                 value = part.value if isinstance(part, ast.Starred) else None
                 if value is None or name in many or getattr(value, "id", "") in passed_on:
@@ -188,9 +188,9 @@ def imported_by_string(home: Path, path: Path, tree: ast.Module) -> Iterator[str
         return
     for node in nodes:
         value = str(node.value) if isinstance(node, ast.Constant) else ""
-        if match := re.match(r"fedtopics\.(\w+)", value):
-            if match[1] != path.relative_to(home).parts[0]:
-                yield match[1]
+        match = re.match(r"fedtopics\.(\w+)", value)
+        if match and match[1] != path.relative_to(home).parts[0]:
+            yield match[1]
 
 
 def problems(root: Path) -> list[str]:

@@ -51,7 +51,7 @@ def test_refined_theta_and_its_readouts() -> None:
     plain = neural.transform(documents)
     mean = neural.transform(documents, refine=True)
     root = neural.transform(documents, refine=True, readout="root")
-    bag = neural.count(Corpus.of(documents))[:5]
+    bag = neural.count_words(Corpus.of(documents))[:5]
     posterior = infer(bag, np.maximum(neural.beta.T, np.exp(-40)), 1.0, 20, plain[:5])
     np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
     np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)

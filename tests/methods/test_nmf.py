@@ -76,7 +76,7 @@ def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
 
 def test_rounds_are_a_plain_factorisation(documents: list[list[str]], of_all: TopicModel) -> None:
     begun = trained(nmf_study(max_rounds=1), {"all": Corpus.of(documents)})
-    x = weigh(begun.count(Corpus.of(documents)), begun.weights["rarity"], "log").toarray()
+    x = weigh(begun.count_words(Corpus.of(documents)), begun.weights["rarity"], "log").toarray()
     expected = plain(x, 4, begun.weights["topics"])
     np.testing.assert_allclose(of_all.weights["topics"], expected, atol=1e-5)
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.methods.core.groups import GroupThreshold, OverTime, own_sums, periods_to_share
+from fedtopics.methods.core.groups import GroupThreshold, OverTime, sums_by_period, periods_to_share
 from fedtopics.model.topics import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
@@ -76,7 +76,7 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
-    reply = own_sums(guard, places, thetas, {}, {}, (2, 2))
+    reply = sums_by_period(guard, places, thetas, {}, {}, (2, 2))
     assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 

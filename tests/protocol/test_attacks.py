@@ -299,7 +299,7 @@ def test_an_error_shows_no_key(run: Run) -> None:
     record = run.members["ann"].record
     assert record.group
     assert repr(record) == "<Record>"
-    assert repr(OpenedStep(1, "sum", [b"total"])) == "<Entry>"
+    assert repr(OpenedStep(1, "sum", [b"total"])) == "<OpenedStep>"
 
 
 def test_a_list_of_very_many_parts_is_refused() -> None:

@@ -25,7 +25,7 @@ from fedtopics.report.dpia_document import (
     form_as_markdown,
 )
 from fedtopics.report.dpia_records import TABLES, Records
-from fedtopics.report.render import form_as_markdown as report_markdown
+from fedtopics.report.render import markdown as report_markdown
 from fedtopics.terminal.run_display import show_offer
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left

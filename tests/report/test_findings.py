@@ -295,7 +295,7 @@ def shown(folder: Path) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", MODELS)
 def test_anything_for_anything(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render, "environment", cache(render.report_templates))  # for templates
+    monkeypatch.setattr(render, "report_templates", cache(render.report_templates))  # for templates
     MODELS[kind]().save_pretrained(tmp_path)
     edit_config(tmp_path)
     files = {

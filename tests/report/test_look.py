@@ -181,7 +181,7 @@ def test_a_topic_lights_up_wherever_it_is(letters: Reported, opening: Open) -> N
         f'svg.wide a[data-topic="{topic}"] circle.disc',
         f'table.topics tr[data-topic="{topic}"]',
         f'article:first-of-type tr[data-topic="{topic}"]',
-        f'.data_sent li[data-topic="{topic}"]',
+        f'.leaves li[data-topic="{topic}"]',
     ):
         page.locator(place).hover()
         assert lit() == everywhere, place

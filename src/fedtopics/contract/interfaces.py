@@ -45,8 +45,8 @@ class Draw:
         if self.size is not None:
             rng = np.random.default_rng([self.seed, DRAW, round_])
             order = [order[i] for i in rng.permutation(len(order))]
-        there = set(present) - self.without
-        drawn = [name for name in order if name in there]
+        available = set(present) - self.without
+        drawn = [name for name in order if name in available]
         first = self.skipped % max(len(drawn), 1)
         return sorted([*drawn[first:], *drawn[:first]][: self.size])
 

@@ -155,8 +155,8 @@ def _add_rows(*both: SparseRows) -> SparseRows:
 
 
 def _add_named(*both: CountsByWord) -> CountsByWord:
-    known = set(both[0].names)
-    further = [name for name in both[1].names if name not in known]
+    first_names = set(both[0].names)
+    further = [name for name in both[1].names if name not in first_names]
     names = sorted([*both[0].names, *further]) if further else both[0].names
     place = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)

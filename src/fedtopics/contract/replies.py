@@ -240,12 +240,12 @@ class _Check:
             value, {"windows": windows, "pairs": counts(n)}, name, where
         ):
             return fault
-        found = value["pairs"]
+        in_pairs = value["pairs"]
         alone = left == right
         words = np.minimum(template.most, value["windows"])
         of_word = np.zeros(len(words), np.int64)
-        of_word[left[alone]] = found[alone]
-        if (of_word > words).any() or (found > np.minimum(of_word[left], of_word[right])).any():
+        of_word[left[alone]] = in_pairs[alone]
+        if (of_word > words).any() or (in_pairs > np.minimum(of_word[left], of_word[right])).any():
             return f"{where} contains impossible numbers of windows"
         return ""
 

@@ -66,12 +66,12 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
             yield cluster
         return
     try:
-        found = Client(scheduler, timeout=CONNECT)
+        client = Client(scheduler, timeout=CONNECT)
     except (OSError, ValueError, TypeError, AssertionError, ImportError):
         raise FederationError(
             f"No Dask scheduler answers at {scheduler}; start one with: dask scheduler"
         ) from None
-    with found as cluster:
+    with client as cluster:
         yield cluster
 
 
@@ -112,7 +112,7 @@ def homes(cluster: Client, first: int) -> list[dict[str, Any]]:
     """Return where to compute: at each worker in turn, or at another one if it is lost."""
     workers = sorted(cluster.scheduler_info()["workers"])
     turned = [workers[(first + n) % len(workers)] for n in range(len(workers))]
-    return [{"workers": [each], "allow_other_workers": True} for each in turned] or [{}]
+    return [{"workers": [worker], "allow_other_workers": True} for worker in turned] or [{}]
 
 
 class RemotePart:
@@ -186,7 +186,7 @@ def add_up(*replies: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in reply.items() if name != "documents"}
+    return {name: value for name, value in reply.items() if name != "documents"}
 
 
 class RemoteClient:
@@ -230,15 +230,15 @@ class RemoteClient:
             return self._tell(name, payload)
         reply = self._begun or self._ask(name, payload)
         self._begun = None
-        found = result(self._cluster, reply)
-        if "least" in found and len(self._parts) > 1:  # a limit, which does not add up
-            found = found | {"least": self._least}
-        return found
+        total = result(self._cluster, reply)
+        if "least" in total and len(self._parts) > 1:  # a limit, which does not add up
+            total = total | {"least": self._least}
+        return total
 
     def _tell(self, name: str, payload: dict[str, Any]) -> None:
         if name == "adopt" and len(self._parts) > 1:
-            of_all = self._sum("frequencies", {"words": payload["words"]})
-            self._effects.append(self._request("hold", {"whole": of_all}))
+            frequencies = self._sum("frequencies", {"words": payload["words"]})
+            self._effects.append(self._request("hold", {"whole": frequencies}))
         # All requests of a client that remembers are repeated, in their order.
         (self._round if self._remembers else self._effects).append(self._request(name, payload))
 
@@ -305,7 +305,7 @@ class RemoteDocuments:
     text_bytes: int
     first_words: list[int]
     source: str
-    corpus_fingerprint: str
+    fingerprint: str
 
     def __len__(self) -> int:
         return self.n_documents
@@ -314,23 +314,23 @@ class RemoteDocuments:
     def of(cls, cluster: Client, files: Sequence[Any]) -> RemoteDocuments:
         """Describe files; those with few documents become one part with the next ones."""
         facts = [cluster.submit(described, file, pure=False) for file in files]
-        each = [result(cluster, one) for one in facts]
+        descriptions = [result(cluster, future) for future in facts]
         groups: list[list[int]] = []
         for number in range(len(files)):
-            if not groups or sum(each[n][0] for n in groups[-1]) >= SMALLEST:
+            if not groups or sum(descriptions[n][0] for n in groups[-1]) >= SMALLEST:
                 groups.append([])
             groups[-1].append(number)
-        if len(groups) > 1 and sum(each[n][0] for n in groups[-1]) < SMALLEST:
+        if len(groups) > 1 and sum(descriptions[n][0] for n in groups[-1]) < SMALLEST:
             groups[-2] += groups.pop()
         joined = ([files[n] for n in of] for of in groups)
         parts = [
             cluster.submit(Corpus.pool, of, pure=False) if len(of) > 1 else of[0] for of in joined
         ]
-        documents, empty, size = np.sum([one[:3] for one in each], axis=0).tolist()
-        words, source, digest = each[0][3:]
+        documents, empty, size = np.sum([sizes[:3] for sizes in descriptions], axis=0).tolist()
+        words, source, digest = descriptions[0][3:]
         if len(files) > 1:
             source = f"{source} and {len(files) - 1} more parts"
-            digest = " ".join(one[-1] for one in each)
+            digest = " ".join(description[-1] for description in descriptions)
         return cls(parts, documents, empty, size, words, source, digest)
 
 
@@ -351,25 +351,29 @@ def prepared(
         if isinstance(source, Corpus):
             number = 1 if in_one_place else max(1, min(MOST, len(source) // SMALLEST))
             rows = np.array_split(np.arange(len(source)), number)
-            each: list[Any] = [(source.take(of),) for of in rows]
+            parts: list[Any] = [(source.take(part), None) for part in rows]
         else:
             is_one = in_one_place or source.data is None
-            each = [(source, path) for path in ([source.data] if is_one else files_of(source.data))]
+            paths = [source.data] if is_one else files_of(source.data)
+            parts = [(source, path) for path in paths]
         places = homes(cluster, list(sources).index(name))
         return [
-            submit(read_documents, name, *one, **home) for one, home in zip(each, cycle(places))
+            submit(read_documents, name, documents, path, **home)
+            for (documents, path), home in zip(parts, cycle(places))
         ]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
     sources = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
     with lost_scheduler():
-        found = {n: RemoteDocuments.of(cluster, files(n, each)) for n, each in sources.items()}
-    whole = {n: corpus_fingerprint(each) for n, each in sources.items() if isinstance(each, Corpus)}
-    found |= {
-        name: replace(found[name], corpus_fingerprint=digest) for name, digest in whole.items()
-    }
-    return found, partial(DaskSimulation, cluster=cluster)
+        remote = {
+            name: RemoteDocuments.of(cluster, files(name, source))
+            for name, source in sources.items()
+        }
+    for name, source in sources.items():
+        if isinstance(source, Corpus):  # the fingerprint of the whole, whatever its parts
+            remote[name] = replace(remote[name], fingerprint=corpus_fingerprint(source))
+    return remote, partial(DaskSimulation, cluster=cluster)
 
 
 def path_or_corpus(documents: Any) -> Any:

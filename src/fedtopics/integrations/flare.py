@@ -55,8 +55,8 @@ class StudyServer:
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; copy the run, or the reason of a failure, to the job's results."""
-        usual = context.workspace / FOLDER / self.run
-        folder = Path(self.out) if self.out and context.simulated else usual
+        own_folder = context.workspace / FOLDER / self.run
+        folder = Path(self.out) if self.out and context.simulated else own_folder
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             lead_carried(Study.read(context.config / STUDY_FILE), folder, carrier, _log)
@@ -179,12 +179,12 @@ def _read(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _fail(folder: Path, event_sentence: str) -> None:
+def _fail(folder: Path, reason: str) -> None:
     """Write a readable sentence to the log, and to a file that is easy to find."""
-    logger.error("%s", event_sentence)
+    logger.error("%s", reason)
     with suppress(OSError):
         make_folder(folder)
-        write_durably(folder / FAILURE, f"{event_sentence}\n".encode())
+        write_durably(folder / FAILURE, f"{reason}\n".encode())
 
 
 def make_study_job(

@@ -61,8 +61,8 @@ def _simulate(plan: Study, folder: Path, keys: Path) -> None:
     try:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
-        found = ((name, _read(place / FAILURE)) for name, place in folders.items())
-        reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
+        failures = ((name, _read(place / FAILURE)) for name, place in folders.items())
+        reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in failures if s]
         reason = " ".join(reasons) or _read(folder / FAILURE)
         if not reason:  # only FLARE's logs can explain it
             raise

@@ -126,7 +126,7 @@ def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
     logging.getLogger("nvflare").setLevel(logging.ERROR)
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
+    old_outputs = os.dup(1), os.dup(2)
     with Path(file).open("ab") as elsewhere, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         os.dup2(elsewhere.fileno(), 1)
@@ -136,6 +136,6 @@ def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, old in enumerate(kept, 1):
+            for number, old in enumerate(old_outputs, 1):
                 os.dup2(old, number)
                 os.close(old)

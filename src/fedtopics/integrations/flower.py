@@ -200,9 +200,9 @@ def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     folder = file_name(str(read_toml(Path(study)).get("name", "study")))  # the server chose it
     out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
     data = {key: value for key, value in config.items() if key not in _OWN}
-    own: dict[str, Any] = {key: config[key] for key in ("stay", SEED) if key in config}
+    chosen_settings: dict[str, Any] = {key: config[key] for key in ("stay", SEED) if key in config}
     folder_of_key = str(config.get("key", Path(study).parent / name))
-    return _Node(name, out, data, folder_of_key, str(study), **own)
+    return _Node(name, out, data, folder_of_key, str(study), **chosen_settings)
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:
@@ -228,4 +228,4 @@ def _run_folder(plan: Study, context: Context) -> Path:
 
 
 if __name__ == "__main__":
-    resident_main(*sys.argv[1:])
+    resident_main(content=sys.argv[1], folder=sys.argv[2])

@@ -93,9 +93,9 @@ class GridCarrier:
             self._failed.clear()
             now = time.monotonic()
             if now >= self._next_pull:
-                found = self._pull()
-                arrived += found
-                self._pause = FIRST_PAUSE if found else min(self._pause * 1.5, LONGEST_PAUSE)
+                answers = self._pull()
+                arrived += answers
+                self._pause = FIRST_PAUSE if answers else min(self._pause * 1.5, LONGEST_PAUSE)
                 self._next_pull = now + self._pause
             if arrived or now >= ends:
                 return arrived

@@ -112,8 +112,10 @@ class SecureClients:
         if not self._drawn:
             work = partial(self.call, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
-        own = self._next(function, payload, False)
-        opened = self._step(function, "call", b"", lambda: dumps(own()) if self._is_in else b"")
+        own_reply = self._next(function, payload, False)
+        opened = self._step(
+            function, "call", b"", lambda: dumps(own_reply()) if self._is_in else b""
+        )
         replies = dict(zip(self._member.names, opened, strict=True))
         return {name: self._read(name, replies[name], template) for name in self._drawn}
 
@@ -129,10 +131,10 @@ class SecureClients:
         if not self._drawn:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
-        own = self._next(function, payload, True)
+        own_reply = self._next(function, payload, True)
         if any(isinstance(field, WordCountBounds) for field in template.values()):
-            return self._sum_words(template, own)
-        return self._sum(function, template, own)
+            return self._sum_words(template, own_reply)
+        return self._sum(function, template, own_reply)
 
     def _sum(
         self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
@@ -159,7 +161,7 @@ class SecureClients:
         self, template: Template, own: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Return the total counts of the words that may be agreed on."""
-        reply = cache(own)
+        reply = cache(own)  # three steps need it, and its function may run only once
         study = self._study
         size = vocabulary.buckets_for(self._documents)
 
@@ -176,15 +178,17 @@ class SecureClients:
         allowed = vocabulary.passing(table, table["documents"], self._limits)
 
         def words() -> bytes:
-            own = vocabulary.words_to_list(reply()[name], study, table, allowed, len(self._drawn))
-            return dumps(left(vocabulary.LISTED, {"words": own})["words"])
+            own_words = vocabulary.words_to_list(
+                reply()[name], study, table, allowed, len(self._drawn)
+            )
+            return dumps(left(vocabulary.LISTED, {"words": own_words})["words"])
 
         self._advance()
         content = self._step(
             vocabulary.LISTED, "call", b"", lambda: words() if self._is_in else b""
         )
         try:
-            lists = [loads(each) for each in content if each]
+            lists = [loads(message) for message in content if message]
             listed = vocabulary.joined(lists, study, allowed)
         except (FederationError, TypeError):
             self._exchange.stop(WRONG)
@@ -194,10 +198,10 @@ class SecureClients:
             vocabulary.template_of(len(listed)),
             lambda: left(vocabulary.COUNTS, vocabulary.counts_over(reply()[name], listed)),
         )
-        found = {name: vocabulary.named(total, listed), "documents": total["documents"]}
-        if find_fault(found, template, self._drawn):
+        counted = {name: vocabulary.named(total, listed), "documents": total["documents"]}
+        if find_fault(counted, template, self._drawn):
             self._exchange.stop(WRONG)
-        return found
+        return counted
 
     # The own contribution
 
@@ -259,8 +263,9 @@ class SecureClients:
         entry = self._exchange.step(function, kind, layout, data)
         size = sum(map(len, entry.opened))
         if number > 0:
-            total = function, self._position, entry.digest, size
-            self._side.guarded(lambda door: door.write_total(*total))
+            self._side.guarded(
+                lambda door: door.write_total(function, self._position, entry.digest, size)
+            )
         return entry.opened
 
     def done(self) -> None:
@@ -280,7 +285,9 @@ class SecureClients:
         is_first = self._member.name == self._member.names[0]
         if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, fingerprint)))) == 1:
             return
-        own = self._step(ARRAYS, "call", b"", lambda: emit(ARRAYS, arrays()) if is_first else b"")
-        taken = take(own[0])
+        sent_arrays = self._step(
+            ARRAYS, "call", b"", lambda: emit(ARRAYS, arrays()) if is_first else b""
+        )
+        taken = take(sent_arrays[0])
         if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, taken)))) > 1:
             self._exchange.stop("the models of the members differ")

@@ -74,7 +74,7 @@ class Layout:
 
         def value(part: Any) -> Any:
             if isinstance(part, Mapping):
-                return {name: value(each) for name, each in part.items()}
+                return {name: value(field) for name, field in part.items()}
             return part.read(total[part.start : part.end])
 
         decoded: dict[str, Any] = value(self._parts)

@@ -51,7 +51,7 @@ def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
         factors = stream(key, len(numbers), start) >> np.uint64(3)  # P counts as 0
         # Four numbers of 16 bits for each of 64; the highest has the sign.
         left, right = (
-            each.view("<u2").reshape(-1, 4).astype(np.float64) for each in (numbers, factors)
+            words.view("<u2").reshape(-1, 4).astype(np.float64) for words in (numbers, factors)
         )
         left[:, 3] = numbers.view("<i2")[3::4]
         products += (left.T @ right).astype(np.int64)

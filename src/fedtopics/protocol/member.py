@@ -80,8 +80,8 @@ class Member:
         context = context_of(self.study, part, self.names)
         if record.part:
             before = decode(record.part, Part)
-            known = context == context_of(self.study, before, self.names)
-            if not known or digest_of_fields(self.content) != record.content:
+            is_expected = context == context_of(self.study, before, self.names)
+            if not is_expected or digest_of_fields(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
             if record.step == 0:  # the first member chooses the group key

@@ -71,13 +71,13 @@ class Usual:
         cls, replies: Sequence[tuple[int, Mapping[str, float]]], possible: Mapping[str, float]
     ) -> Usual:
         """Compute it from replies; it is at least the documents' maximum divided by FAR_TIMES."""
-        usual = cls(float(np.median([n for n, _ in replies])), {})
+        typical = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
         for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
-            moved = [x[field] / usual.reach(n) for n, x in replies if x.get(field)]
+            moved = [x[field] / typical.reach(n) for n, x in replies if x.get(field)]
             if len(moved) >= ENOUGH_TO_COMPARE:
                 levels[field] = max(float(np.median(moved)), possible.get(field, 0.0) / FAR_TIMES)
-        return replace(usual, levels=levels)
+        return replace(typical, levels=levels)
 
     def reach(self, documents: int) -> float:
         """Return the usual effect of `documents`; to announce fewer than usual has no advantage."""
@@ -85,9 +85,11 @@ class Usual:
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        known = (field for field in lengths if field in self.levels)
+        compared = (field for field in lengths if field in self.levels)
         reach = self.reach(documents)
-        return max((lengths[field] / (self.levels[field] * reach) for field in known), default=0.0)
+        return max(
+            (lengths[field] / (self.levels[field] * reach) for field in compared), default=0.0
+        )
 
 
 class _Bounded:
@@ -104,17 +106,19 @@ class _Bounded:
         self._sum = RunningSum()
 
     def add(self, reply: Payload, name: str) -> None:
-        self._seen[name] = reply.get("documents", 0), _lengths(reply)
-        if self._before is None or self._before.times(*self._seen[name]) > FAR_TIMES:
+        documents = reply.get("documents", 0)
+        lengths = _lengths(reply)
+        self._seen[name] = documents, lengths
+        if self._before is None or self._before.times(documents, lengths) > FAR_TIMES:
             self._held[name] = reply
         else:
             self._sum.add(reply)
 
     def total(self) -> dict[str, Any]:
         now = Usual.of(list(self._seen.values()), self._possible)
-        usual = (self._before or now, now)
-        for name, seen in self._seen.items():
-            times = min(each.times(*seen) for each in usual)
+        before = self._before or now
+        for name, (documents, lengths) in self._seen.items():
+            times = min(before.times(documents, lengths), now.times(documents, lengths))
             self._robust.moved(name, self._key, self._round, times)
             if name in self._held:
                 reply = self._held[name]
@@ -188,8 +192,10 @@ def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: A
     if not _is_numbers(total):
         return total
     means = [np.asarray(value, float) / n for value, n in zip(values, sizes, strict=True)]
-    found = np.asarray(np.median(means, axis=0) * sum(sizes)).astype(total.dtype)
-    return np.clip(found, template.least, template.most) if isinstance(template, Bounds) else found
+    median = np.asarray(np.median(means, axis=0) * sum(sizes)).astype(total.dtype)
+    return (
+        np.clip(median, template.least, template.most) if isinstance(template, Bounds) else median
+    )
 
 
 def _is_numbers(value: Any) -> bool:

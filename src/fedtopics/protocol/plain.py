@@ -168,24 +168,24 @@ class PlainClients:
             return self.round(int(payload.get("round", 0)), work)[0]
         function = request.function
         position = Position(self.turn, attempt.number, attempt.exchanges + 1)
-        own = None
+        own_reply = None
         if self._side.door is not None and self._own in attempt.members:
             call = Call(function, payload, position)
             if self._source.has(self.step):
                 self._side.skip(call)
             else:
-                own = self._reply(call, attempt)
-        content = self._source.add(self.step, attempt, request, own)
+                own_reply = self._reply(call, attempt)
+        content = self._source.add(self.step, attempt, request, own_reply)
         entry = self._read(content, function)
-        total = function, position, digest_of_fields(content), len(content)
-        self._side.guarded(lambda door: door.write_total(*total))
+        digest = digest_of_fields(content)
+        self._side.guarded(lambda door: door.write_total(function, position, digest, len(content)))
         attempt.missing |= entry["missing"]
         attempt.members = [name for name in attempt.members if name not in entry["missing"]]
         if entry["again"]:
             raise AgainError(entry["missing"])
         attempt.exchanges += 1
-        found: dict[str, Any] = entry["result"]
-        return found
+        result: dict[str, Any] = entry["result"]
+        return result
 
     def _reply(self, call: Call, attempt: Attempt) -> bytes:
         """Return the update that the door permits."""

@@ -114,6 +114,6 @@ class Log:
 
 
 def _head(step: int, content: bytes) -> bytes:
-    found = hashlib.sha256(step.to_bytes(8, "big"))
-    found.update(content)
-    return len(content).to_bytes(8, "big") + found.digest()
+    digest = hashlib.sha256(step.to_bytes(8, "big"))
+    digest.update(content)
+    return len(content).to_bytes(8, "big") + digest.digest()

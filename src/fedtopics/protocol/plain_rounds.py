@@ -81,21 +81,23 @@ class Rounds:
         if attempt.number == 1:
             self._limit = math.inf
 
-        def chosen(there: list[str]) -> list[str]:
-            return self._enough(draw.members(number, server.names, there))
+        def chosen(present: list[str]) -> list[str]:
+            return self._enough(draw.members(number, server.names, present))
 
         if not self._has_gathered:  # a server that was restarted waits for all as well
-            self._wait(number, rules.join_timeout, lambda there: there == server.possible(), False)
+            self._wait(
+                number, rules.join_timeout, lambda present: present == server.possible(), False
+            )
             self._has_gathered = True
         quorum = rules.quorum
         wait = rules.quorum_timeout
-        self._wait(number, wait, lambda there: len(chosen(there)) >= quorum, True)
+        self._wait(number, wait, lambda present: len(chosen(present)) >= quorum, True)
         with server.changed:
-            there = server.there()
+            present = server.there()
             now = time.monotonic()
-            members = chosen([name for name in there if name not in left_out])
+            members = chosen([name for name in present if name not in left_out])
             if len(members) < rules.quorum and left_out:  # too few without the lost clients
-                members = chosen(there) if now <= self._limit else []
+                members = chosen(present) if now <= self._limit else []
                 self._limit = min(self._limit, now + rules.quorum_timeout)
             if len(members) < rules.quorum:
                 raise self._too_few(number)
@@ -134,13 +136,13 @@ class Rounds:
         until = time.monotonic() + seconds
         shown: list[str] | None = None
         with server.changed:
-            while not is_enough(there := server.there()) and is_enough(server.possible()):
-                server.awaited = [name for name in server.possible() if name not in there]
+            while not is_enough(present := server.there()) and is_enough(server.possible()):
+                server.awaited = [name for name in server.possible() if name not in present]
                 left = until - time.monotonic()
-                if there != shown:
-                    shown = there
-                    away = {n: self._why_not(n) for n in server.names if n not in there}
-                    self._notify(Waiting(round_, there, away, left, ends))
+                if present != shown:
+                    shown = present
+                    away = {n: self._why_not(n) for n in server.names if n not in present}
+                    self._notify(Waiting(round_, present, away, left, ends))
                 if left <= 0:
                     break
                 server.wait(min(left, PAUSE))

@@ -141,14 +141,14 @@ class PlainServer:
         with self.changed:
             if reply.step != self.log.next or name not in self._wanted:
                 return  # the round continued without it
-            found = digest_of_fields(reply.content)
+            digest = digest_of_fields(reply.content)
             if name not in self._digests:
-                self._digests[name] = found
+                self._digests[name] = digest
                 self._wanted[name] = reply.content
                 self.traffic = self.traffic[0], self.traffic[1] + len(message)
                 self.clients[name].called = time.monotonic()
                 self.changed.notify_all()
-            elif self._digests[name] != found:
+            elif self._digests[name] != digest:
                 raise FederationError(f"{name} sent two different updates of step {reply.step}.")
 
     def fetch(self, name: str, what: bytes) -> bytes:
@@ -165,7 +165,7 @@ class PlainServer:
     def present(self) -> dict[str, float]:
         now = time.monotonic()
         with self.changed:
-            return {n: now - each.called for n, each in self.clients.items() if each.asks}
+            return {n: now - client.called for n, client in self.clients.items() if client.asks}
 
     def wait_until_done(self, seconds: float) -> list[str]:
         """Wait until all clients have the model; return those that do not have it in time."""

@@ -91,7 +91,7 @@ class Relay:
         if is_other or part.step < held or (self._list and part.step <= self.step):
             return
         self._parts[part.name] = part, content
-        steps = {found.step for found, _ in self._parts.values()}
+        steps = {held_part.step for held_part, _ in self._parts.values()}
         if len(self._parts) == len(self.names) and len(steps) == 1:
             self._list = [self._parts[name][1] for name in self.names]
             self._list_digest = digest_of_list(self._list)
@@ -101,9 +101,9 @@ class Relay:
     def _take_body(self, body: Body) -> None:
         if not self._list or body.list != self._list_digest:
             return
-        found = digest_of_fields(body.content)
+        digest = digest_of_fields(body.content)
         if body.name in self._bodies:
-            if self._bodies[body.name][0] != found:
+            if self._bodies[body.name][0] != digest:
                 raise FederationError(f"{body.name} sent two different bodies of step {self.step}.")
             return
         is_sum = self._parts[body.name][0].kind == "sum"
@@ -116,7 +116,7 @@ class Relay:
                 self._sum = None
                 self._halt(Stop("", b"", b"", self.step, f"wrong length of a vector: {names}"))
                 return
-        self._bodies[body.name] = found, b"" if is_sum else body.content
+        self._bodies[body.name] = digest, b"" if is_sum else body.content
         if len(self._bodies) < len(self.names):
             return
         replies = encode([self._bodies[name][1] for name in self.names])
@@ -136,7 +136,7 @@ class Relay:
             return Answer()
         self.refused.pop(name, None)
         self.asks[name] = ask
-        if self.halted and not self._stopped & {each.process for each in self.asks.values()}:
+        if self.halted and not self._stopped & {other.process for other in self.asks.values()}:
             self.halted = None
         if ask.phase == "done":
             self.done.add(name)
@@ -159,8 +159,8 @@ class Relay:
             if ask.list != self._list_digest:
                 return List(self._list)
             return None if name in self._bodies else Want("body")
-        steps = {n: found.step for n, (found, _) in self._parts.items()}
-        steps |= {n: max(each.step, steps.get(n, 0)) for n, each in self.asks.items()}
+        steps = {n: held_part.step for n, (held_part, _) in self._parts.items()}
+        steps |= {n: max(other.step, steps.get(n, 0)) for n, other in self.asks.items()}
         first = max(steps, key=lambda n: steps[n])
         newest = steps[first] if last is None else min(steps[first], last.step + 1)
         if ask.step < newest and held < newest:

@@ -126,8 +126,8 @@ class Roster:
             )
         members = {n: alone((text or "").encode(), f"of {n}") for n, text in certificates.items()}
         for name, content in members.items():
-            if (found := name_of(content, f"of {name}")) != name:
-                raise IdentityError(f"The certificate of {name!r} belongs to {found!r}.")
+            if (certified_name := name_of(content, f"of {name}")) != name:
+                raise IdentityError(f"The certificate of {name!r} belongs to {certified_name!r}.")
         return cls(members, None if server is None else alone(server.encode(), "of the server"))
 
     def digest_of(self, names: Iterable[str]) -> str:
@@ -140,8 +140,12 @@ class Roster:
     @cached_property
     def plain(self) -> dict[str, str]:
         """The SHA-256 of each certificate, for the digest of a study."""
-        found = {name: key_fingerprint(self.members[name]) for name in self.names}
-        return found if self.server is None else found | {"": key_fingerprint(self.server)}
+        fingerprints = {name: key_fingerprint(self.members[name]) for name in self.names}
+        return (
+            fingerprints
+            if self.server is None
+            else fingerprints | {"": key_fingerprint(self.server)}
+        )
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
         """Whether a member has signed the content."""

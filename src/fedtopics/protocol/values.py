@@ -100,11 +100,11 @@ class _Writer:
             counts = value.values.astype(np.int64, casting="safe", copy=False)
             return self._texts(NAMED, value.names, counts)
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {name: self.plain(each) for name, each in value.items()}
+            return {name: self.plain(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            if value and all(isinstance(each, str) for each in value):
+            if value and all(isinstance(item, str) for item in value):
                 return self._texts(TEXTS, value)
-            return [self.plain(each) for each in value]
+            return [self.plain(item) for item in value]
         if value is not None:
             beyond = " beyond 64 bits" if isinstance(value, int) else ""
             raise TypeError(f"{type(value).__name__}{beyond} is not plain data")
@@ -115,8 +115,8 @@ class _Writer:
             # As integers, so that a row of negative zeros is kept.
             words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
             present = np.any(words, axis=1)
-            kept = int(present.sum()) / len(array)
-            if kept * array.nbytes + len(array) / 8 + ALIGNMENT < array.nbytes:
+            share_present = int(present.sum()) / len(array)
+            if share_present * array.nbytes + len(array) / 8 + ALIGNMENT < array.nbytes:
                 return self._rows(SPARSE, array[present], present)
         return self._extension(ARRAY, [_number(array.dtype), *array.shape], array)
 
@@ -127,7 +127,7 @@ class _Writer:
     def _texts(self, code: int, texts: Sequence[str], *counts: NDArray[np.int64]) -> Ext:
         lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
         characters = np.frombuffer("".join(texts).encode(), np.uint8)
-        numbers = [len(texts), len(characters), *(each.shape[1] for each in counts)]
+        numbers = [len(texts), len(characters), *(array.shape[1] for array in counts)]
         return self._extension(code, numbers, lengths, characters, *counts)
 
     def _extension(self, code: int, numbers: Sequence[int], *arrays: NDArray[Any]) -> Ext:

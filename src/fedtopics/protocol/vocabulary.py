@@ -86,16 +86,16 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
     enough = np.flatnonzero(clients >= max(limits.min_clients_per_word, 1))
     order = enough[np.argsort(-key[enough], kind="stable")]
     fit = frequency[order] <= limits.max_document_share * documents
-    usual = order[fit]
+    frequent = order[fit]
     often = order[~fit]
     # Two words, each of one client, can look like one word of two clients.
     further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
     room = limits.max_words + further + SPARE
-    least = key[usual[room - 1]] if len(usual) >= room else 0
-    found = np.zeros(len(key), np.bool_)
-    for part in (usual, often):
-        found[part[key[part] >= least][: 2 * room]] = True
-    return found
+    least = key[frequent[room - 1]] if len(frequent) >= room else 0
+    passes = np.zeros(len(key), np.bool_)
+    for part in (frequent, often):
+        passes[part[key[part] >= least][: 2 * room]] = True
+    return passes
 
 
 def words_to_list(

@@ -101,10 +101,10 @@ class _Deadline:
     def _end_late(cls) -> None:
         while True:
             time.sleep(TICK)
-            for each in cls.watched.copy():
-                if each._at < time.monotonic():
-                    each.passed = True
-                    each.end()
+            for deadline in cls.watched.copy():
+                if deadline._at < time.monotonic():
+                    deadline.passed = True
+                    deadline.end()
 
     def extend(self, seconds: float) -> None:
         self._at += seconds
