@@ -31,7 +31,7 @@ EXPERIMENTS = {
 
 def benchmarks() -> dict[str, tuple[str, str]]:
     """Return each benchmark's module and the first line of its docstring, by name."""
-    found = {}
+    by_name = {}
     for path in sorted([*HERE.glob("*.py"), *HERE.glob("attacks/*.py")]):
         tree = ast.parse(path.read_text("utf-8"))
         names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -39,18 +39,18 @@ def benchmarks() -> dict[str, tuple[str, str]]:
             parts = list(path.relative_to(ROOT).with_suffix("").parts)
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             line = (ast.get_docstring(tree) or "").splitlines()[0]
-            found[parts[-1].replace("_", "-")] = ".".join(parts), line
-    return found
+            by_name[parts[-1].replace("_", "-")] = ".".join(parts), line
+    return by_name
 
 
 def commands() -> dict[str, list[str]]:
     """Return all quick runs by name, the longest first."""
-    found = {name: ["-m", "benchmarks", name, "--quick"] for name in benchmarks()}
+    by_name = {name: ["-m", "benchmarks", name, "--quick"] for name in benchmarks()}
     for name, options in EXPERIMENTS.items():
         out = [] if name == "flda-thresholds" else ["--out", str(BUILD / name)]
         words = ["-m", "experiments", name, *options, *out, "--quick"]
-        found[f"experiment {name}"] = words
-    return dict(sorted(found.items(), key=lambda item: item[0] not in FIRST))
+        by_name[f"experiment {name}"] = words
+    return dict(sorted(by_name.items(), key=lambda item: item[0] not in FIRST))
 
 
 def sources() -> str:
@@ -69,8 +69,8 @@ def run_all() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     done = BUILD / "gone-well.txt"
     state = sources()
-    known = done.read_text("utf-8").splitlines() if done.exists() else []
-    todo = {n: words for n, words in commands().items() if f"{state} {n}" not in known}
+    gone_well = done.read_text("utf-8").splitlines() if done.exists() else []
+    todo = {n: words for n, words in commands().items() if f"{state} {n}" not in gone_well}
     begun = time.monotonic()
 
     def run(name: str) -> bool:
@@ -99,22 +99,22 @@ def run_all() -> int:
 
 
 def main() -> None:
-    known = benchmarks()
+    by_name = benchmarks()
     (name, *rest) = sys.argv[1:] or ["list"]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # others, on cores in use, wait for each other
     os.environ["HF_HUB_OFFLINE"] = "1"
     if name in ("list", "-h", "--help"):
-        width = max(map(len, known))
-        print("\n".join(f"{name:{width}}  {line}" for name, (_, line) in known.items()))
+        width = max(map(len, by_name))
+        print("\n".join(f"{name:{width}}  {line}" for name, (_, line) in by_name.items()))
     elif name == "all" and rest == ["--quick"]:
         sys.exit(run_all() > 0)
     elif name == "all":
         sys.exit("All benchmarks would take days; say: python -m benchmarks all --quick")
-    elif name in known:
+    elif name in by_name:
         sys.argv = [f"python -m benchmarks {name}", *rest]
-        sys.exit(import_module(known[name][0]).main())
+        sys.exit(import_module(by_name[name][0]).main())
     else:
-        near = get_close_matches(name, [*known, "all", "list"])
+        near = get_close_matches(name, [*by_name, "all", "list"])
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         sys.exit(f"There is no benchmark {name!r}; {meant}python -m benchmarks list names all.")
 

@@ -224,8 +224,8 @@ class LyingDoor:
         function = call.function
         payload = call.payload
         self._trained |= bool(payload.get("round"))
-        usual = ROUNDS if payload.get("round") else END if self._trained else BEFORE
-        if not USUAL.get(function, {usual}) & {*self._lie.when}:
+        phase = ROUNDS if payload.get("round") else END if self._trained else BEFORE
+        if not USUAL.get(function, {phase}) & {*self._lie.when}:
             return reply
         said = self._lie.change(dict(reply))
         self.told += str(said) != str(reply)
@@ -237,7 +237,7 @@ def corpora() -> dict[str, Corpus]:
     """Draw each client's documents: of a theme each, whose words and point are its own."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((THEMES, DIMENSION))
-    found = {}
+    clients = {}
     for name in sorted((*HONEST, LIAR)):
         themes = rng.integers(THEMES, size=DOCUMENTS)
         texts = [
@@ -247,8 +247,8 @@ def corpora() -> dict[str, Corpus]:
         ]
         vectors = centres[themes] + rng.normal(0, 0.5, (DOCUMENTS, DIMENSION))
         labelled = replace(Corpus.of(texts), labels=pa.chunked_array([themes.astype(str)]))
-        found[name] = labelled.with_embeddings(vectors.astype(np.float32))
-    return found
+        clients[name] = labelled.with_embeddings(vectors.astype(np.float32))
+    return clients
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def measure(task: Task) -> dict[str, Any]:
     signal.alarm(MOST_SECONDS)
     try:
         model = robustly(study, doors, task.rule, events.append)
-        labels = [label for each in HONEST for label in clients[each].labels.to_pylist()]  # type: ignore[union-attr]
+        labels = [label for client in HONEST for label in clients[client].labels.to_pylist()]  # type: ignore[union-attr]
         row["purity"] = round(purity(labels, main_topics(model, [clients[n] for n in HONEST])), 4)
         row["missing"] = sorted({*HONEST} - model.documents.keys())
     except FedTopicsError as error:
@@ -299,15 +299,15 @@ def cells_of(title: str, rows: list[dict[str, Any]]) -> Iterator[object]:
     yield from (sum(kind in row["named"] for row in rows) for kind in ("bad reply", "clipped"))
     for rule in RULES:
         lost = [row["lost"] for row in rows if row["rule"] == rule]
-        yield f"{max(lost):.2f} / {sum(each > CLOSE for each in lost)}" if lost else "-"
+        yield f"{max(lost):.2f} / {sum(loss > CLOSE for loss in lost)}" if lost else "-"
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a line a lie and a line a method, and what is not as it should be."""
     honest = each_group((r for r in rows if r["lie"] in (AWAY, HONESTLY)), "method", "rule")
-    usual = {place: min(row["purity"] for row in group) for place, group in honest}
+    honest_purity = {place: min(row["purity"] for row in group) for place, group in honest}
     for row in rows:
-        row["lost"] = usual[row["method"], row["rule"]] - row["purity"]
+        row["lost"] = honest_purity[row["method"], row["rule"]] - row["purity"]
     lied = [row for row in rows if row["told"]]
     for what in ("lie", "method"):
         head = f"{what} | studies | end | all in it | refused | clipped | {' | '.join(RULES)}"
@@ -331,7 +331,7 @@ def too_long(*_: Any) -> None:
 def main() -> None:
     given = arguments(__doc__)
     signal.signal(signal.SIGALRM, too_long)
-    tasks = [Task(*each) for each in product(METHODS, RULES, LIES)]
+    tasks = [Task(method, rule, lie) for method, rule, lie in product(METHODS, RULES, LIES)]
     if given.quick:
         tasks = [task for task in tasks if (task.method, task.rule) == ("lda", "clip")]
     measured(given, tasks, measure)

@@ -44,8 +44,10 @@ def arguments(
         parser.add_argument("--data", type=Path, help=f"folder of {data}")
     if peers:
         python = ROOT / ".venv-peers/bin/python"
-        usual = str(python) if python.exists() else None
-        parser.add_argument("--peers", default=usual, help="Python of the peers' environment")
+        default_python = str(python) if python.exists() else None
+        parser.add_argument(
+            "--peers", default=default_python, help="Python of the peers' environment"
+        )
     for name, default in more.items():
         option = f"--{name.replace('_', '-')}"
         if isinstance(default, bool):
@@ -85,8 +87,8 @@ def key_of(task: Any) -> Row:
         named = dict(task)
     else:
         named = asdict(task) if is_dataclass(task) else task._asdict()  # type: ignore[arg-type]
-    found: Row = json.loads(json.dumps(named))
-    return found
+    key: Row = json.loads(json.dumps(named))
+    return key
 
 
 def measured(
@@ -96,7 +98,7 @@ def measured(
     from fedtopics.files import RowFile
     from fedtopics.text.words import RULES
 
-    kept = RowFile(given.folder / f"{given.name}.jsonl")
+    row_file = RowFile(given.folder / f"{given.name}.jsonl")
     every = list(tasks)
 
     def title(task: Any) -> str:
@@ -106,8 +108,8 @@ def measured(
         if event["name"]:
             print(f"{event['done'] + 1} of {event['models']}: {event['name']}", flush=True)
 
-    kept.fill(every, key_of, lambda task: {"rules": RULES} | measure(task), title, tell)
-    return [row for task in every if (row := kept.find(key_of(task)))]
+    row_file.fill(every, key_of, lambda task: {"rules": RULES} | measure(task), title, tell)
+    return [row for task in every if (row := row_file.find(key_of(task)))]
 
 
 def kept_rows(given: argparse.Namespace) -> list[Row]:
@@ -134,8 +136,8 @@ def write(given: argparse.Namespace, lines: Iterable[str], name: str = "") -> No
     if getattr(given, "data", None) is not None:
         from fedtopics.text.words import RULES
 
-        kept = given.folder / f"{given.name}.jsonl"
-        rules = rules_of(kept_rows(given) if kept.exists() else [{"rules": RULES}])
+        row_path = given.folder / f"{given.name}.jsonl"
+        rules = rules_of(kept_rows(given) if row_path.exists() else [{"rules": RULES}])
         text += f"\nTexts became words by version {rules} of the rules.\n"
     (given.folder / f"{name or given.name}.md").write_text(text, "utf-8")
     sys.stdout.write(text)
@@ -201,11 +203,11 @@ class Worker:
     ) -> None:
         module = function.__module__.removeprefix("benchmarks.")
         command = [*prefix, python, "-m", "benchmarks.worker", module, function.__name__]
-        own = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"} | environment
+        variables = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"} | environment
         self.process = subprocess.Popen(
             [*command, json.dumps(given)],
             cwd=ROOT,
-            env=os.environ | own,
+            env=os.environ | variables,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -294,7 +296,9 @@ def embedded(n_documents: int, dimension: int = 384, seed: int = 0) -> Any:
 
 def grid(**values: Iterable[Any]) -> list[Row]:
     """Return a task for each combination of values; those of the last name change fastest."""
-    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+    return [
+        dict(zip(values, combination, strict=True)) for combination in product(*values.values())
+    ]
 
 
 def doors_of(study: Any, clients: Mapping[str, Any], policy: Any) -> dict[str, Any]:
@@ -304,12 +308,12 @@ def doors_of(study: Any, clients: Mapping[str, Any], policy: Any) -> dict[str, A
     from fedtopics.federation.program import client_of
     from fedtopics.methods.core.plan import ClientContext, Secret
 
-    found = {}
+    doors = {}
     for name, corpus in clients.items():
         site = ClientContext(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
         ledger = Ledger(study.method.method_name, study.fingerprint)
-        found[name] = Door(name, client_of(study, site), policy, ledger)
-    return found
+        doors[name] = Door(name, client_of(study, site), policy, ledger)
+    return doors
 
 
 def topic_scores(shown: list[list[str]], words: Any, window: Any = None) -> dict[str, float]:

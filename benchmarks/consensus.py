@@ -58,8 +58,8 @@ def documents(data: Path, name: str) -> Corpus:
 
 
 def labels_of(corpus: Corpus) -> list[str]:
-    known: Any = corpus.labels
-    return [str(label) for label in known.to_pylist()]
+    column: Any = corpus.labels
+    return [str(label) for label in column.to_pylist()]
 
 
 def found(
@@ -114,8 +114,10 @@ def cell(rows: list[dict[str, Any]]) -> str:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION, "")
-    usual = [row for row in rows if row["clients"] == CLIENTS and row["alpha"] is None]
-    of = dict(each_group((row for row in usual if row["sums"] == "secure"), "recipe", "data"))
+    standard_rows = [row for row in rows if row["clients"] == CLIENTS and row["alpha"] is None]
+    of = dict(
+        each_group((row for row in standard_rows if row["sums"] == "secure"), "recipe", "data")
+    )
     sets = [name for name in SETS if any(name == data for _, data in of)]
     lines = [
         [name, *(cell(of[name, data]) if (name, data) in of else "" for data in sets)]

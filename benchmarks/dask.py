@@ -43,9 +43,11 @@ def write_documents(folder: Path, n_documents: int) -> Path:
         n = min(IN_FILE, n_documents - start)
         if (file := place / f"{number:03d}.parquet").exists():
             continue
-        own = rng.integers(TOPICS, size=(n, 1)) * WORDS + rng.geometric(0.02, (n, LENGTH)) % WORDS
-        other = rng.integers(len(words), size=own.shape)
-        drawn = words[np.where(rng.random(own.shape) < 0.2, other, own)]
+        on_topic = (
+            rng.integers(TOPICS, size=(n, 1)) * WORDS + rng.geometric(0.02, (n, LENGTH)) % WORDS
+        )
+        other = rng.integers(len(words), size=on_topic.shape)
+        drawn = words[np.where(rng.random(on_topic.shape) < 0.2, other, on_topic)]
         pq.write_table(pa.table({"text": [" ".join(row) for row in drawn]}), file)
     return place / "*.parquet"
 
@@ -68,11 +70,11 @@ def run(task: dict[str, Any]) -> dict[str, float]:
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION.format(LENGTH, IN_FILE), "")
-    found = dict(common.each_group(rows, "method", "documents", "engine"))
+    groups = dict(common.each_group(rows, "method", "documents", "engine"))
     lines = []
     for method, documents in dict.fromkeys((row["method"], row["documents"]) for row in rows):
-        of = [found.get((method, documents, engine), []) for engine in ENGINES]
-        cells = [f"{row['seconds']:.1f} / {row['megabytes']:,.0f}" for each in of for row in each]
+        of = [groups.get((method, documents, engine), []) for engine in ENGINES]
+        cells = [f"{row['seconds']:.1f} / {row['megabytes']:,.0f}" for group in of for row in group]
         lines.append((method, f"{documents:,}", *cells))
     head = " | ".join(f"{name}, s / MB" for name in ENGINES)
     yield from common.table(f"method | documents | {head}", lines, left=1)

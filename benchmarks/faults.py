@@ -176,17 +176,17 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
             until = time.monotonic() + LIMIT
             while stage.running() and time.monotonic() < until:
                 time.sleep(0.1)
-            wrong += [f"{each} did not end" for each in stage.running()]
+            wrong += [f"{role} did not end" for role in stage.running()]
         finally:
             stage.stop()
-        codes = {each: process.wait() for each, process in stage.processes.items()}
-        wrong += [f"{each} ended with {code}" for each, code in codes.items() if code]
+        codes = {role: process.wait() for role, process in stage.processes.items()}
+        wrong += [f"{role} ended with {code}" for role, code in codes.items() if code]
         paths = stage.folder.glob("*.log")
         logs = {path.stem: path.read_text("utf-8", "replace") for path in paths}
         wrong += [f"{n}: traceback" for n, text in logs.items() if "Traceback" in text]
         if wrong:
             print(*(text[-600:] for text in logs.values()), sep="\n--\n", file=sys.stderr)
-        models = {weights_of(stage.folder / "out" / each) for each in NAMES}
+        models = {weights_of(stage.folder / "out" / member) for member in NAMES}
         if len(models) > 1 or "" in models:
             wrong.append("the members do not have one model")
     return {"done": done, "weights": min(models), "wrong": "; ".join(wrong)}
@@ -205,12 +205,12 @@ def main() -> None:
     rows = measured(
         given,
         [{**task, "sources": version} for task in tasks],
-        lambda task: play(**{name: each for name, each in task.items() if name != "sources"}),
+        lambda task: play(**{name: setting for name, setting in task.items() if name != "sources"}),
     )
-    usual = {row["kind"]: row["weights"] for row in rows if not row["faults"]}
+    weights = {row["kind"]: row["weights"] for row in rows if not row["faults"]}
     lines = []
     for row in rows:
-        same = "yes" if row["weights"] == usual.get(row["kind"]) else "no" if usual else "-"
+        same = "yes" if row["weights"] == weights.get(row["kind"]) else "no" if weights else "-"
         what = [row["kind"], row["seed"], f"{len(row['done'])} of {row['faults']}"]
         if row["kind"] == "secure" and same == "no":
             row["wrong"] = "; ".join(filter(None, [row["wrong"], "another model"]))

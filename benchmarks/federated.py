@@ -36,10 +36,10 @@ def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
 def start(folder: Path, *words: str) -> Any:
     """Start a command of fedtopics in a folder, with one thread."""
     command = [sys.executable, "-m", "fedtopics", *words]
-    own = {"OMP_NUM_THREADS": "1"}
     if "--quick" in sys.argv:  # what it prints is this process's
         return common.forked(folder, Path(f"/proc/{os.getpid()}/fd/2"), command[1:])
-    return subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=subprocess.DEVNULL)
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=folder, env=one_thread, stdout=subprocess.DEVNULL)
 
 
 def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES) -> Path:
@@ -116,8 +116,8 @@ def relayed(port: int, one_way: float) -> Generator[Any, None, None]:
         await sending
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("localhost", port)
-        both = carry(reader, back, 0), carry(there, writer, 1)
+        answers, forward = await asyncio.open_connection("localhost", port)
+        both = carry(reader, forward, 0), carry(answers, writer, 1)
         await asyncio.gather(*both, return_exceptions=True)
 
     loop = asyncio.new_event_loop()

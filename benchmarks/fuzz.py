@@ -87,8 +87,8 @@ def forget(content: bytes) -> None:
     """Keep nothing."""
 
 
-def asked(there: Relay, raw: bytes) -> object:
-    return there.ask("ann", decode(raw, Ask))
+def asked(receiver: Relay, raw: bytes) -> object:
+    return receiver.ask("ann", decode(raw, Ask))
 
 
 def answered(member: Member, raw: bytes) -> object:
@@ -101,11 +101,11 @@ def to_relay() -> Iterator[tuple[list[bytes], Try]]:
 
     def take(raw: bytes) -> None:
         for run, _ in steps:
-            there = Relay(NAMES, b"", forget)
+            receiver = Relay(NAMES, b"", forget)
             for name, part in run.parts.items():
-                there.say(name, part)
-            refused(partial(there.say, "ann", raw))
-            refused(partial(asked, there, raw))
+                receiver.say(name, part)
+            refused(partial(receiver.say, "ann", raw))
+            refused(partial(asked, receiver, raw))
 
     yield [message for _, sent in steps for message in sent], take
 
@@ -151,11 +151,13 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         keys = {name: Key.create(Path(folder) / name, name) for name in (*NAMES, "server")}
         roster = Roster({n: keys[n].certificate for n in NAMES}, keys["server"].certificate)
         service = RelayService(Relay(NAMES, b"", forget), LARGEST)
-        own = keys["server"]
+        server_key = keys["server"]
         ann = keys["ann"]
         address = "127.0.0.1:0"
-        server = GrpcServer(service, address, own.pem, own.certificate, roster.members)
-        link = GrpcLink(server.address, ann.pem, ann.certificate, own.certificate)
+        server = GrpcServer(
+            service, address, server_key.pem, server_key.certificate, roster.members
+        )
+        link = GrpcLink(server.address, ann.pem, ann.certificate, server_key.certificate)
 
         def take(raw: bytes) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 5) as stranger:
@@ -230,10 +232,12 @@ def main() -> None:
         block,
     )
     lines = []
-    for (part,), own in each_group(rows, "part"):
-        slowest = 1e3 * max(row["slowest"] for row in own)
-        messages, seconds = (sum(row[name] for row in own) for name in ("messages", "seconds"))
-        lines.append([part, f"{messages:,}", len(own), f"{slowest:.1f}", f"{seconds:.0f}"])
+    for (part,), block_rows in each_group(rows, "part"):
+        slowest = 1e3 * max(row["slowest"] for row in block_rows)
+        messages, seconds = (
+            sum(row[name] for row in block_rows) for name in ("messages", "seconds")
+        )
+        lines.append([part, f"{messages:,}", len(block_rows), f"{slowest:.1f}", f"{seconds:.0f}"])
     findings = [f"{row['part']}, seed {row['seed']}: {f}" for row in rows for f in row["findings"]]
     write(
         given,

@@ -21,10 +21,10 @@ THREADS = 2
 TOPICS = 50
 BATCH = 1000
 N_CLIENTS = 5
-Found = tuple[float, Any]  # seconds, topics (n_topics, n_words)
+Trained = tuple[float, Any]  # seconds, topics (n_topics, n_words)
 
 
-def ours(counts: sparse.csr_array, seed: int) -> Found:
+def ours(counts: sparse.csr_array, seed: int) -> Trained:
     """One look at each document, from anchors, which are in the time; the words are agreed on."""
     from fedtopics import Study, train
     from fedtopics.datasets import SyntheticDocuments
@@ -58,7 +58,7 @@ def ours(counts: sparse.csr_array, seed: int) -> Found:
     return times[-1] - times[0], beta
 
 
-def scikit_learn(counts: sparse.csr_array, seed: int) -> Found:
+def scikit_learn(counts: sparse.csr_array, seed: int) -> Trained:
     """Online variational Bayes, one look at each document."""
     from sklearn.decomposition import LatentDirichletAllocation
 
@@ -76,7 +76,7 @@ def scikit_learn(counts: sparse.csr_array, seed: int) -> Found:
     return seconds, model.components_ / model.components_.sum(1, keepdims=True)
 
 
-def tomotopy(counts: sparse.csr_array, seed: int) -> Found:
+def tomotopy(counts: sparse.csr_array, seed: int) -> Trained:
     """Collapsed Gibbs sampling, one sweep."""
     import tomotopy as tp
 
@@ -95,7 +95,7 @@ def tomotopy(counts: sparse.csr_array, seed: int) -> Found:
     return seconds, beta
 
 
-CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Found]] = {
+CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Trained]] = {
     "fedtopics, five clients": ours,
     "scikit-learn, online": scikit_learn,
     "tomotopy, Gibbs": tomotopy,
@@ -118,17 +118,17 @@ def main() -> None:
     counts = sparse.vstack([docs.counts for docs in drawn.training.values()], format="csr")
     peers = None if given.quick else given.peers
     pythons = {n: peers if n.startswith("tomotopy") else sys.executable for n in CONTESTANTS}
-    found: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
+    runs: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
     with tempfile.TemporaryDirectory() as folder:
         corpus = f"{folder}/corpus.npz"
         out = Path(folder) / "beta.npy"
         sparse.save_npz(corpus, sparse.csr_matrix(counts))
         for turn in range(turns):
-            for name in found:
+            for name in runs:
                 how = {"python": pythons[name], "threads": THREADS}
                 speed = counts.shape[0] / apart(timed, name, corpus, str(out), turn, **how)
-                found[name].append((speed, topic_similarity(drawn.beta, np.load(out))))
-    medians = {n: map(statistics.median, zip(*f, strict=True)) for n, f in found.items()}
+                runs[name].append((speed, topic_similarity(drawn.beta, np.load(out))))
+    medians = {n: map(statistics.median, zip(*f, strict=True)) for n, f in runs.items()}
     rows = [(name, *middle) for name, middle in medians.items()]  # ours first
     write(
         given,

@@ -66,13 +66,13 @@ def run(data: Path, task: dict[str, Any], n_documents: int) -> dict[str, float]:
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     sets = dict.fromkeys(row["data"] for row in rows)
     yield from (INTRODUCTION.format(", ".join(sets), DOCUMENTS), "")
-    found = dict(common.each_group(rows, "words", "method"))
+    groups = dict(common.each_group(rows, "words", "method"))
     lines = []
     for words in dict.fromkeys(row["words"] for row in rows):
         scores = [
-            [np.mean([row[score] for row in found[words, name]]) for score in ("nmi", "npmi")]
+            [np.mean([row[score] for row in groups[words, name]]) for score in ("nmi", "npmi")]
             for name in METHODS
-            if (words, name) in found
+            if (words, name) in groups
         ]
         lines.append((words, *(f"{nmi:.3f} / {npmi:.3f}" for nmi, npmi in scores)))
     yield from common.table(f"words | {' | '.join(METHODS)}", lines)

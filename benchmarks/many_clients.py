@@ -55,7 +55,7 @@ def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
     beta = rng.dirichlet(np.full(N_WORDS, 0.02), N_TOPICS)
     points = rng.normal(size=(N_TOPICS, DIMENSION))
     words = np.array([f"word{i}" for i in range(N_WORDS)])
-    found = {}
+    clients = {}
     for client in range(n_clients):
         theta = rng.dirichlet(0.05 + 20 * rng.dirichlet(np.full(N_TOPICS, 0.05)), N_DOCUMENTS)
         drawn = [rng.choice(N_WORDS, LENGTH, p=row @ beta) for row in theta]
@@ -63,8 +63,8 @@ def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
         if embedded:
             vectors = theta @ points + 0.3 * rng.normal(size=(N_DOCUMENTS, DIMENSION))
             corpus = corpus.with_embeddings(vectors.astype(np.float32))
-        found[f"client{client:04}"] = corpus
-    return found
+        clients[f"client{client:04}"] = corpus
+    return clients
 
 
 def run(clients: int, name: str, drawn: int | None) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     for axis, (value, title) in zip(axes, titles.items(), strict=True):
         for colour, method in enumerate(METHODS):
             for drawn, style in ((None, "-"), (DRAWN, "--")):
-                own = [r for r in rows if r["method"] == method and r["drawn"] == drawn]
+                line = [r for r in rows if r["method"] == method and r["drawn"] == drawn]
                 label = method if drawn is None else None
-                at = [r["clients"] for r in own]
-                height = [r[value] for r in own]
+                at = [r["clients"] for r in line]
+                height = [r[value] for r in line]
                 axis.plot(at, height, style, color=f"C{colour}", marker=".", label=label)
         axis.set(xscale="log", yscale="log", xlabel="clients", ylabel=title)
         axis.grid(alpha=0.3)

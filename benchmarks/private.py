@@ -90,12 +90,12 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
     begun = time.perf_counter()
     model = made(spread(corpus, task["clients"]), task["epsilon"], task["seed"], **method)
     seconds = time.perf_counter() - begun
-    found = model.main_topics(corpus)
+    main = model.main_topics(corpus)
     labels = [str(label) for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
     scores = topic_scores(model.topics(SHOWN), words)
-    scores["nmi"] = normalised_mutual_information(labels, found)
+    scores["nmi"] = normalised_mutual_information(labels, main)
     if len(set(labels)) == model.n_topics:
-        scores["accuracy"] = clustering_accuracy(labels, found)
+        scores["accuracy"] = clustering_accuracy(labels, main)
     if embedded:
         scores["control"] = topic_scores(control(model), words)["npmi"]
     return scores | {"seconds": seconds}
@@ -116,15 +116,15 @@ def control(model: Any) -> list[list[str]]:
 def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
     """Train LDA on drawn documents; return how similar topics are to the true ones."""
     drawn = synthetic_lda(seed=100 + task["seed"], **drawing)
-    pooled = Corpus.pool(each.corpus() for each in drawn.training.values())
+    pooled = Corpus.pool(client.corpus() for client in drawn.training.values())
     words = list(drawn.words)
     method = {"name": "lda", "n_components": len(drawn.beta), "words": words, "alpha": 0.1}
     begun = time.perf_counter()
     corpora = spread(pooled, task["clients"])
     model = made(corpora, task["epsilon"], task["seed"], **method)
     seconds = time.perf_counter() - begun
-    found = topic_similarity(drawn.beta, model.beta, drawn.words, model.vocabulary.words)
-    return {"similarity": found, "seconds": seconds}
+    similarity = topic_similarity(drawn.beta, model.beta, drawn.words, model.vocabulary.words)
+    return {"similarity": similarity, "seconds": seconds}
 
 
 def tables(rows: list[dict[str, Any]]) -> list[str]:

@@ -96,15 +96,17 @@ class Job:
 
 def jobs(seeds: int) -> list[Job]:
     """List the runs, a seed after the other, so that the table fills evenly."""
-    found = []
+    listed = []
     for seed in range(seeds):
-        for data in FEDERATED:
-            found += [Job(*data, name, clients, seed) for name in OURS for clients in CLIENTS]
-            found += [Job(*data, name, "peer", seed) for name in PEERS]
-        for data in LABELLED:
-            found += [Job(*data, name, "pooled", seed) for name in CLUSTERED]
-            found += [Job(*data, name, "peer", seed) for name in CLUSTERED_BY_PEERS]
-    return list(dict.fromkeys(found))
+        for data, topics in FEDERATED:
+            listed += [
+                Job(data, topics, name, clients, seed) for name in OURS for clients in CLIENTS
+            ]
+            listed += [Job(data, topics, name, "peer", seed) for name in PEERS]
+        for data, topics in LABELLED:
+            listed += [Job(data, topics, name, "pooled", seed) for name in CLUSTERED]
+            listed += [Job(data, topics, name, "peer", seed) for name in CLUSTERED_BY_PEERS]
+    return list(dict.fromkeys(listed))
 
 
 def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
@@ -115,9 +117,11 @@ def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
         work.mkdir(exist_ok=True)
         table = pq.read_table(common.parquet(data, name))
         tokenised = "tokens" if "tokens" in table.column_names else None
-        own = [name for name in table.column_names if name == "embedding"]  # of another model
+        # Embeddings in the file are of another model.
+        embedding_columns = [name for name in table.column_names if name == "embedding"]
         corpus = Corpus.of(
-            table.drop_columns(own), Columns(text="text", tokens=tokenised, label="label")
+            table.drop_columns(embedding_columns),
+            Columns(text="text", tokens=tokenised, label="label"),
         )
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
@@ -193,8 +197,8 @@ def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> di
     try:
         if job.clients == "peer":
             name = job.name.removesuffix("-even")
-            own = evenly(documents, job.seed) if job.name != name else documents
-            given: tuple[Any, ...] = name, str(own), str(words), job.topics, job.seed
+            dealt = evenly(documents, job.seed) if job.name != name else documents
+            given: tuple[Any, ...] = name, str(dealt), str(words), job.topics, job.seed
             result = common.apart(peers.trained, *given, python=python, threads=threads)
         else:
             given = job.name, str(documents), job.topics, job.seed, job.clients, within, rounds
@@ -203,8 +207,8 @@ def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> di
         result = {"failed": str(error)}
     if "failed" in result:
         return {"failed": result["failed"]}
-    kept = ("versions", "seconds", "peak_mb", "threads", "rounds", "reading", "notes")
-    row: dict[str, Any] = {key: result[key] for key in kept if key in result}
+    copied = ("versions", "seconds", "peak_mb", "threads", "rounds", "reading", "notes")
+    row: dict[str, Any] = {key: result[key] for key in copied if key in result}
     return score(result, documents, within) | row
 
 
@@ -254,9 +258,9 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
         chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]
         if chosen:
             yield f"\n**{data}, {topics} topics**\n\n{HEADER}"
-        found = dict(common.each_group(chosen, "name", "clients"))
-        for name, clients in filter(found.__contains__, order):
-            cells = " | ".join(cells_of(found[name, clients]))
+        groups = dict(common.each_group(chosen, "name", "clients"))
+        for name, clients in filter(groups.__contains__, order):
+            cells = " | ".join(cells_of(groups[name, clients]))
             yield f"| {name} | {place(name, clients)} | {cells} |"
 
 

@@ -63,7 +63,11 @@ def clients_of(data: Path, name: str, embedded: bool) -> dict[str, Corpus]:
     nodes = np.array(file["node"].cast("string").to_pylist())
     rows = [np.flatnonzero(nodes == node) for node in np.unique(nodes)]
     least = Policy().min_documents
-    return {f"client-{i}": corpus.take(own) for i, own in enumerate(rows) if len(own) >= least}
+    return {
+        f"client-{i}": corpus.take(client_rows)
+        for i, client_rows in enumerate(rows)
+        if len(client_rows) >= least
+    }
 
 
 def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -> Agreement:
@@ -110,9 +114,9 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
 
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    found = dict(common.each_group(rows, "data", "method"))
+    groups = dict(common.each_group(rows, "data", "method"))
     for data, method in product(SETS, METHODS):
-        if these := found.get((data, method)):
+        if these := groups.get((data, method)):
             columns = "first_npmi", "coherent_npmi", "coherent_said", "coherent_there"
             means = {
                 column: f"{np.mean([row[column] for row in these]):.3f}"

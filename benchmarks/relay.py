@@ -36,9 +36,9 @@ MANY = 50  # steps of the comparison
 PATIENCE = 60.0  # seconds
 
 
-def seconds_until_round(folder: Path, kind: str, each: int) -> float:
+def seconds_until_round(folder: Path, kind: str, documents: int) -> float:
     """Return the seconds from the start of all processes to the end of the first round."""
-    prepare(folder, {name: bag_of_words(each, WORDS, i) for i, name in enumerate(NAMES)})
+    prepare(folder, {name: bag_of_words(documents, WORDS, i) for i, name in enumerate(NAMES)})
     sizes = {"topics": TOPICS, "words": WORDS, "rounds": 2, "method": METHODS["LDA"]}
     begun = time.time()
     out = run(folder, STUDY.format(kind=kind, **sizes))
@@ -155,16 +155,16 @@ def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[
 
 def main() -> None:
     given = arguments(__doc__)
-    members, length, each = (5, 20_000, 60) if given.quick else (MEMBERS, LENGTH, 2_000)
+    members, length, documents = (5, 20_000, 60) if given.quick else (MEMBERS, LENGTH, 2_000)
     lines: list[list[object]] = []
     for kind in () if given.quick else ("plain", "secure"):
         with tempfile.TemporaryDirectory() as name:
-            seconds = seconds_until_round(Path(name), kind, each)
+            seconds = seconds_until_round(Path(name), kind, documents)
         lines.append(
             [f"seconds to the first round, {kind}, {len(NAMES)} members", f"{seconds:.1f}"]
         )
     with tempfile.TemporaryDirectory() as name:
-        found = memory(Path(name), members, length)
+        resources = memory(Path(name), members, length)
     many = 2 if given.quick else MANY
     with tempfile.TemporaryDirectory() as name:
         step = memory(Path(name), FEW, SHORT, many)["seconds"]
@@ -172,9 +172,9 @@ def main() -> None:
     of = f"{members} members, {length:,} words"
     beside = f"{FEW} members, {8 * SHORT / 1e6:g} MB"
     lines += [
-        ["resident MB of the relay, started", f"{found['start']:.0f}"],
-        [f"most resident MB, {of}", f"{found['most']:.0f}"],
-        [f"seconds of a step, {of}", f"{found['seconds']:.1f}"],
+        ["resident MB of the relay, started", f"{resources['start']:.0f}"],
+        [f"most resident MB, {of}", f"{resources['most']:.0f}"],
+        [f"seconds of a step, {of}", f"{resources['seconds']:.1f}"],
         [f"ms of a step, {beside}", f"{1000 * step:.0f}"],
         [f"ms of a round of bare gRPC streams, {beside}", f"{1000 * stream:.0f}"],
         ["step / round of bare streams", f"{step / stream:.2f}"],
@@ -183,9 +183,9 @@ def main() -> None:
     write(
         given,
         [
-            f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, "
-            f"{WORDS:,} words; {STEPS} steps of a relay whose members are threads of one process, "
-            f"seed 0. {used}. Command: `make bench NAME=relay`.",
+            f"`fedtopics serve` on one machine, mutual TLS; LDA on {documents:,} documents a "
+            f"member, {WORDS:,} words; {STEPS} steps of a relay whose members are threads of one "
+            f"process, seed 0. {used}. Command: `make bench NAME=relay`.",
             "",
             *table("what | value", lines),
         ],

@@ -56,13 +56,13 @@ def picture_of(page: Page, view: str) -> Image.Image:
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
-    width = sum(each.width for each in pictures) + GAP * (len(pictures) + 1)
-    height = max(each.height for each in pictures) + 2 * GAP
+    width = sum(picture.width for picture in pictures) + GAP * (len(pictures) + 1)
+    height = max(picture.height for picture in pictures) + 2 * GAP
     whole = Image.new("RGB", (width, height), "#8d95a3")
     x = GAP
-    for each in pictures:
-        whole.paste(each, (x, GAP))
-        x += each.width + GAP
+    for picture in pictures:
+        whole.paste(picture, (x, GAP))
+        x += picture.width + GAP
     return whole
 
 
@@ -89,7 +89,7 @@ def main() -> None:
         )
         pages = [opened(browser, page, *screen) for screen in screens]
         for view, selector in VIEWS.items():
-            save(beside([picture_of(each, selector) for each in pages]), out, view)
+            save(beside([picture_of(shown, selector) for shown in pages]), out, view)
         first = opened(browser, page, 1280, "light")
         first.set_viewport_size({"width": 1280, "height": 1330})
         save(shot(first), out, "first")

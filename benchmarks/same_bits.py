@@ -137,8 +137,8 @@ def write_documents(place: Path) -> None:
         rows = []
         for number in range(size):
             theme = rng.choice(THEMES, p=shares)
-            own = rng.choice(words[20 * theme :][:20], rng.integers(6, 14))
-            text = " ".join([*own, *rng.choice(words, 3)]) if number % 60 != 59 else ""
+            theme_words = rng.choice(words[20 * theme :][:20], rng.integers(6, 14))
+            text = " ".join([*theme_words, *rng.choice(words, 3)]) if number % 60 != 59 else ""
             vector = (centres[theme] + rng.normal(0, 0.7, DIMENSION)).astype(np.float32)
             round_ = 1 + number * ROUNDS // size
             rows.append({"text": text, "embedding": vector, "round": round_})
@@ -289,10 +289,10 @@ def digest(model: TopicModel, corpus: Corpus) -> str:
     parts |= {"words": list(words.words), "frequency": words.document_frequency}
     parts |= {"occurrences": words.occurrences, "info": model.info}
     parts |= {"topics": model.topics(), "theta": model.transform(corpus)}
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in flat(parts, ""):
-        found.update(piece)
-    return found.hexdigest()
+        hasher.update(piece)
+    return hasher.hexdigest()
 
 
 def measure(case: Callable[[Path], TopicModel], corpus: Corpus) -> str:
@@ -305,10 +305,10 @@ def measure(case: Callable[[Path], TopicModel], corpus: Corpus) -> str:
             return f"error: {type(error).__name__}"
 
 
-def compare(found: Mapping[str, str], known: Mapping[str, str], complete: bool) -> int:
+def compare(now: Mapping[str, str], earlier: Mapping[str, str], complete: bool) -> int:
     """Print which digests differ; return how many. A case that failed is not the same."""
-    names = sorted(found.keys() | known.keys() if complete else found.keys())
-    both = {name: (known.get(name, "missing"), found.get(name, "missing")) for name in names}
+    names = sorted(now.keys() | earlier.keys() if complete else now.keys())
+    both = {name: (earlier.get(name, "missing"), now.get(name, "missing")) for name in names}
     differ = {n: (a, b) for n, (a, b) in both.items() if a != b or b.startswith("error")}
     for name, (before, after) in differ.items():
         print(f"differs: {name}: {before[:24]} -> {after[:24]}")
@@ -321,10 +321,10 @@ def main() -> int:
     given = arguments(__doc__, only="", compare=None, out=None)
     before = given.compare or ROOT / "build/same_bits.json"
     quick = given.quick and not given.compare
-    known = json.loads(before.read_text()) if before.exists() and not quick else None
-    out = given.out or (before if known is None else ROOT / "build/same_bits_after.json")
+    earlier = json.loads(before.read_text()) if before.exists() and not quick else None
+    out = given.out or (before if earlier is None else ROOT / "build/same_bits_after.json")
     print(f"fedtopics of {Path(str(fedtopics.__file__)).parent}")
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -333,13 +333,13 @@ def main() -> int:
         for name, case in all_cases(place).items():
             if given.only in name and (name in QUICK or not given.quick):
                 start = time.perf_counter()
-                found[name] = measure(case, corpus)
+                digests[name] = measure(case, corpus)
                 seconds = time.perf_counter() - start
-                print(f"{found[name][:24]:24}  {seconds:5.1f} s  {name}", flush=True)
-    print(f"{len(found)} cases, {time.perf_counter() - begun:.0f} s")
-    errors = sum(digest.startswith("error") for digest in found.values())
+                print(f"{digests[name][:24]:24}  {seconds:5.1f} s  {name}", flush=True)
+    print(f"{len(digests)} cases, {time.perf_counter() - begun:.0f} s")
+    errors = sum(digest.startswith("error") for digest in digests.values())
     complete = not given.only and not given.quick
     if complete or given.out:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return errors if known is None else int(compare(found, known, complete) > 0)
+        out.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
+    return errors if earlier is None else int(compare(digests, earlier, complete) > 0)

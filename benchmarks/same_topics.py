@@ -45,9 +45,9 @@ def read(data: Path | None, name: str) -> Any:
         clients = common.made_up_clients(6)
         texts = [" ".join(words) for c in clients.values() for words in c.documents.to_pylist()]
         return np.array(texts), np.repeat([*clients], len(texts) // len(clients))
-    found = pq.read_table(common.parquet(data, name)).to_pydict()
-    kept = np.sort(np.random.default_rng(0).permutation(len(found["text"]))[:MOST])
-    return np.array(found["text"], object)[kept], np.array(found["label"], str)[kept]
+    table = pq.read_table(common.parquet(data, name)).to_pydict()
+    chosen = np.sort(np.random.default_rng(0).permutation(len(table["text"]))[:MOST])
+    return np.array(table["text"], object)[chosen], np.array(table["label"], str)[chosen]
 
 
 def topics(task: dict[str, Any], texts: Any, labels: Any) -> Any:
@@ -69,13 +69,13 @@ def main() -> None:
     rows = common.measured(given, tasks, lambda task: measure(given, task))
     lines = []
     for threshold in THRESHOLDS:
-        found = []
+        cells = []
         for name in (*sets, ""):
             these = [row for row in rows if name in ("", row["data"])]
             same, others = ([c for row in these for c in row[key]] for key in ("same", "others"))
             hits, false = (sum(c >= threshold for c in of) for of in (same, others))
-            found.append(f"{2 * hits / max(hits + false + len(same), 1):.2f}")
-        lines.append((f"{threshold:.2f}", *found))
+            cells.append(f"{2 * hits / max(hits + false + len(same), 1):.2f}")
+        lines.append((f"{threshold:.2f}", *cells))
     head = f"F1 of pairs from a cosine of | {' | '.join(sets)} | all"
     command = "Command: `make bench NAME=same-topics DATA=folder`."
     common.write(

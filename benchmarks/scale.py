@@ -34,7 +34,7 @@ OURS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda", "max_rounds": 100},
     "nmf": {"name": "nmf", "max_rounds": 10},
 }
-Found = dict[str, Any]
+Measures = dict[str, Any]
 CHUNK = 20_000
 LETTERS = np.array(list("abcdefghijklmnopqrst"))
 HEAD = """documents | | words | reading and counting | training | inference | needed | with files \
@@ -64,7 +64,7 @@ def watch(most: list[float]) -> None:
         time.sleep(0.05)
 
 
-def ours(method: str, folder: Path) -> Found:
+def ours(method: str, folder: Path) -> Measures:
     """Run the study on a folder's files; return speeds."""
     from fedtopics import Study, train
 
@@ -80,21 +80,21 @@ def ours(method: str, folder: Path) -> Found:
     )
     seen: dict[str, float] = {}
     looks = seconds = 0.0
-    found: Found = {}
+    measures: Measures = {}
 
     def note(event: dict[str, Any]) -> None:
         nonlocal looks, seconds
         seen[event["event"]] = time.perf_counter()
         if event["event"] == "vocabulary":
-            found.update(words=event["words"], documents=event["documents"])
+            measures.update(words=event["words"], documents=event["documents"])
         elif event["event"] == "round":
             looks = looks + event["documents"]
             seconds = seconds + event["seconds"]
 
     start = time.perf_counter()
     train(study, on_event=note)
-    documents = found["documents"]
-    return found | {
+    documents = measures["documents"]
+    return measures | {
         "reading": documents / (seen["vocabulary"] - start),
         "training": looks / seconds,
         "inference": documents / (seen["finished"] - seen["round"]),
@@ -106,7 +106,7 @@ def texts_of(folder: Path) -> list[str]:
     return [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
 
 
-def scikit_learn(folder: Path) -> Found:
+def scikit_learn(folder: Path) -> Measures:
     """Count, weigh by tf-idf, factorise in minibatches: one pass; infer."""
     from sklearn.decomposition import MiniBatchNMF
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -128,7 +128,7 @@ def scikit_learn(folder: Path) -> Found:
     }
 
 
-def tomotopy(folder: Path) -> Found:
+def tomotopy(folder: Path) -> Measures:
     """Add the documents, sample one sweep; a document's topics are there without inference."""
     import tomotopy as tp
 
@@ -148,23 +148,23 @@ def tomotopy(folder: Path) -> Found:
     }
 
 
-PEERS: dict[str, Callable[[Path], Found]] = {
+PEERS: dict[str, Callable[[Path], Measures]] = {
     "scikit-learn, mini-batch NMF": scikit_learn,
     "tomotopy, LDA": tomotopy,
 }
 
 
-def answer(name: str, folder: str) -> Found:
+def answer(name: str, folder: str) -> Measures:
     most = [0.0]
     threading.Thread(target=watch, args=(most,), daemon=True).start()
     try:
-        found = PEERS[name](Path(folder)) if name in PEERS else ours(name, Path(folder))
+        measures = PEERS[name](Path(folder)) if name in PEERS else ours(name, Path(folder))
     except ImportError as error:
         return {"missing": str(error)}
-    return found | {"own_gb": most[0] * GB, "peak_gb": memory_mb() * GB}
+    return measures | {"own_gb": most[0] * GB, "peak_gb": memory_mb() * GB}
 
 
-def cells_of(row: Found) -> tuple[str, ...]:
+def cells_of(row: Measures) -> tuple[str, ...]:
     if "missing" in row:
         return f"{row['size']:,}", row["name"], f"left out: {row['missing']}", *[""] * 6
     speeds = [f"{row[part]:,.0f}" if part in row else "-" for part in ("training", "inference")]
@@ -179,7 +179,7 @@ def main() -> None:
     for size in QUICK if given.quick else given.sizes:
         with tempfile.TemporaryDirectory() as folder:
 
-            def measure(task: Found, size: int = size, folder: str = folder) -> Found:
+            def measure(task: dict[str, Any], size: int = size, folder: str = folder) -> Measures:
                 for client in range(N_CLIENTS):
                     path = Path(folder) / f"client{client}.parquet"
                     if not path.exists():

@@ -66,16 +66,16 @@ def measure(folder: Path, names: Sequence[str], words: int, method: str, rounds:
     topics = TOPICS if len(names) == len(NAMES) else 4
     sizes = {"topics": topics, "words": words, "rounds": rounds, "method": METHODS[method]}
     study = {kind: STUDY.format(kind=kind, **sizes) for kind in ("plain", "secure")}
-    own = alone(folder, study["plain"], names)
-    found: dict[str, Any] = {"alone": 1e3 * seconds_of(own / "events.jsonl")}
+    events = alone(folder, study["plain"], names) / "events.jsonl"
+    row: dict[str, Any] = {"alone": 1e3 * seconds_of(events)}
     for kind, text in study.items():
         for delayed in (False, True) if len(names) == len(NAMES) else (True,):
             out = run(folder, text, delayed, names)
             events = out / names[0] / "state" / "events.jsonl"
-            found[kind + " delayed" * delayed] = 1e3 * seconds_of(events)
+            row[kind + " delayed" * delayed] = 1e3 * seconds_of(events)
         traffic = json.loads((out / "traffic.json").read_text())
-        found[f"{kind} MB"] = [size / 1e6 / len(names) / rounds for size in traffic]
-    return found
+        row[f"{kind} MB"] = [size / 1e6 / len(names) / rounds for size in traffic]
+    return row
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
@@ -93,22 +93,22 @@ def main() -> None:
     given = arguments(__doc__)
     methods, rounds, words = (["LDA"], 3, 200) if given.quick else (METHODS, ROUNDS, WORDS)
     names = NAMES[:3] if given.quick else NAMES  # without the delay only all
-    each = 60 if given.quick else EACH
-    bag = bag_of_words(each * len(names), words)
+    documents = 60 if given.quick else EACH
+    bag = bag_of_words(documents * len(names), words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder, {n: bag[i * each : (i + 1) * each] for i, n in enumerate(names)})
+        prepare(folder, {n: bag[i * documents : (i + 1) * documents] for i, n in enumerate(names)})
         tasks = grid(method=methods, rounds=[rounds])
         rows = measured(given, tasks, lambda task: measure(folder, names, words, **task))
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
     write(
         given,
         [
-            f"{len(names)} members of {each:,} documents and a server, each a process with one "
-            f"thread, gRPC over loopback; {words:,} words, {TOPICS} topics, seed 0. Milliseconds "
-            f"are medians of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and "
-            "back. Megabytes are those of one member in a round, what comes before the first and "
-            f"after the last shared out among the {rounds}. {used}. Command: `make bench "
+            f"{len(names)} members of {documents:,} documents and a server, each a process with "
+            f"one thread, gRPC over loopback; {words:,} words, {TOPICS} topics, seed 0. "
+            f"Milliseconds are medians of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms "
+            "there and back. Megabytes are those of one member in a round, what comes before the "
+            f"first and after the last shared out among the {rounds}. {used}. Command: `make bench "
             "NAME=secure-rounds`.",
             "",
             *table(HEAD, map(cells_of, rows)),

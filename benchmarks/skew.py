@@ -32,11 +32,11 @@ def private_topics(
     rng = np.random.default_rng(seed)
     beta = rng.dirichlet(np.full(n_words, 0.01), N_TOPICS)
     words = pa.array([f"w{i}" for i in range(n_words)], pa.large_string())
-    own = N_TOPICS // N_CLIENTS
+    n_private = N_TOPICS // N_CLIENTS
     corpora = {}
     for client in range(N_CLIENTS):
-        theta = rng.dirichlet(np.full(own, 0.1), documents)
-        mixed = theta @ beta[client * own : (client + 1) * own]
+        theta = rng.dirichlet(np.full(n_private, 0.1), documents)
+        mixed = theta @ beta[client * n_private : (client + 1) * n_private]
         lengths = rng.integers(50, 151, documents)
         counts = rng.multinomial(lengths, mixed / mixed.sum(1, keepdims=True))
         row, column = counts.nonzero()
@@ -70,11 +70,11 @@ def scores(
 ) -> Scores:
     main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
     labels = np.repeat(np.arange(len(corpora)), [len(corpus) for corpus in corpora.values()])
-    found = {"purity": purity(labels, main), "nmi": normalised_mutual_information(labels, main)}
+    scores = {"purity": purity(labels, main), "nmi": normalised_mutual_information(labels, main)}
     if beta is not None:
         columns = [int(word[1:]) for word in model.vocabulary.words]
-        found["tss"] = topic_similarity(beta[:, columns], model.beta)
-    return found
+        scores["tss"] = topic_similarity(beta[:, columns], model.beta)
+    return scores
 
 
 def lines(rows: list[dict[str, Any]], names: list[str]) -> Iterator[list[str]]:

@@ -54,13 +54,13 @@ def documents(data: Path, is_whole: bool) -> Corpus:
     subjects = sorted({(name, label) for name, label, _ in texts})
     shares = 1 / np.arange(1, len(subjects) + 1)
     sizes = np.ceil(EACH * len(subjects) * shares / shares.sum()).astype(int)
-    found: dict[str, list[str]] = {"text": [], "label": []}
+    columns: dict[str, list[str]] = {"text": [], "label": []}
     for size, place in zip(sizes, rng.permutation(len(subjects)), strict=True):
-        own = [text for name, label, text in texts if (name, label) == subjects[place]]
-        chosen = rng.permutation(own)[:size].tolist()
-        found["text"] += chosen
-        found["label"] += [str(place)] * len(chosen)
-    corpus = Corpus.of(pa.table(found), Columns(text="text", label="label"))
+        subject_texts = [text for name, label, text in texts if (name, label) == subjects[place]]
+        chosen = rng.permutation(subject_texts)[:size].tolist()
+        columns["text"] += chosen
+        columns["label"] += [str(place)] * len(chosen)
+    corpus = Corpus.of(pa.table(columns), Columns(text="text", label="label"))
     return Study.make(method={"name": "kmeans"}).embedded(corpus)
 
 
@@ -76,15 +76,15 @@ def run(data: Path, is_whole: bool, task: dict[str, Any]) -> dict[str, float]:
     model = train(study, clients, policies=dict.fromkeys(clients, policy))
     seconds = time.perf_counter() - begun
     labels = model.main_topics(corpus)
-    own = np.array(
+    counts = np.array(
         [
-            np.bincount(model.main_topics(each), minlength=model.n_topics)
-            for each in clients.values()
+            np.bincount(model.main_topics(client), minlength=model.n_topics)
+            for client in clients.values()
         ]
     )
-    others = own.sum(0) - own
+    others = counts.sum(0) - counts
     least = policy.min_documents
-    few = ((others > 0) & (others < least) & (own.sum(0) >= least)).any(0).sum()
+    few = ((others > 0) & (others < least) & (counts.sum(0) >= least)).any(0).sum()
     return {
         "acc": 100 * clustering_accuracy(truth, labels),
         "nmi": 100 * normalised_mutual_information(truth, labels),

@@ -27,9 +27,9 @@ def main() -> None:
     study = Study.make(name="demo", method=method)
     summary = sweep(study, topics, seeds, out, corpora=corpora, policies={}, on_event=tell)
     best, reasons = recommend(summary)
-    found = {"scores": summary, "recommended": best, "reasons": reasons}
+    content = {"scores": summary, "recommended": best, "reasons": reasons}
     path = Path(given.folder) / "sweep.json"
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for row in summary:
         print(row["topics"], {c.name: round(row[c.name], 3) for c in SHOWN_CRITERIA if row[c.name]})
     print("recommended:", best, *reasons, sep="\n")

@@ -127,13 +127,13 @@ class Bench(NamedTuple):
         clients = self.engine(study)
         silent = Keeping(study)
         agreement = program.agree(clients, silent)
-        for _, kept in run.kept:
-            state = program.load(agreement, kept.arrays)
-            work = partial(program.model, agreement, state, kept.round, silent)
-            yield clients.round(kept.round + 1, work)[0]
+        for _, checkpoint in run.kept:
+            state = program.load(agreement, checkpoint.arrays)
+            work = partial(program.model, agreement, state, checkpoint.round, silent)
+            yield clients.round(checkpoint.round + 1, work)[0]
 
     def scores(self, model: Topics) -> list[float]:
-        texts = [text for each in self.clients.values() for text in each.documents.to_pylist()]
+        texts = [text for corpus in self.clients.values() for text in corpus.documents.to_pylist()]
         both = model.topics(SHOWN), model.topics(SHOWN, 1)
         return [round(common.topic_scores(words, texts)["npmi"], 4) for words in both]
 

@@ -247,11 +247,11 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
         with record_function("forward"):
             loss, _ = run_through(network, used, batch, None)
         with record_function("backward"):
-            found = gradients([loss], None, [used])[0]
+            by_weight = gradients([loss], None, [used])[0]
         with record_function("first layer's gradient"):
-            words = batch.spread(found.pop("encoder_words")).numpy()
+            words = batch.spread(by_weight.pop("encoder_words")).numpy()
         with record_function("Adam"):
-            dense = {name: gradient.numpy() for name, gradient in found.items()}
+            dense = {name: gradient.numpy() for name, gradient in by_weight.items()}
             first = SparseRows(batch.words, words, network.n_words)
             adam.step(dense | {"encoder_words": first}, batch_size)
 

@@ -11,9 +11,9 @@ def main() -> None:
     module, function, given = sys.argv[1:]
     answers = sys.stdout
     with redirect_stdout(sys.stderr):  # what libraries print is no answer
-        found = getattr(import_module(f"benchmarks.{module}"), function)(*json.loads(given))
-        for each in found if isinstance(found, Generator) else [found]:
-            answers.write(json.dumps(each) + "\n")
+        answer = getattr(import_module(f"benchmarks.{module}"), function)(*json.loads(given))
+        for line in answer if isinstance(answer, Generator) else [answer]:
+            answers.write(json.dumps(line) + "\n")
             answers.flush()
 
 

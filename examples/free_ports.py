@@ -6,4 +6,4 @@ import socket
 import sys
 
 listening = [socket.create_server(("localhost", 0)) for _ in range(int(sys.argv[1]))]
-print(*(each.getsockname()[1] for each in listening))
+print(*(server.getsockname()[1] for server in listening))

@@ -48,7 +48,7 @@ def as_of_one(value: Any) -> Any:
     """Return counts by word as those of one client, which has a word or has it not."""
     if isinstance(value, CountsByWord):
         documents, occurrences, *whether = value.values.T
-        columns = documents, occurrences, *(np.minimum(each, 1) for each in whether)
+        columns = documents, occurrences, *(np.minimum(column, 1) for column in whether)
         return CountsByWord(value.names, np.column_stack(columns))
     return value
 

@@ -25,7 +25,7 @@ from experiments.gfedntm.figure3 import ETAS, SHARED
 from experiments.gfedntm.figure3_runs import Case
 from experiments.gfedntm.figure3_scores import Scores as Figure3Scores
 from experiments.gfedntm.figure3_scores import gains_of
-from experiments.report import Found, mean, scores, select
+from experiments.report import Rows, mean, scores, select
 from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 
 CLAIMS = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf-8"))
@@ -56,14 +56,14 @@ class Claim:
 
 def claims(kind: str, rows: Any) -> dict[str, Claim]:
     """Return the claims of a table of claims.toml, by names that begin with the table's."""
-    found = {}
+    decided = {}
     for name, claim in CLAIMS[kind].items():
         rule: Any = ENVIRONMENT.compile_expression(claim["rule"])
         holds = [bool(one) for one in rule(rows=rows)]
         verdict = "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
         text = ENVIRONMENT.from_string(claim["text"]).render(rows=rows)
-        found[f"{kind}.{name}"] = Claim(verdict, claim.get("of", ""), text)
-    return found
+        decided[f"{kind}.{name}"] = Claim(verdict, claim.get("of", ""), text)
+    return decided
 
 
 def sentences(kind: str, rows: Any) -> list[str]:
@@ -102,7 +102,7 @@ ENVIRONMENT.filters |= {"each": lambda x: "/".join(f"{one:.1f}" for one in x)}
 class Figure3:
     """Scores of figure 3; `case` is shared, eta, alpha."""
 
-    def __init__(self, rows: Found) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._scores = Figure3Scores(rows)
 
     def mean(self, model: str, scenario: str, score: str = "tss", **case: Any) -> float:
@@ -121,8 +121,8 @@ class Figure3:
         self, model: str, key: str = "shared", alpha: float = 0.1, score: str = "tss"
     ) -> Values:
         """Return the gains in a score by K' ("shared") or eta, in the settings that were run."""
-        found = (gains_of(self._scores, case, model) for case in _cases(key, alpha))
-        return [float(gain[score]) for gain in found if gain]
+        gains = (gains_of(self._scores, case, model) for case in _cases(key, alpha))
+        return [float(gain[score]) for gain in gains if gain]
 
     def better(self, model: str) -> list[bool]:
         """Return whether the federated model is better, setting by setting."""
@@ -132,8 +132,8 @@ class Figure3:
         """Return whether its TSS is above that of random topics, setting by setting."""
         cases = [*_cases("shared", 0.1), *_cases("eta", 0.1)[1:]]
         both = ((model, "federated"), ("random", ""))
-        found = ([self._scores.of(case, *one, "tss") for one in both] for case in cases)
-        return [float(np.mean(one)) > float(np.mean(other)) for one, other in found]
+        pairs = ([self._scores.of(case, *one, "tss") for one in both] for case in cases)
+        return [float(np.mean(one)) > float(np.mean(other)) for one, other in pairs]
 
 
 def _cases(key: str, alpha: float) -> list[Case]:
@@ -144,7 +144,7 @@ def _cases(key: str, alpha: float) -> list[Case]:
 class FLDA:
     """Scores of F-LDA; two numbers are of medical questions and of tweets."""
 
-    def __init__(self, rows: Found) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def mean(self, data: str, model: str, key: str = "c_v") -> float:
@@ -174,7 +174,7 @@ class FLDA:
 
     def _steps(self, *models: str) -> list[float]:
         values = zip(*(self.of(model) for model in models), strict=True)
-        return [max(abs(b / a - 1) for a, b in pairwise(each)) for each in values]
+        return [max(abs(b / a - 1) for a, b in pairwise(series)) for series in values]
 
     def steps(self, *models: str) -> str:
         """Return the largest relative step of c_v from one model to the next."""
@@ -182,14 +182,14 @@ class FLDA:
 
     def steady(self, *models: str) -> list[bool]:
         """Return whether c_v changes by a tenth at most and stays above clients alone."""
-        least = [min(each) for each in zip(*(self.of(model) for model in models), strict=True)]
-        found = zip(self._steps(*models), least, self.of("alone"), strict=True)
-        return [step <= 0.1 and value > alone for step, value, alone in found]
+        least = [min(series) for series in zip(*(self.of(model) for model in models), strict=True)]
+        sets = zip(self._steps(*models), least, self.of("alone"), strict=True)
+        return [step <= 0.1 and value > alone for step, value, alone in sets]
 
     def level(self, *models: str) -> list[bool]:
         """Return whether diversity changes by .01 at most."""
         values = zip(*(self.of(model, "diversity") for model in models), strict=True)
-        return [max(each) - min(each) <= LEVEL for each in values]
+        return [max(series) - min(series) <= LEVEL for series in values]
 
     def rounds(self, model: str, key: str) -> list[Values]:
         """Return a score by round."""
@@ -197,7 +197,7 @@ class FLDA:
 
     def last(self, model: str, key: str) -> str:
         """Return a score after the last round."""
-        return _both(f"{each[-1]:.2f}" for each in self.rounds(model, key))
+        return _both(f"{series[-1]:.2f}" for series in self.rounds(model, key))
 
     def still(self, way: str) -> list[bool]:
         """Return whether topics of the same documents stay, and are as many as at first."""
@@ -207,13 +207,13 @@ class FLDA:
 
     def keeps(self, way: str) -> list[bool]:
         """Return whether its M* has nine tenths of what only one client has, as clients alone."""
-        own = self.of(f"skewed-{way}-3", "found_in_own")
+        in_optimal = self.of(f"skewed-{way}-3", "found_in_own")
         alone = self.of(ALONE, "found_own")
-        return [here >= KEPT * there for here, there in zip(own, alone, strict=True)]
+        return [optimal >= KEPT * local for optimal, local in zip(in_optimal, alone, strict=True)]
 
     def _shares(self, model: str) -> list[float]:
         both = (self.rounds(model, key) for key in ("own_bytes", "m_bytes"))
-        return [1 - sum(own) / sum(whole) for own, whole in zip(*both, strict=True)]
+        return [1 - sum(part) / sum(whole) for part, whole in zip(*both, strict=True)]
 
     def saves(self, model: str) -> list[bool]:
         """Return whether M* saves a tenth at least."""
@@ -229,12 +229,14 @@ class FLDA:
 
     def gammas(self) -> list[tuple[float, int, int]]:
         """Return the threshold by labels, and how many pairs it and the paper's decide rightly."""
-        found = []
+        thresholds = []
         for data in DATA_SETS:
             pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
             value = fit_curve(pairs).threshold
-            found.append((value, decided_alike(pairs, value), decided_alike(pairs, data.gamma)))
-        return found
+            thresholds.append(
+                (value, decided_alike(pairs, value), decided_alike(pairs, data.gamma))
+            )
+        return thresholds
 
     def seconds(self, data: str, model: str) -> tuple[float, float]:
         """Return the core-seconds of a client, and of merging."""
@@ -253,7 +255,7 @@ def _both(values: Iterable[str]) -> str:
 class FSTC:
     """Scores of FSTC in per cent."""
 
-    def __init__(self, rows: Found) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def of(self, name: str, score: str = "acc", part: str = "table2", **more: Any) -> list[float]:
@@ -271,27 +273,27 @@ class FSTC:
 
     def reached(self, data: str) -> list[bool]:
         """Return whether the paper's method has its published ACC and NMI, or is NEAR them."""
-        found = PUBLISHED[data]["paper"]
-        both = zip(("acc", "nmi"), (found.acc, found.nmi), strict=True)
+        published = PUBLISHED[data]["paper"]
+        both = zip(("acc", "nmi"), (published.acc, published.nmi), strict=True)
         return [self._table_2(data, "paper", score) >= value - NEAR for score, value in both]
 
     def beyond(self, data: str, sign: int) -> str:
         """Name the methods that are above (1) or below (-1) their published ACC by NEAR points."""
-        found = [
+        titles = [
             TITLES[name].removesuffix(" (frozen)")
             for name, one in PUBLISHED[data].items()
             if sign * (self._table_2(data, name, "acc") - one.acc) > NEAR
         ]
-        return ", ".join(found) or "none"
+        return ", ".join(titles) or "none"
 
     def _table_2(self, data: str, name: str, score: str) -> float:
         return mean(self._rows, score, part="table2", data=data, name=name)
 
     def variant(self, data: str) -> str:
         """Return ACC and NMI of the paper's method, ours and published."""
-        found = PUBLISHED[data]["paper"]
-        own = "/".join(f"{self._table_2(data, 'paper', score):.1f}" for score in ("acc", "nmi"))
-        return f"{own}, published {found.acc:.1f}/{found.nmi:.1f}"
+        published = PUBLISHED[data]["paper"]
+        ours = "/".join(f"{self._table_2(data, 'paper', score):.1f}" for score in ("acc", "nmi"))
+        return f"{ours}, published {published.acc:.1f}/{published.nmi:.1f}"
 
     def sizes(self) -> list[bool]:
         """Return whether clusters, texts and words per text are the published ones."""
@@ -366,13 +368,13 @@ class Figure4:
 
     def closer(self, recipe: str, data: str, number: int) -> str:
         """Return for how many clients it is so."""
-        found = self.finding(recipe, data, number)
-        return f"{found.n_closer}/{found.closer.shape[1]}"
+        finding = self.finding(recipe, data, number)
+        return f"{finding.n_closer}/{finding.closer.shape[1]}"
 
     def documents(self) -> str:
         """Return how many documents the data sets have."""
-        found = {one.data_set: sum(one.documents.values()) for one in self._scores}
-        return "/".join(f"{size:,}" for size in found.values())
+        sizes = {one.data_set: sum(one.documents.values()) for one in self._scores}
+        return "/".join(f"{size:,}" for size in sizes.values())
 
     def own(self) -> list[bool]:
         """Return whether each client's own model is at distance 0."""
@@ -388,14 +390,14 @@ class Figure4:
 
     def clients(self, number: int) -> list[bool]:
         """Return of all recipes and data sets whether it is so for some, and for every client."""
-        found = [one[number] for one in self._found.values()]
-        return [n for one in found for n in (one.n_closer > 0, one.outcome == "holds")]
+        findings = [one[number] for one in self._found.values()]
+        return [n for one in findings for n in (one.n_closer > 0, one.outcome == "holds")]
 
 
 class Quality:
     """Scores of `make bench NAME=quality`, with twenty topics of pooled documents."""
 
-    def __init__(self, rows: Found) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = [row for row in rows if row["topics"] == 20 and "npmi" in row]
 
     def of(self, name: str, clients: str) -> list[float]:

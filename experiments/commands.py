@@ -223,8 +223,8 @@ def pages(write: bool) -> None:
     """Make pages in benchmarks/results, and tables in docs/, again of rows; say which differ."""
     from experiments.pages import ROOT, differing
 
-    found = [path.relative_to(ROOT).as_posix() for path in differing(write)]
-    differ = f"These differed from their rows: {', '.join(found)}."
-    say(differ if found else "All are as their rows.")
-    if found and not write:
+    paths = [path.relative_to(ROOT).as_posix() for path in differing(write)]
+    differ = f"These differed from their rows: {', '.join(paths)}."
+    say(differ if paths else "All are as their rows.")
+    if paths and not write:
         raise SystemExit(1)

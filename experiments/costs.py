@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments.report import Found, Table, versions
+from experiments.report import Rows, Table, versions
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.text.words import RULES
 
 T = TypeVar("T")
 HOUR = 3600  # seconds
-Groups = Mapping[str, tuple[int, Found]]  # by name: how many trainings there are to be, and rows
+Groups = Mapping[str, tuple[int, Rows]]  # by name: how many trainings there are to be, and rows
 
 
 def what_left(run: Path) -> dict[str, float]:
@@ -81,22 +81,22 @@ def table(groups: Groups) -> Table:
     return Table("Time and memory", header, (*lines, total))
 
 
-def _line(name: str, wanted: int, rows: Found) -> tuple[str, ...]:
+def _line(name: str, wanted: int, rows: Rows) -> tuple[str, ...]:
     hours = _hours(rows)
     whole = f"{_whole(wanted, rows):.2f}" if hours else "-"
     numbers = (len(rows), wanted, len(hours))
     return name, *(f"{n:,}" for n in numbers), f"{sum(hours):.2f}", whole, _most(rows)
 
 
-def _hours(rows: Found) -> list[float]:
+def _hours(rows: Rows) -> list[float]:
     """Return the core-hours of those rows that say what they cost."""
     return [row["cost"]["core_seconds"] / HOUR for row in rows if "cost" in row]
 
 
-def _whole(wanted: int, rows: Found) -> float:
+def _whole(wanted: int, rows: Rows) -> float:
     return wanted * float(np.mean(_hours(rows)))
 
 
-def _most(rows: Found) -> str:
-    known = [row["cost"]["megabytes"] or 0 for row in rows if "cost" in row]
-    return f"{max(known):,}" if any(known) else "-"
+def _most(rows: Rows) -> str:
+    megabytes = [row["cost"]["megabytes"] or 0 for row in rows if "cost" in row]
+    return f"{max(megabytes):,}" if any(megabytes) else "-"

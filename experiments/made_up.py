@@ -35,8 +35,8 @@ def write(folder: Path, names: tuple[str, ...], documents: int) -> Path:
         tokens = []
         labels = []
         nodes = []
-        for node, own in drawn.training.items():
-            for counts, theta in zip(own.counts, own.theta, strict=True):
+        for node, client in drawn.training.items():
+            for counts, theta in zip(client.counts, client.theta, strict=True):
                 tokens.append(np.repeat(words[counts.indices], counts.data).tolist())
                 labels.append(int(theta.argmax()))
                 nodes.append(node)

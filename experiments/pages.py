@@ -86,12 +86,12 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
     What stands before "made_of" in a row says which task it is; counts of files have none.
     """
-    found = {}
+    by_task = {}
     for line in path.read_text("utf-8").splitlines():
         row: dict[str, Any] = json.loads(line)
         before = takewhile(lambda item: item[0] != "made_of", row.items())
-        found[json.dumps(list(before))] = row
-    return list(found.values())
+        by_task[json.dumps(list(before))] = row
+    return list(by_task.values())
 
 
 def _kept(path: Path) -> dict[str, Any]:
@@ -107,40 +107,40 @@ def path_of(name: str) -> Path:
 
 def differing(write: bool) -> Iterator[Path]:
     """Yield the pages that are not what their rows say; with `write`, mend them."""
-    found = {name: made(name) for name in (*EXPERIMENTS, *FIGURE_4)}
-    for name, one in found.items():
+    by_name = {name: made(name) for name in (*EXPERIMENTS, *FIGURE_4)}
+    for name, one in by_name.items():
         path = path_of(name)
         if path.read_text("utf-8") != one.page:
             if write:
                 report.write(path.parent, path.stem, one.page, one.content)
             yield path
-    tables = {(name, table.title): table for name, one in found.items() for table in one.tables}
-    known = _claims(found)
+    tables = {(name, table.title): table for name, one in by_name.items() for table in one.tables}
+    decided = _claims(by_name)
     others = (*PAPERS.glob("coverage.md"), *ROOT.glob("docs/research/papers.md"))
     for path in (*sorted(PAPERS.glob("*/README.md")), *others):
         text = path.read_text("utf-8")
         filled = MARKED.sub(partial(_filled, path, tables), text)
-        filled = MARKS.sub(partial(_claimed, known), filled)
+        filled = MARKS.sub(partial(_claimed, decided), filled)
         if text != filled:
             if write:
                 path.write_text(filled, "utf-8")
             yield path
 
 
-def _claims(found: Mapping[str, Made]) -> dict[str, claims.Claim]:
+def _claims(by_name: Mapping[str, Made]) -> dict[str, claims.Claim]:
     """Return the claims that kept rows decide."""
     rows: dict[str, Any] = {
-        name: kind(found[name].rows) for name, kind in claims.KINDS.items() if name in found
+        name: kind(by_name[name].rows) for name, kind in claims.KINDS.items() if name in by_name
     }
     if FIGURE_4:
-        rows["figure4"] = claims.Figure4({of: found[name].rows for name, of in FIGURE_4.items()})
+        rows["figure4"] = claims.Figure4({of: by_name[name].rows for name, of in FIGURE_4.items()})
     rows["quality"] = claims.Quality(_rows(KEPT / "quality.jsonl"))
     return {k: v for name, of in rows.items() for k, v in claims.claims(name, of).items()}
 
 
-def _claimed(known: Mapping[str, claims.Claim], found: re.Match[str]) -> str:
-    kind, name = found.groups()
-    claim = known[name]
+def _claimed(decided: Mapping[str, claims.Claim], mark: re.Match[str]) -> str:
+    kind, name = mark.groups()
+    claim = decided[name]
     limited = claim.verdict + claim.of
     said = {
         "claim": str(claim),
@@ -150,12 +150,12 @@ def _claimed(known: Mapping[str, claims.Claim], found: re.Match[str]) -> str:
     return f"| {said[kind]}<!--{kind}:{name}-->"
 
 
-def _filled(path: Path, tables: Mapping[tuple[str, str], Table], found: re.Match[str]) -> str:
-    line, name, title = found.groups()
+def _filled(path: Path, tables: Mapping[tuple[str, str], Table], mark: re.Match[str]) -> str:
+    line, name, title = mark.groups()
     if (name, title) not in tables:
-        known = ", ".join(repr(title) for of, title in tables if of == name)
+        titles = ", ".join(repr(title) for of, title in tables if of == name)
         raise RunError(
             f"{path.name} has a line for a table {title!r} that no rows of {name} make; mend the "
-            f"line. There are: {known or 'none'}."
+            f"line. There are: {titles or 'none'}."
         )
     return line + tables[name, title].body()

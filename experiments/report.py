@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtopics import extras
 
-Found = Sequence[Mapping[str, Any]]  # the rows of an experiment
+Rows = Sequence[Mapping[str, Any]]  # the rows of an experiment
 DOTS = 100  # per inch, of a PNG
 QUICK = "Made-up texts or few documents, to see that it runs: no verdict on a paper follows."
 
@@ -46,52 +46,52 @@ def require(**packages: str) -> None:
     extras.require("The experiments need", "'.[experiments]'", *packages.items())
 
 
-def select(found: Found, **wanted: Any) -> Found:
+def select(rows: Rows, **wanted: Any) -> Rows:
     """Return the rows that have all of this, in the order of seeds."""
-    return [row for row in found if wanted.items() <= row.items()]
+    return [row for row in rows if wanted.items() <= row.items()]
 
 
-def scores(found: Found, score: str, **wanted: Any) -> list[float]:
+def scores(rows: Rows, score: str, **wanted: Any) -> list[float]:
     """Return a score of each seed; nan where it has no finite value."""
-    values = [row[score] for row in select(found, **wanted)]
+    values = [row[score] for row in select(rows, **wanted)]
     return [float("nan") if value is None else value for value in values]
 
 
-def mean(found: Found, score: str, **wanted: Any) -> float:
+def mean(rows: Rows, score: str, **wanted: Any) -> float:
     """Return a score's mean over seeds."""
-    return float(np.mean(scores(found, score, **wanted)))
+    return float(np.mean(scores(rows, score, **wanted)))
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed."""
-    found = {}
+    installed = {}
     for package in packages:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def page(title: str, meaning: str, found: Mapping[str, Any], tables: Iterable[Table]) -> str:
+def page(title: str, meaning: str, content: Mapping[str, Any], tables: Iterable[Table]) -> str:
     """Return an experiment in Markdown: what `plain` has, what it means, and its tables.
 
     A quick run has neither verdicts nor published figures.
     """
-    quick = "--quick" in found["command"]
-    used = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    parts = [f"# {title}", *[QUICK] * quick, f"`{found['command']}`", f"{used}.", meaning]
+    quick = "--quick" in content["command"]
+    used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    parts = [f"# {title}", *[QUICK] * quick, f"`{content['command']}`", f"{used}.", meaning]
     parts += [table.markdown() for table in (map(unpublished, tables) if quick else tables)]
-    parts += ["\n".join(f"- {sentence}" for sentence in found["findings"])] * bool(
-        found["findings"]
+    parts += ["\n".join(f"- {sentence}" for sentence in content["findings"])] * bool(
+        content["findings"]
     )
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
 def unpublished(table: Table) -> Table:
     """Return a table without columns of published numbers."""
-    kept = [n for n, name in enumerate(table.header) if not name.startswith("published")]
-    header, *rows = (tuple(row[n] for n in kept) for row in (table.header, *table.rows))
+    columns = [n for n, name in enumerate(table.header) if not name.startswith("published")]
+    header, *rows = (tuple(row[n] for n in columns) for row in (table.header, *table.rows))
     return Table(table.title, header, tuple(rows))
 
 

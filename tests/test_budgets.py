@@ -15,7 +15,7 @@ def git(root: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A repository with two rooms of ten lines and three pages of ten words."""
+    """A repository with two rooms of ten statements and three pages of ten words."""
     for room in ("attic", "cellar"):
         (tmp_path / "src/fedtopics" / room).mkdir(parents=True)
         (tmp_path / "src/fedtopics" / room / "files.py").write_text("x = 1\n" * 10)
@@ -36,12 +36,49 @@ def change(root: Path, old: str, new: str) -> None:
 
 
 def test_sizes(house: Path) -> None:
-    assert budgets.sizes(house) == {
+    sizes = budgets.sizes(house)
+    assert set(sizes.pop("reader").values()) == {0}
+    assert sizes == {
         "package": {"attic": 10, "cellar": 10},
-        "beside": {"tests": 0, "benchmarks": 0, "experiments": 0},
+        "tests": {"tests": 0},
+        "benchmarks": {"benchmarks": 0},
+        "experiments": {"experiments": 0},
         "words": {"pages": 30},
     }
     assert budgets.problems(house) == []
+
+
+HARD_TO_READ = '''
+"""Text and imports are free."""
+import os
+known, CAPS = 1, 2  # fmt: skip
+WORDS = 10
+PAUSE = 0.5  # seconds
+INK = "#123456"
+def draw(left, right): ...
+def all_of(*parts): ...
+def passed_on(*parts):
+    """So are docstrings."""
+    draw(*parts)
+draw(*INK)
+all_of(*INK)
+'''
+
+
+def test_what_a_reader_pays(house: Path) -> None:
+    """Of two splats into calls, the one is of a function that takes any number."""
+    (house / "src/fedtopics/attic/files.py").write_text(HARD_TO_READ)
+    sizes = budgets.sizes(house)
+    assert sizes["package"]["attic"] == 13
+    assert {name: count for name, count in sizes["reader"].items() if count} == {
+        "assignments of several names in one line": 1,
+        "fmt: skip": 1,
+        "places that define a colour": 1,
+        "places that define a number of words shown": 1,
+        "places that define a waiting time": 1,
+        "tuples splatted into calls": 1,
+        "vague names of variables": 1,
+    }
 
 
 def test_a_room_above_its_budget(house: Path) -> None:

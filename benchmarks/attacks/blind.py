@@ -49,14 +49,14 @@ def signals(counts: Bag, share: float, seed: int = 0) -> NDArray[np.float64]:
         return np.zeros((len(counts), 0))  # as many unknowns as rounds: everything would fit
     space = left[:, :rank]
     rng = np.random.default_rng(seed)
-    found: dict[bytes, NDArray[np.float64]] = {}
+    distinct: dict[bytes, NDArray[np.float64]] = {}
     for _ in range(TURNS):
-        before = len(found)
+        before = len(distinct)
         for signal in _settled(_starts(space, share, rng), space, share).T:
-            found.setdefault(signal.tobytes(), signal)
-        if len(found) == before:
+            distinct.setdefault(signal.tobytes(), signal)
+        if len(distinct) == before:
             break
-    return np.array(list(found.values())).reshape(-1, len(counts)).T
+    return np.array(list(distinct.values())).reshape(-1, len(counts)).T
 
 
 def _starts(space: NDArray[np.float64], share: float, rng: np.random.Generator) -> Bag:
@@ -90,18 +90,18 @@ def _settled(signal: Bag, space: Bag, share: float) -> Bag:
 def documents(counts: Bag, member: NDArray[np.float64]) -> Bag:
     """Find the documents of these signals: how much more there is of words where they take part."""
     design = np.column_stack([member, np.ones(len(member))])
-    found = np.linalg.lstsq(design, counts, rcond=1e-9)[0][:-1]
+    estimates = np.linalg.lstsq(design, counts, rcond=1e-9)[0][:-1]
     # Minibatches are of one size: a count more for all fits as well.
-    return np.asarray(found - found.min(0))
+    return np.asarray(estimates - estimates.min(0))
 
 
 def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
     member = signals(counts, share)
     if not member.shape[1]:
         return 0, 0
-    found = documents(counts, member)
-    rounded = np.round(found) + 0.0
-    sure = (np.abs(found - rounded) < CERTAIN).all(1)
+    estimates = documents(counts, member)
+    rounded = np.round(estimates) + 0.0
+    sure = (np.abs(estimates - rounded) < CERTAIN).all(1)
     right = {row.tobytes() for row in rounded[sure]} & {row.tobytes() for row in actual}
     return member.shape[1], len(right)
 
@@ -114,8 +114,8 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
         name = next(iter(corpora))
         start = time.perf_counter()
         actual = bag_of(corpora[name], vocabulary_of(taps[name].calls))
-        found, right = attack(minibatch_counts(taps[name]), actual, batch / size)
+        n_signals, right = attack(minibatch_counts(taps[name]), actual, batch / size)
         yield (
-            f"{size} documents, minibatches of {batch}, {rounds} rounds: {found} signals, "
+            f"{size} documents, minibatches of {batch}, {rounds} rounds: {n_signals} signals, "
             f"{right} documents exactly, {time.perf_counter() - start:.0f} s"
         )

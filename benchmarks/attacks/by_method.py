@@ -40,7 +40,7 @@ class Told:
 def of_gradients(summed: Summed) -> Told:
     """Take the gradients of the encoder's first layer apart, by words and by embeddings."""
     told = []
-    totals = (each for each in summed.sums("backward") if "weights" in each[1])
+    totals = (backward for backward in summed.sums("backward") if "weights" in backward[1])
     for (asked, _), (payload, total) in zip(summed.sums("loss"), totals, strict=True):
         one = Told()
         documents = None
@@ -59,24 +59,29 @@ def by_words(summed: Summed, round_: int, total: Any) -> tuple[Told, Numbers | N
     actual = summed.bags(round_)
     rows = rows_of(total)
     n = len(actual)
-    there = actual[:, rows.index]
-    found = one_reply.of_gradients(total, actual)
-    told = Told(len(rows.index) / int((actual > 0).any(0).sum()), False, found.some, found.wholly)
+    actual_counts = actual[:, rows.index]
+    recovered = one_reply.of_gradients(total, actual)
+    told = Told(
+        words=len(rows.index) / int((actual > 0).any(0).sum()),
+        counts=False,
+        some=recovered.some,
+        wholly=recovered.wholly,
+    )
     space = unmixing.space_of(rows.values, SINGLE, n)
     documents = None
     if n <= rows.values.shape[1]:
         documents = np.array(unmixing.parts(space, n, SECONDS, logs)).reshape(-1, len(space))
-        told.wholly = max(told.wholly, exactly(documents, there))
+        told.wholly = max(told.wholly, exactly(documents, actual_counts))
         told.some = max(told.some, told.wholly)
     wide = np.zeros((actual.shape[1], space.shape[1]))
     present = np.zeros(actual.shape[1])
     wide[rows.index] = space
     present[rows.index] = 1
     asked = (summed.members(round_), summed.outside())
-    usual = summed.usual(n)
+    expected = summed.usual(n)
     told.member = max(
-        area(*(inside(wide, np.log1p(each)) for each in asked)),
-        area(*(likelihood(present, False, usual, each) for each in asked)),
+        area(*(inside(wide, np.log1p(candidates)) for candidates in asked)),
+        area(*(likelihood(present, False, expected, candidates) for candidates in asked)),
     )
     return told, documents
 
@@ -97,15 +102,17 @@ def by_embeddings(
 
 def by_decoder(told: Told, summed: Summed, round_: int, total: Any, topics: Any) -> None:
     """Count words by the gradients of their biases; ask after documents by the counts."""
-    found = np.round(unmixing.occurrences(total["weights"]["word_bias"], np.asarray(topics, float)))
+    counted = np.round(
+        unmixing.occurrences(total["weights"]["word_bias"], np.asarray(topics, float))
+    )
     occur = summed.bags(round_).any(0)
-    told.words = float((found[occur] > 0).mean())
-    told.member = max(told.member, by_counts(summed, np.maximum(found, 0), round_))
+    told.words = float((counted[occur] > 0).mean())
+    told.member = max(told.member, by_counts(summed, np.maximum(counted, 0), round_))
 
 
 def mean(told: list[Told]) -> Told:
-    each = {name: [getattr(one, name) for one in told] for name in asdict(told[0])}
-    means: dict[str, Any] = {name: float(np.mean(values)) for name, values in each.items()}
+    fields = {name: [getattr(one, name) for one in told] for name in asdict(told[0])}
+    means: dict[str, Any] = {name: float(np.mean(values)) for name, values in fields.items()}
     return Told(**means | {"counts": told[0].counts})
 
 
@@ -122,16 +129,16 @@ def counts(part: Numbers) -> Numbers:
 
 def wholest(tried: list[Numbers]) -> Numbers:
     """Return the numbers that are nearest to whole ones."""
-    return min(tried, key=lambda each: float(np.abs(each - np.round(each)).max()))
+    return min(tried, key=lambda numbers: float(np.abs(numbers - np.round(numbers)).max()))
 
 
-def exactly(found: Numbers, actual: Numbers) -> int:
-    known = {row.tobytes() for row in found + 0.0}
-    return sum(row.tobytes() in known for row in actual + 0.0)
+def exactly(documents: Numbers, actual: Numbers) -> int:
+    recovered = {row.tobytes() for row in documents + 0.0}
+    return sum(row.tobytes() in recovered for row in actual + 0.0)
 
 
-def near(found: Numbers, vectors: Numbers) -> int:
-    cosine = np.abs(unit_rows(np.asarray(found, float)) @ unit_rows(vectors).T)
+def near(points: Numbers, vectors: Numbers) -> int:
+    cosine = np.abs(unit_rows(np.asarray(points, float)) @ unit_rows(vectors).T)
     return len({int(row.argmax()) for row in cosine if row.max() > NEAR})
 
 
@@ -141,19 +148,25 @@ def of_topics(summed: Summed) -> Told:
     for payload, total in summed.sums("expected_counts"):
         actual = summed.bags(payload["round"])
         rows = rows_of(total)
-        found = one_reply.of_lda(payload, total, actual)
+        recovered = one_reply.of_lda(payload, total, actual)
         occurring = rows.dense().sum(1)
-        one = Told(len(rows.index) / (actual > 0).any(0).sum(), True, found.some, found.wholly)
-        one.member = by_counts(summed, occurring, payload["round"])
-        told.append(one)
+        told.append(
+            Told(
+                words=len(rows.index) / (actual > 0).any(0).sum(),
+                counts=True,
+                some=recovered.some,
+                wholly=recovered.wholly,
+                member=by_counts(summed, occurring, payload["round"]),
+            )
+        )
     return mean(told)
 
 
 def by_counts(summed: Summed, occurring: Numbers, round_: int | None = None) -> float:
     """Ask after documents by exact counts of words."""
-    usual = summed.usual(len(summed.bags(round_)))
+    expected = summed.usual(len(summed.bags(round_)))
     asked = summed.members(round_), summed.outside()
-    return area(*(likelihood(occurring, True, usual, each) for each in asked))
+    return area(*(likelihood(occurring, True, expected, candidates) for candidates in asked))
 
 
 def of_words(summed: Summed) -> Told:
@@ -168,20 +181,20 @@ def of_all_topics(summed: Summed) -> Told:
     for payload, total in summed.sums("all_expected_counts"):
         weights = topic_weights(payload["pseudo_counts"], np.arange(len(summed.words)))
         blocks.append(unit_rows(rows_of(total).dense() / weights))
-    found, groups = one_reply.directions(np.hstack(blocks), 3, DOUBLE)
-    told = one_reply.judge(groups, np.zeros((len(summed.words), len(found))), summed.bags())
+    directions, groups = one_reply.directions(np.hstack(blocks), 3, DOUBLE)
+    told = one_reply.judge(groups, np.zeros((len(summed.words), len(directions))), summed.bags())
     return Told(1.0, True, some=told.some, member=of_words(summed).member)
 
 
 def of_space(summed: Summed, rows: Numbers, n: int, read: Callable[[Numbers], Numbers]) -> Told:
     """Find documents among what the columns of a table of words span."""
     actual = summed.bags()
-    there = np.flatnonzero(np.abs(rows).max(1) > 0)
-    space = unmixing.space_of(rows[there], DOUBLE, n)
+    present = np.flatnonzero(np.abs(rows).max(1) > 0)
+    space = unmixing.space_of(rows[present], DOUBLE, n)
     told = Told(1.0, True, member=of_words(summed).member)
-    if space.shape[1] < min(rows[there].shape):  # else everything is in it
+    if space.shape[1] < min(rows[present].shape):  # else everything is in it
         documents = np.array(unmixing.parts(space, n, SECONDS, read)).reshape(-1, len(space))
-        told.some = told.wholly = exactly(documents, actual[:, there])
+        told.some = told.wholly = exactly(documents, actual[:, present])
     return told
 
 
@@ -193,8 +206,8 @@ def of_projections(summed: Summed) -> Told:
     if n >= WIDTH:
         return of_words(summed)
     drawn = np.random.default_rng([SEED, WIDTH]).standard_normal(rows.shape)
-    there = total["mass"] > 0
-    rows[there] = unmixing.without_diagonal(rows[there], drawn[there] / np.sqrt(WIDTH), n)
+    present = total["mass"] > 0
+    rows[present] = unmixing.without_diagonal(rows[present], drawn[present] / np.sqrt(WIDTH), n)
     return of_space(summed, rows, n, counts)
 
 
@@ -220,25 +233,25 @@ def of_points(summed: Summed) -> Told:
     """Take sums of clusters apart; ask after documents by the sum of outer products."""
     payload, total = next(iter(summed.sums("moments")))
     vectors, others = (
-        centred(np.asarray(each, np.float32), payload["origin"]).astype(float)
-        for each in (summed.embedded(), summed.others.embeddings)
+        centred(np.asarray(embeddings, np.float32), payload["origin"]).astype(float)
+        for embeddings in (summed.embedded(), summed.others.embeddings)
     )
     products = total["products"]
-    usual = (unmixing.leverage(products, each) for each in (vectors, others))
-    told = Told(1.0, True, member=max(area(*usual), of_words(summed).member))
+    leverages = (unmixing.leverage(products, points) for points in (vectors, others))
+    told = Told(1.0, True, member=max(area(*leverages), of_words(summed).member))
     of_clusters = [
-        (each["sums"].reshape(-1, DIMENSION), each["counts"].ravel())
-        for _, each in summed.sums("cluster_sums", "first_centres")
+        (total["sums"].reshape(-1, DIMENSION), total["counts"].ravel())
+        for _, total in summed.sums("cluster_sums", "first_centres")
     ]
-    sums, sizes = (np.concatenate(each) for each in zip(*of_clusters, strict=True))
+    sums, sizes = (np.concatenate(parts) for parts in zip(*of_clusters, strict=True))
     sums, first = np.unique(sums.round(9)[sizes > 0], axis=0, return_index=True)
     if not len(sums):
         return told
     sizes = sizes[sizes > 0][first]
-    found = [pairs_of_sums.isolated(sums, sizes), sums[sizes == 1]]
+    candidates = [pairs_of_sums.isolated(sums, sizes), sums[sizes == 1]]
     some = np.random.default_rng(SEED).permutation(len(sums))[:SIGNALS]
     if len(vectors) < DIMENSION:
         signals = blind.signals(sums[some], float(sizes[some].mean()) / len(vectors))
-        found.append(np.linalg.lstsq(signals, sums[some], rcond=None)[0])
-    told.embeddings = near(np.concatenate(found), vectors)
+        candidates.append(np.linalg.lstsq(signals, sums[some], rcond=None)[0])
+    told.embeddings = near(np.concatenate(candidates), vectors)
     return told

@@ -57,7 +57,7 @@ class Case(NamedTuple):
 
 
 CLAIMED = {"kmeans": 1.0, "lda": 3.0, "nmf": 3.0, "discriminative": 1.0}
-CASES = [Case(*claimed, noise) for claimed in CLAIMED.items() for noise in (1 / 3, 1.0)]
+CASES = [Case(name, bound, noise) for name, bound in CLAIMED.items() for noise in (1 / 3, 1.0)]
 
 
 class Overheard(Noise):
@@ -76,12 +76,12 @@ class Overheard(Noise):
 class Sums:
     """Clients whose replies are added up as in secure aggregation; it guesses from each sum."""
 
-    def __init__(self, halves: Sequence[Half], alone: Half, there: bool) -> None:
+    def __init__(self, halves: Sequence[Half], alone: Half, present: bool) -> None:
         self.names = [half.name for half in halves]
         self.guess = 0.0
         self._halves = halves
         self._alone = alone
-        self._there = there
+        self._present = present
 
     def sum(self, function: str, template: Any, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
@@ -90,18 +90,18 @@ class Sums:
         for half in everybody:
             overheard(half).hidden.clear()
         *replies, _ = (getattr(half, function)(**payload) for half in everybody)
-        found = layout.decode(np.sum([layout.encode(reply)[0] for reply in replies], axis=0))
-        self._listen(found)
-        return found
+        total = layout.decode(np.sum([layout.encode(reply)[0] for reply in replies], axis=0))
+        self._listen(total)
+        return total
 
-    def _listen(self, found: Mapping[str, Any]) -> None:
+    def _listen(self, total: Mapping[str, Any]) -> None:
         """Weigh a total: how far it is from that without the document, by the document's."""
         for purpose, (document, sigma) in overheard(self._alone).hidden.items():
             hidden = sum(overheard(half).hidden[purpose][0] for half in self._halves)
-            without = hidden - (document if self._there else 0)
+            without = hidden - (document if self._present else 0)
             named = purpose, purpose.split()[0], *FIELDS
-            field = next(name for name in named if name in found)
-            apart = float(np.sum((found[field] - without) * document))
+            field = next(name for name in named if name in total)
+            apart = float(np.sum((total[field] - without) * document))
             self.guess += (apart - float(np.sum(document**2)) / 2) / sigma**2
 
 
@@ -118,10 +118,17 @@ def plan_of(case: Case) -> PrivatePlan:
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, differential_privacy=bound)
-    usual = (study.method, TextRules(), VocabularyLimits(), 0)
     privacy = Privacy(**bound)
     budget = RECIPES.find(case.method).budget(privacy, study.method)
-    return PrivatePlan(*usual, privacy=privacy, budget=budget, clients=CLIENTS)
+    return PrivatePlan(
+        settings=study.method,
+        text=TextRules(),
+        limits=VocabularyLimits(),
+        seed=0,
+        privacy=privacy,
+        budget=budget,
+        clients=CLIENTS,
+    )
 
 
 @cache
@@ -138,8 +145,8 @@ def unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
-    found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
-    corpus = Corpus.of(texts).with_embeddings(unit(found))
+    sums = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
+    corpus = Corpus.of(texts).with_embeddings(unit(sums))
     half: Any = RECIPES.find(case.method).client(
         plan_of(case), ClientContext(name, corpus, OPEN_POLICY)
     )
@@ -157,27 +164,33 @@ def halves_of(case: Case) -> tuple[list[Half], Half, Half]:
     texts = []
     for number in range(THERE):
         theme = rng.integers(THEMES, size=(DOCUMENTS, 1))
-        own = WORDS * theme + rng.integers(WORDS, size=(DOCUMENTS, 3))
-        texts.append([[PUBLIC[word] for word in row] for row in own])
+        drawn = WORDS * theme + rng.integers(WORDS, size=(DOCUMENTS, 3))
+        texts.append([[PUBLIC[word] for word in row] for row in drawn])
         halves.append(half_of(case, f"client-{number}", texts[number]))
     with_it = half_of(case, "client-0", [*texts[0], document])
     return halves, with_it, half_of(case, "alone", [document])
 
 
-def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
+def run(case: Case, present: bool, number: int) -> tuple[float, bool]:
     """Do a study; return what it says of the document, and whether it was refused."""
     halves, with_it, alone = halves_of(case)
-    chosen = [with_it if there else halves[0], *halves[1:]]
+    chosen = [with_it if present else halves[0], *halves[1:]]
     for half in (*chosen, alone):
-        secret = Secret.from_seed(number, f"{case} {there} {half.name}")
+        secret = Secret.from_seed(number, f"{case} {present} {half.name}")
         half.noise = Overheard(secret, case.noise)
         half.forget()
     plan = plan_of(case)
     program: Any = RECIPES.find(case.method).program(plan)
-    sums = Sums(chosen, alone, there)
+    sums = Sums(chosen, alone, present)
     nothing = np.zeros(len(PUBLIC), np.int64)
     vocabulary = Vocabulary(PUBLIC, nothing, nothing)
-    agreement = Agreement(sums, vocabulary, DOCUMENTS, DOCUMENTS, length=1.0)  # type: ignore[arg-type]
+    agreement = Agreement(
+        clients=sums,  # type: ignore[arg-type]
+        vocabulary=vocabulary,
+        documents=DOCUMENTS,
+        training=DOCUMENTS,
+        length=1.0,
+    )
     sums.sum("extent", {"size": noisy(plan.privacy)})
     state: dict[str, Any] = {}
     try:
@@ -192,13 +205,13 @@ def counted(task: dict[str, Any]) -> dict[str, Any]:
     """Do the runs; return how many guesses are above each threshold, and below minus it."""
     # Of clusters of public words: a third of the time, and nothing of documents.
     estimates.STARTS = 1
-    *case, there, part, times = task.values()
+    *case, present, part, times = task.values()
     numbers = range(part * times, (part + 1) * times)
-    guesses, refused = zip(*(run(Case(*case), there, n) for n in numbers), strict=True)
-    found = np.array(guesses)
+    guesses, refused = zip(*(run(Case(*case), present, n) for n in numbers), strict=True)
+    guessed = np.array(guesses)
     levels = thresholds(task["epsilon"])[:, None]
-    above = (found > levels).sum(1)
-    below = (found < -levels).sum(1)
+    above = (guessed > levels).sum(1)
+    below = (guessed < -levels).sum(1)
     return {"above": above.tolist(), "below": below.tolist(), "refused": int(sum(refused))}
 
 
@@ -209,13 +222,15 @@ def thresholds(epsilon: float) -> NDArray[np.float64]:
 
 def least_epsilon(rows: Sequence[Mapping[str, Any]]) -> float:
     """Bound epsilon from below by how often guesses are right, and wrong."""
-    times = {there: sum(r["times"] for r in rows if r["there"] == there) for there in (True, False)}
+    times = {
+        present: sum(r["times"] for r in rows if r["there"] == present) for present in (True, False)
+    }
     chance = CONFIDENCE / (4 * THRESHOLDS)  # of each of so many bounds that it is wrong
     best = 0.0
     for side, guessed in ("above", True), ("below", False):
         right, wrong = (
-            np.sum([row[side] for row in rows if row["there"] == there], axis=0)
-            for there in (guessed, not guessed)
+            np.sum([row[side] for row in rows if row["there"] == present], axis=0)
+            for present in (guessed, not guessed)
         )
         surely = np.nan_to_num(beta.ppf(chance, right, times[guessed] - right + 1))
         most = beta.ppf(1 - chance, wrong + 1, times[not guessed] - wrong)
@@ -245,17 +260,17 @@ def cells_of(case: Case, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def main() -> None:
     given = arguments(__doc__, times=TIMES, at_once=os.cpu_count(), show=False)
     times, size = (8, 8) if given.quick else (given.times, PART)
-    kept = RowFile(given.folder / "neighbours.jsonl")
+    row_file = RowFile(given.folder / "neighbours.jsonl")
     tasks = [
-        case._asdict() | {"there": there, "part": part, "times": size}
+        case._asdict() | {"there": present, "part": part, "times": size}
         for case in CASES
         for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
-        for there in (True, False)
+        for present in (True, False)
     ]
-    todo = [task for task in tasks if not (given.show or kept.find(task))]
+    todo = [task for task in tasks if not (given.show or row_file.find(task))]
     with ProcessPoolExecutor(given.at_once) as pool:
         for task, answer in zip(todo, pool.map(counted, todo), strict=True):
-            kept.keep(task | answer)
-    found = each_group([row for task in tasks if (row := kept.find(task))], *Case._fields)
+            row_file.keep(task | answer)
+    groups = each_group([row for task in tasks if (row := row_file.find(task))], *Case._fields)
     head = "method | noise | claimed epsilon | at least | runs | refused"
-    write(given, [HEAD, *table(head, (cells_of(Case(*case), rows) for case, rows in found))])
+    write(given, [HEAD, *table(head, (cells_of(Case(*case), rows) for case, rows in groups))])

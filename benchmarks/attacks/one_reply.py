@@ -54,13 +54,13 @@ def directions(rows: Rows, least: int, near: float) -> tuple[Rows, list[NDArray[
             free &= ~alike
             if alike.sum() >= least:
                 groups.append(np.flatnonzero(alike))
-    found = np.array([unit[group].mean(0) for group in groups]).reshape(-1, rows.shape[1])
-    kept = np.ones(len(groups), bool)
+    means = np.array([unit[group].mean(0) for group in groups]).reshape(-1, rows.shape[1])
+    chosen = np.ones(len(groups), bool)
     by_size = sorted(range(len(groups)), key=lambda i: len(groups[i]))
     for i in by_size if 1.5 * len(groups) <= rows.shape[1] else ():
-        kept[i] = False  # where two documents have the same words, these are between the two
-        kept[i] = nnls(found[kept].T, found[i])[1] > BETWEEN if kept.any() else True
-    return found[kept], [group for group, keep in zip(groups, kept, strict=True) if keep]
+        chosen[i] = False  # where two documents have the same words, these are between the two
+        chosen[i] = nnls(means[chosen].T, means[i])[1] > BETWEEN if chosen.any() else True
+    return means[chosen], [group for group, keep in zip(groups, chosen, strict=True) if keep]
 
 
 def judge(groups: list[NDArray[np.int64]], shares: Rows, actual: Rows) -> Told:
@@ -80,16 +80,16 @@ def of_lda(payload: Mapping[str, Any], reply: Mapping[str, Any], actual: Rows) -
     """Take LDA's expected counts apart: rows of topics, divided by the weights of all."""
     rows = tapped.rows_of(reply)
     weights = topic_weights(payload["pseudo_counts"], rows.index)
-    found, groups = directions(rows.values / weights, 3, 1e-11)
-    shares = divided(rows.values / weights, found) * (weights @ found.T)
+    shared, groups = directions(rows.values / weights, 3, 1e-11)
+    shares = divided(rows.values / weights, shared) * (weights @ shared.T)
     return judge(groups, np.round(shares), actual[:, rows.index])
 
 
 def of_gradients(reply: Mapping[str, Any], actual: Rows) -> Told:
     """Take the gradient of gFedNTM's first layer apart: rows of log(1 + count)."""
     rows = tapped.rows_of(reply)
-    found, groups = directions(rows.values.astype(float), 3, 1e-9)
-    shares = divided(rows.values.astype(float), found)
+    shared, groups = directions(rows.values.astype(float), 3, 1e-9)
+    shares = divided(rows.values.astype(float), shared)
     counts = [whole(shares[:, i], shares[group, i].min()) for i, group in enumerate(groups)]
     return judge(groups, np.array(counts).T, actual[:, rows.index])
 
@@ -104,11 +104,11 @@ def whole(shares: Rows, least: float) -> Rows:
     return np.asarray(np.round(best))
 
 
-def divided(rows: Rows, found: Rows) -> Rows:
+def divided(rows: Rows, shared: Rows) -> Rows:
     """Divide rows up between directions, (n_rows, n_directions); each has a sign of its own."""
-    if len(found) == 0:
+    if len(shared) == 0:
         return np.zeros((len(rows), 0))
-    shares = np.array([nnls(found.T, row)[0] for row in rows])
+    shares = np.array([nnls(shared.T, row)[0] for row in rows])
     shares[shares < 1e-4 * shares.max(1, keepdims=True)] = 0
     return shares
 

@@ -50,7 +50,7 @@ def documents(n_clients: int, groups: int = 8, seed: int = 5) -> dict[str, Corpu
 
 def isolated(sums: Numbers, counts: Numbers) -> Numbers:
     """Return the different points by which two sums differ, whose counts differ by one."""
-    found: list[Numbers] = []
+    points: list[Numbers] = []
     for count in np.unique(counts):
         more = sums[counts == count + 1]
         less = sums[counts == count]
@@ -59,19 +59,19 @@ def isolated(sums: Numbers, counts: Numbers) -> Numbers:
             for i, j in np.argwhere(np.abs(squares - 1) < EXACT):
                 point = more[i] - less[j]
                 if abs(np.linalg.norm(point) - 1) < EXACT:
-                    found.append(point)
-    return np.array(found).reshape(-1, sums.shape[1])
+                    points.append(point)
+    return np.array(points).reshape(-1, sums.shape[1])
 
 
 def replies(tap: Tap) -> tuple[Numbers, Numbers]:
-    found = [reply for _, reply in tap.replies("cluster_sums")]
-    sums = np.concatenate([reply["sums"].reshape(-1, DIMENSION) for reply in found])
-    return sums, np.concatenate([reply["counts"].ravel() for reply in found])
+    received = [reply for _, reply in tap.replies("cluster_sums")]
+    sums = np.concatenate([reply["sums"].reshape(-1, DIMENSION) for reply in received])
+    return sums, np.concatenate([reply["counts"].ravel() for reply in received])
 
 
 def points_of(corpora: Iterable[Corpus], origin: Numbers) -> Numbers:
     """Return the documents' points, of length 1 from an origin."""
-    vectors = np.concatenate([np.asarray(each.embeddings, float) - origin for each in corpora])
+    vectors = np.concatenate([np.asarray(corpus.embeddings, float) - origin for corpus in corpora])
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
@@ -135,8 +135,8 @@ def read_few(n_clusters: int, policy: Policy, more: int, skewed: bool) -> str:
         origin = payload["origin"]
     vectors = points_of(list(corpora.values())[1:], origin)
     near = np.array(points).reshape(-1, DIMENSION) @ vectors.T
-    found = {int(row.argmax()) for row in near if row.max() > NEAR}
-    return f"{len(found)} of {len(vectors)} embeddings of others"
+    read = {int(row.argmax()) for row in near if row.max() > NEAR}
+    return f"{len(read)} of {len(vectors)} embeddings of others"
 
 
 def sums_of(tap: Tap) -> list[tuple[Any, Any]]:

@@ -25,7 +25,7 @@ CERTAIN = 0.2  # of a count: nearer to a whole number than this, it is that
 
 
 @dataclass(frozen=True)
-class Found:
+class Recovery:
     """What an attack tells of a client's documents."""
 
     documents: int
@@ -42,7 +42,7 @@ class Found:
 
 def study_of(rounds: int, batch: int, clients: int, **method: Any) -> Study:
     """Make a study in which each client takes so many documents a round."""
-    usual = {
+    defaults = {
         "name": "lda",
         "n_components": 20,
         "initialisation": "random",
@@ -50,7 +50,7 @@ def study_of(rounds: int, batch: int, clients: int, **method: Any) -> Study:
         "batch_size": batch * clients,
         "max_rounds": rounds,
     }
-    return Study.make(method=usual | method, seed=7)
+    return Study.make(method=defaults | method, seed=7)
 
 
 def minibatch_counts(tap: Tap) -> Bag:
@@ -60,21 +60,20 @@ def minibatch_counts(tap: Tap) -> Bag:
 
 
 def solve(member: NDArray[np.bool_], counts: Bag) -> Bag:
-    found: Bag = np.linalg.lstsq(member.astype(float), counts, rcond=1e-9)[0]
-    return found
+    return np.asarray(np.linalg.lstsq(member.astype(float), counts, rcond=1e-9)[0])
 
 
-def judge(found: Bag, actual: Bag) -> Found:
-    rounded = np.round(found)
-    sure = (np.abs(found - rounded) < CERTAIN).all(1)
+def judge(solution: Bag, actual: Bag) -> Recovery:
+    rounded = np.round(solution)
+    sure = (np.abs(solution - rounded) < CERTAIN).all(1)
     true = {row.tobytes() for row in actual}
     solved = sum(row.tobytes() in true for row in rounded[sure] + 0.0)  # -0.0 is 0.0
-    return told(solved, found, actual)
+    return told(solved, solution, actual)
 
 
-def told(solved: int, scores: Bag, actual: Bag) -> Found:
+def told(solved: int, scores: Bag, actual: Bag) -> Recovery:
     frequent = np.broadcast_to(actual.sum(0), actual.shape)
-    return Found(len(actual), solved, recall(scores, actual), recall(frequent, actual))
+    return Recovery(len(actual), solved, recall(scores, actual), recall(frequent, actual))
 
 
 def recall(scores: Bag, actual: Bag) -> float:
@@ -86,32 +85,31 @@ def recall(scores: Bag, actual: Bag) -> float:
     return float(np.mean(shares))
 
 
-def attack_lda(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
+def attack_lda(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Recovery:
     """Solve the first client's replies for its documents."""
     first = next(iter(corpora))
     return attack_lda_total(study, corpora, {first: taps[first]})
 
 
-def attack_lda_total(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
+def attack_lda_total(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Recovery:
     """Solve the totals of clients, without any single reply."""
     planned = study.with_clients(corpora)
-    of_all = list(taps.items())
     members = [
         tapped.membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
-        for name, tap in of_all
+        for name, tap in taps.items()
     ]
-    words = vocabulary_of(of_all[0][1].calls)
+    words = vocabulary_of(next(iter(taps.values())).calls)
     total = np.sum([minibatch_counts(tap) for tap in taps.values()], axis=0)
-    found = solve(np.concatenate(members, axis=1), total)
+    solution = solve(np.concatenate(members, axis=1), total)
     # Minibatches are as large in each round, so that a count more for all of one client's documents
     # and less for another's is as good; but of each client, some document does not have the word.
     if len(members) > 1:
-        parts = np.split(found, np.cumsum([member.shape[1] for member in members])[:-1])
-        found = np.concatenate([part - part.min(0) for part in parts])
-    return judge(found, np.concatenate([bag_of(corpora[name], words) for name, _ in of_all]))
+        parts = np.split(solution, np.cumsum([member.shape[1] for member in members])[:-1])
+        solution = np.concatenate([part - part.min(0) for part in parts])
+    return judge(solution, np.concatenate([bag_of(corpora[name], words) for name in taps]))
 
 
-def attack_gfedntm(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
+def attack_gfedntm(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Recovery:
     """Leave of each document the words that all of its minibatches have."""
     name, corpus = next(iter(corpora.items()))
     tap = taps[name]
@@ -152,12 +150,12 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
     yield f"LDA, one client's replies, {of}: {attack_lda(study, corpora, taps)}"
     fifth = {name: corpus.take(range(size // 5)) for name, corpus in corpora.items()}
     few = study_of(rounds * 3 // 2, batch // 2, len(fifth))
-    found = attack_lda_total(few, fifth, federate(few, fifth)[1])
+    solved = attack_lda_total(few, fifth, federate(few, fifth)[1])
     less = f"{size // 5} documents each, {rounds * 3 // 2} rounds, minibatches of {batch // 2}"
-    yield f"LDA, the total of five clients, {less}: {found}"
+    yield f"LDA, the total of five clients, {less}: {solved}"
     study = study_of(rounds, batch, len(corpora), **NETWORK, n_components=10)
-    found = attack_gfedntm(study, corpora, federate(study, corpora)[1])
-    yield f"gFedNTM, words of documents, {of}: {found}"
+    solved = attack_gfedntm(study, corpora, federate(study, corpora)[1])
+    yield f"gFedNTM, words of documents, {of}: {solved}"
 
 
 def rare_lines(data: Path | None, quick: bool) -> Iterator[str]:

@@ -88,8 +88,8 @@ def added(replies: Sequence[Any]) -> Any:
         return {name: added([reply[name] for reply in replies]) for name in first}
     if isinstance(first, SparseRows):
         total = np.sum([rounded(reply.dense()) for reply in replies], axis=0)
-        there = np.unique(np.concatenate([reply.index for reply in replies]))
-        return SparseRows(there, total[there], first.n_rows)
+        present = np.unique(np.concatenate([reply.index for reply in replies]))
+        return SparseRows(present, total[present], first.n_rows)
     if isinstance(first, (int, float, np.ndarray)):
         return np.sum([rounded(np.asarray(reply)) for reply in replies], axis=0)
     return first

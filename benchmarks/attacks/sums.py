@@ -123,7 +123,7 @@ def attacked(cell: Cell, data: Path | None) -> dict[str, Any]:
 
 def tables(rows: list[Row]) -> Iterator[str]:
     sums = list(dict.fromkeys((row["clients"], row["each"]) for row in rows))
-    head = [f"{clients} of {each}" for clients, each in sorted(sums)]
+    head = [f"{clients} of {documents}" for clients, documents in sorted(sums)]
     for title, show in SHOWN.items():
         yield f"\n**{title}**\n"
         lines = []
@@ -193,21 +193,21 @@ def of_counts(summed: Summed, case: Case) -> dict[str, Any]:
     member = blind.signals(counts, case.each / case.documents)
     if not member.shape[1]:
         return {"signals": 0, "wholly": 0}
-    found = blind.documents(counts, member)
+    documents = blind.documents(counts, member)
     clients = by_client(member)
     for client in np.unique(clients):  # of each, some document has not a word
-        found[clients == client] -= found[clients == client].min(0)
-    rounded = np.round(found) + 0.0
-    known = {row.tobytes() for row in rounded}
-    right = sum(row.tobytes() in known for row in summed.bags() + 0.0)
+        documents[clients == client] -= documents[clients == client].min(0)
+    rounded = np.round(documents) + 0.0
+    recovered = {row.tobytes() for row in rounded}
+    right = sum(row.tobytes() in recovered for row in summed.bags() + 0.0)
     return {"signals": member.shape[1], "wholly": right}
 
 
 def put_together(fragments: Iterable[set[int]]) -> list[set[int]]:
     joined: list[set[int]] = []
     for fragment in fragments:
-        near = [each for each in joined if len(each & fragment) >= ALIKE]
-        joined = [each for each in joined if len(each & fragment) < ALIKE]
+        near = [group for group in joined if len(group & fragment) >= ALIKE]
+        joined = [group for group in joined if len(group & fragment) < ALIKE]
         joined.append(fragment.union(*near))
     return joined
 
@@ -220,13 +220,13 @@ def of_fragments(summed: Summed, case: Case) -> dict[str, Any]:
             rows = rows_of(total)
             _, groups = one_reply.directions(rows.values, ALIKE, 1e-9)
             fragments += [set(rows.index[group].tolist()) for group in groups]
-    known = summed.bags() > 0
-    shares = np.zeros(len(known))
+    present = summed.bags() > 0
+    shares = np.zeros(len(present))
     for words in put_together(fragments):
-        right = known[:, sorted(words)].sum(1)
+        right = present[:, sorted(words)].sum(1)
         best = int(right.argmax())
         if right[best] >= PURE * len(words):
-            shares[best] = max(shares[best], right[best] / known[best].sum())
+            shares[best] = max(shares[best], right[best] / present[best].sum())
     return {
         "fragments": len(fragments),
         "some": int((shares > 0).sum()),

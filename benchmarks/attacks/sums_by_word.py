@@ -50,9 +50,9 @@ class Sums:
     has: Whole  # (n_documents, n_words): which documents are in which sum
     points: Numbers  # (n_documents, n_dimensions)
 
-    def nearest(self, found: Numbers) -> set[int]:
+    def nearest(self, points: Numbers) -> set[int]:
         """Return the documents whose points these are."""
-        near = found @ self.points.T / np.maximum(np.linalg.norm(found, axis=1), 1e-12)[:, None]
+        near = points @ self.points.T / np.maximum(np.linalg.norm(points, axis=1), 1e-12)[:, None]
         return {int(row.argmax()) for row in near if row.max() > EXACT}
 
 
@@ -61,7 +61,7 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
     method = {"name": "discriminative", "embedding": {"dimension": dimension_of(corpora[0])}}
     study = Study.make(method=method)
     rules = Policy(min_documents=least)
-    found = []
+    sums = []
     sides: list[Any] = [client_of(study, ClientContext("a", corpus, rules)) for corpus in corpora]
     names = sorted({word for side in sides for word in frequent_words(side)})
     for side in sides:
@@ -75,21 +75,21 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
                 reply = side.function("point_sums")(side._fingerprint, origin, groups)
                 has = (side.bag > 0).toarray() * (reply["sent"] > 0)
                 points = centred(np.asarray(corpus.embeddings), origin).astype(float)
-                found.append(Sums(reply["sums"], has.astype(np.int64), points))
+                sums.append(Sums(reply["sums"], has.astype(np.int64), points))
     finally:
         clients.distinct_words = GUARD
-    each = found[: len(sides)]
-    own = found[len(sides) :]
-    has = np.concatenate([part.has for part in own])
-    total = sum(part.sums for part in own)
+    single = sums[: len(sides)]
+    for_total = sums[len(sides) :]
+    has = np.concatenate([part.has for part in for_total])
+    total = sum(part.sums for part in for_total)
     enough = has.sum(0) >= least  # of all clients
-    points = np.concatenate([part.points for part in own])
-    return [*map(sent, each), sent(Sums(total * enough[:, None], has * enough, points))]
+    points = np.concatenate([part.points for part in for_total])
+    return [*map(sent, single), sent(Sums(total * enough[:, None], has * enough, points))]
 
 
 def sent(of: Sums) -> Sums:
-    there = of.has.any(0)
-    return Sums(of.sums[there], of.has[:, there], of.points)
+    present = of.has.any(0)
+    return Sums(of.sums[present], of.has[:, present], of.points)
 
 
 def dimension_of(corpus: Corpus) -> int:
@@ -114,13 +114,16 @@ def few(has: Whole, least: int = 10) -> dict[int, int]:
     alone = both.diagonal()
     n = len(both)
     apart = alone[:, None] + alone - 2 * both
-    found = {2: int((np.triu(apart, 1)[np.triu_indices(n, 1)] < least).sum() - equal(apart)), 3: 0}
+    by_length = {
+        2: int((np.triu(apart, 1)[np.triu_indices(n, 1)] < least).sum() - equal(apart)),
+        3: 0,
+    }
     for word in range(n):  # of it, less two others
         left = alone[word] + (alone - 2 * both[word])[:, None] + (alone - 2 * both[word]) + 2 * both
         left[word] = left[:, word] = least
         inside = np.triu(np.ones((n, n), bool), 1)
-        found[3] += int(((left > 0) & (left < least) & inside).sum())
-    return found | {STEPS: sum(reduced(both, word, least) for word in range(n))}
+        by_length[3] += int(((left > 0) & (left < least) & inside).sum())
+    return by_length | {STEPS: sum(reduced(both, word, least) for word in range(n))}
 
 
 def equal(apart: Whole) -> int:
@@ -157,7 +160,9 @@ def texts(data: Path | None, name: str) -> Corpus:
     if data is None:
         rng = np.random.default_rng(0)
         words = [[f"word{w}" for w in np.flatnonzero(rng.random(60) < 0.1)] for _ in range(1200)]
-        words = [[*own, *(w + "s" for w in own if rng.random() < 0.97)] for own in words]
+        words = [
+            [*document, *(w + "s" for w in document if rng.random() < 0.97)] for document in words
+        ]
         return Corpus.of(words).with_embeddings(rng.normal(size=(1200, 64)).astype(np.float32))
     return documents(data, name)
 
@@ -171,7 +176,7 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
             for whose, of in (("one client", first), (f"total of {CLIENTS}", total)):
                 n, words = of.has.shape
                 exact, share = solved(of)
-                counted = ", ".join(f"{found} of {k}" for k, found in few(of.has).items())
+                counted = ", ".join(f"{number} of {k}" for k, number in few(of.has).items())
                 yield (
                     f"{name}, {whose}, {'with' if guarded else 'without'} guard: {words} words of "
                     f"{n} documents; read in pairs {len(read_in_pairs(of))}; combinations of few "

@@ -100,11 +100,11 @@ def membership(
     """Guess which of a client's n documents were in which minibatch, shape (n_calls, n)."""
     words = vocabulary_of(calls)
     padding = [[words[-1]] * 2]  # a document of no word would not be usable
-    own = Corpus.of([[words[i]] for i in range(n)] if n <= len(words) else padding * n)
+    corpus = Corpus.of([[words[i]] for i in range(n)] if n <= len(words) else padding * n)
     all_words = study.vocabulary.model_copy(update={"min_document_frequency": 1})
     study = study.model_copy(update={"vocabulary": all_words})
-    door = door_of(study, name, own, CURIOUS, **site)
-    found = []
+    door = door_of(study, name, corpus, CURIOUS, **site)
+    rows = []
     for verb, given, _ in calls:
         if given[0] == "vocabulary":
             continue
@@ -113,8 +113,8 @@ def membership(
             index = rows_of(reply).index
             row = np.zeros(n, bool)
             row[index[index < n]] = True
-            found.append(row)
-    return np.array(found)
+            rows.append(row)
+    return np.array(rows)
 
 
 def vocabulary_of(calls: Sequence[tuple[str, tuple[Any, ...], Any]]) -> list[str]:
@@ -122,11 +122,11 @@ def vocabulary_of(calls: Sequence[tuple[str, tuple[Any, ...], Any]]) -> list[str
 
 
 def rows_of(reply: Mapping[str, Any]) -> SparseRows:
-    found = reply.get("counts") or reply["weights"]["encoder_words"]
-    if isinstance(found, SparseRows):
-        return found
-    present = np.flatnonzero(np.abs(found).reshape(len(found), -1).any(1))
-    return SparseRows(present, np.asarray(found)[present], len(found))
+    table = reply.get("counts") or reply["weights"]["encoder_words"]
+    if isinstance(table, SparseRows):
+        return table
+    present = np.flatnonzero(np.abs(table).reshape(len(table), -1).any(1))
+    return SparseRows(present, np.asarray(table)[present], len(table))
 
 
 def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[np.float64]:

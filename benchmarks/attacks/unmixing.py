@@ -48,24 +48,24 @@ def parts(
     """
     rng = np.random.default_rng(seed)
     rank = space.shape[1]
-    found: dict[bytes, Numbers] = {}
-    known = np.zeros((rank, 0))
+    read_parts: dict[bytes, Numbers] = {}
+    basis = np.zeros((rank, 0))
     end = time.process_time() + seconds
-    while len(found) < n and time.process_time() < end:
+    while len(read_parts) < n and time.process_time() < end:
         drawn = rng.standard_normal((rank, 1))[:, 0]
-        direction = drawn - known @ (known.T @ drawn)
+        direction = drawn - basis @ (basis.T @ drawn)
         part = _corner(space, direction, rng)
         if part is None:
             continue
         counts = read(part)
         if np.abs(counts - np.round(counts)).max() < WHOLE:
-            found.setdefault(np.round(counts).tobytes(), np.round(counts))
+            read_parts.setdefault(np.round(counts).tobytes(), np.round(counts))
             rest = space.T @ part
-            rest -= known @ (known.T @ rest)
+            rest -= basis @ (basis.T @ rest)
             length = np.linalg.norm(rest)
             if length > NOTHING * np.linalg.norm(part):
-                known = np.column_stack([known, rest / length])
-    return list(found.values())
+                basis = np.column_stack([basis, rest / length])
+    return list(read_parts.values())
 
 
 def _corner(space: Numbers, direction: Numbers, rng: np.random.Generator) -> Numbers | None:
@@ -86,11 +86,11 @@ def _corner(space: Numbers, direction: Numbers, rng: np.random.Generator) -> Num
         corner = space @ answer.x
         zeros = np.abs(corner) < NOTHING * np.abs(corner).max()
         _, size, right = np.linalg.svd(space[zeros], full_matrices=False)
-        kept = right[int((size > NOTHING).sum()) :]
-        if not 0 < len(kept) < len(right):
+        remaining = right[int((size > NOTHING).sum()) :]
+        if not 0 < len(remaining) < len(right):
             return None
-        space = some = space @ kept.T
-        direction = kept @ direction
+        space = some = space @ remaining.T
+        direction = remaining @ direction
     part: Numbers = space[:, 0] * np.sign(space[:, 0].sum())
     part = np.where(np.abs(part) < NOTHING * part.max(), 0, part)
     return None if part.min() < 0 else part
@@ -101,18 +101,20 @@ def without_diagonal(rows: Numbers, directions: Numbers, n: int) -> Numbers:
 
     Sums of what is beside words leave a word out beside itself, by a number that is not known.
     """
-    own = np.zeros(len(rows))
+    diagonal = np.zeros(len(rows))
     scale = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     for _ in range(STEPS):
-        _, _, right = np.linalg.svd((rows + own[:, None] * directions) / scale, full_matrices=False)
+        _, _, right = np.linalg.svd(
+            (rows + diagonal[:, None] * directions) / scale, full_matrices=False
+        )
         outside = right[n:].T
-        there = directions @ outside
-        length = np.maximum(np.square(there).sum(1), 1e-300)
-        before = own
-        own = -(there * (rows @ outside)).sum(1) / length
-        if np.abs(own - before).max() <= 1e-14 * np.abs(own).max():
+        projected = directions @ outside
+        length = np.maximum(np.square(projected).sum(1), 1e-300)
+        before = diagonal
+        diagonal = -(projected * (rows @ outside)).sum(1) / length
+        if np.abs(diagonal - before).max() <= 1e-14 * np.abs(diagonal).max():
             break
-    return np.asarray(rows + own[:, None] * directions)
+    return np.asarray(rows + diagonal[:, None] * directions)
 
 
 def occurrences(gradient: Numbers, topics: Numbers) -> Numbers:
@@ -124,13 +126,13 @@ def occurrences(gradient: Numbers, topics: Numbers) -> Numbers:
     """
     first, second = np.triu_indices(len(topics))
     features = np.vstack([np.ones_like(gradient), topics, topics[first] * topics[second]]).T
-    kept = np.ones(len(gradient), bool)
-    found = gradient
+    on_curve = np.ones(len(gradient), bool)
+    counted = gradient
     for _ in range(FITS):
-        fitted = np.linalg.lstsq(features[kept], gradient[kept], rcond=None)[0]
-        found = features @ fitted - gradient
-        kept = found < max(0.3, float(np.quantile(found, 0.3)))
-    return np.asarray(found)
+        fitted = np.linalg.lstsq(features[on_curve], gradient[on_curve], rcond=None)[0]
+        counted = features @ fitted - gradient
+        on_curve = counted < max(0.3, float(np.quantile(counted, 0.3)))
+    return np.asarray(counted)
 
 
 def inside(space: Numbers, candidates: Numbers) -> Numbers:
@@ -146,16 +148,16 @@ def leverage(products: Numbers, candidates: Numbers) -> Numbers:
     return np.asarray(-(np.square(candidates @ axes) * weight).sum(1))
 
 
-def likelihood(counts: Numbers, exact: bool, usual: Numbers, candidates: Numbers) -> Numbers:
+def likelihood(counts: Numbers, exact: bool, mean_counts: Numbers, candidates: Numbers) -> Numbers:
     """Return how much likelier counts are if a candidate, a row of counts, is in the sum (nats).
 
-    `usual` are the counts to be expected. If they are not exact, only zeros are known.
+    `mean_counts` are the counts to be expected. If they are not exact, only zeros are known.
     """
     scores = np.zeros(len(candidates))
     for score, row in zip(np.arange(len(candidates)), candidates, strict=True):
         words = np.flatnonzero(row)
         seen = counts[words]
-        expected = np.maximum(usual[words], 1e-3)
+        expected = np.maximum(mean_counts[words], 1e-3)
         if exact:
             others = poisson.pmf(seen - row[words], expected)
             ratio = others / np.maximum(poisson.pmf(seen, expected), 1e-300)

@@ -114,7 +114,7 @@ def _variants(method: Method) -> Iterator[tuple[type[TopicClient[Any]], str, Any
     yield method.client, f"`{method.name}`", method.settings()
     if method.name in RECIPES.names:
         recipe = RECIPES.find(method.name)
-        settings = method.settings(**recipe.usual)
+        settings = method.settings(**recipe.defaults)
         yield recipe.client, f"`{method.name}` with `[differential_privacy]`", settings
 
 

@@ -11,7 +11,7 @@ from experiments import claims, report
 from experiments.flda import words
 from experiments.flda.runs import PACKAGES, Settings, local_topics
 from experiments.flda.tables import tables
-from experiments.report import Found
+from experiments.report import Rows
 from fedtopics.methods.flda.topic_lists import mean_topic
 from fedtopics.metrics import cosines
 
@@ -49,29 +49,31 @@ of the ten first words."""
 SHARED_WORDS = 12  # in the figure
 
 
-def sentences(settings: Settings, found: Found) -> list[str]:
+def sentences(settings: Settings, all_rows: Rows) -> list[str]:
     """Say which claims hold, of a whole run."""
-    return [] if settings.quick else claims.sentences("flda", claims.FLDA(found))
+    return [] if settings.quick else claims.sentences("flda", claims.FLDA(all_rows))
 
 
-def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
+def page(settings: Settings, all_rows: Rows, content: Mapping[str, Any]) -> str:
     """Return the tables and sentences in Markdown, of what `plain` returned."""
     documents = " or ".join(f"{settings.a_round(data):,}" for data in settings.data_sets)
     meaning = MEANING.format(documents=documents)
-    return report.page("F-LDA", meaning, content, tables(settings, found))
+    return report.page("F-LDA", meaning, content, tables(settings, all_rows))
 
 
-def plain(settings: Settings, found: Found) -> dict[str, Any]:
+def plain(settings: Settings, all_rows: Rows) -> dict[str, Any]:
     """Return all of it for JSON."""
-    return report.plain(settings.command, PACKAGES, sentences(settings, found), found)
+    return report.plain(settings.command, PACKAGES, sentences(settings, all_rows), all_rows)
 
 
-def write_results(settings: Settings, found: Found) -> list[Path]:
+def write_results(settings: Settings, all_rows: Rows) -> list[Path]:
     """Write flda.md, topics.md, their JSON and the figure; return their paths."""
-    content = plain(settings, found)
-    written = report.write(settings.folder, "flda", page(settings, found, content), content)
-    topics = words.plain(settings, found)
-    written += report.write(settings.folder, "topics", words.page(settings, found, topics), topics)
+    content = plain(settings, all_rows)
+    written = report.write(settings.folder, "flda", page(settings, all_rows, content), content)
+    topics = words.plain(settings, all_rows)
+    written += report.write(
+        settings.folder, "topics", words.page(settings, all_rows, topics), topics
+    )
     return written + report.draw(
         settings.folder / "flda", "flda", partial(_draw, settings=settings)
     )

@@ -43,13 +43,16 @@ def merge_again(settings: FLDASettings, out: Path) -> list[Round]:
     rounds = []
     for path in sorted(out.glob("topics-*.json")):
         replies = json.loads(path.read_text("utf-8"))
-        local = {name: LocalTopics(**each) for name, each in replies.items()}
-        sent: dict[str, list[Topic]] = {name: [*each.topics] for name, each in local.items()}
+        local = {name: LocalTopics(**reply) for name, reply in replies.items()}
+        sent: dict[str, list[Topic]] = {name: [*reply.topics] for name, reply in local.items()}
         begun = time.process_time()
         threshold = settings.threshold or usual_threshold(sent)
         merged = global_topics(local, threshold, settings)
         topics, next_id = link_rounds(state, local, merged, threshold, settings)
-        optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
+        optimal = {
+            name: optimal_topics(topics_sent, topics, threshold)
+            for name, topics_sent in sent.items()
+        }
         seconds = time.process_time() - begun
         state = replace(state, topics=topics, next_id=next_id, optimal=optimal)
         rounds.append(Round(sent, state, seconds))
@@ -66,40 +69,40 @@ def trajectory(
     them in the round before's M; "sent_alike" the same of each client's own topics. None in the
     first round.
     """
-    words = [[list(first(topic)) for topic in each.state.topics] for each in rounds]
-    every = [topic for each in words for topic in each]
+    words = [[list(first(topic)) for topic in round_.state.topics] for round_ in rounds]
+    every = [topic for of_round in words for topic in of_round]
     c_v = coherence_of(every, documents, "c_v") if every else np.zeros(0)
-    ends = np.cumsum([len(each) for each in words])[:-1]
-    found: list[dict[str, float | None]] = []
+    ends = np.cumsum([len(of_round) for of_round in words])[:-1]
+    summaries: list[dict[str, float | None]] = []
     before: Round | None = None
-    for each, scores in zip(rounds, np.split(c_v, ends), strict=True):
-        found.append(_of_round(each, before, n_topics, scores))
-        before = each
-    return found
+    for round_, scores in zip(rounds, np.split(c_v, ends), strict=True):
+        summaries.append(_of_round(round_, before, n_topics, scores))
+        before = round_
+    return summaries
 
 
 def _of_round(
-    each: Round, before: Round | None, n_topics: int, c_v: Any
+    round_: Round, before: Round | None, n_topics: int, c_v: Any
 ) -> dict[str, float | None]:
-    topics = each.state.topics
+    topics = round_.state.topics
     score = {topic.id: float(value) for topic, value in zip(topics, c_v, strict=True)}
-    own = [each.own(client) for client in each.sent]
-    own_scores = [np.mean([score[topic.id] for topic in mine]) for mine in own if mine]
+    optimal = [round_.own(client) for client in round_.sent]
+    own_scores = [np.mean([score[topic.id] for topic in mine]) for mine in optimal if mine]
     alike = sent_alike = None
     if before is not None:
         alike = closest(_words(topics[:n_topics]), _words(before.state.topics))
-        pairs = ((mine, before.sent[client]) for client, mine in each.sent.items())
+        pairs = ((mine, before.sent[client]) for client, mine in round_.sent.items())
         sent_alike = float(np.mean([closest(*pair) for pair in pairs]))
     return {
         "m": float(len(topics)),
-        "own": float(np.mean([len(mine) for mine in own])),
+        "own": float(np.mean([len(mine) for mine in optimal])),
         "c_v": float(np.mean(c_v[:n_topics])) if len(topics) else None,
         "own_c_v": float(np.mean(own_scores)) if own_scores else None,
         "alike": alike,
         "sent_alike": sent_alike,
         "m_bytes": message_bytes(topics),
-        "own_bytes": float(np.mean([message_bytes(mine) for mine in own])),
-        "seconds": each.seconds,
+        "own_bytes": float(np.mean([message_bytes(mine) for mine in optimal])),
+        "seconds": round_.seconds,
     }
 
 

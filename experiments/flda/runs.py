@@ -95,7 +95,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     require(matplotlib="matplotlib", tomotopy="tomotopy")
     for data in settings.data_sets:
         settings.file(data.name)  # it may be missing: better said before work
-    kept = RowFile(settings.folder / "runs.jsonl")
+    row_file = RowFile(settings.folder / "runs.jsonl")
 
     def name(task: Task) -> dict[str, Any]:
         return _name(settings, *task)
@@ -107,13 +107,13 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     def work(task: Task) -> dict[str, Any]:
         return _scored(settings, *task, on_event)
 
-    judged = _judge_similarities(settings, kept, on_event)
-    kept.fill(tasks(settings), name, measured(work, PACKAGES), title, on_event)
-    return judged + [row for task in tasks(settings) if (row := kept.find(name(task)))]
+    judged = _judge_similarities(settings, row_file, on_event)
+    row_file.fill(tasks(settings), name, measured(work, PACKAGES), title, on_event)
+    return judged + [row for task in tasks(settings) if (row := row_file.find(name(task)))]
 
 
 def _judge_similarities(
-    settings: Settings, kept: RowFile, on_event: OnEvent
+    settings: Settings, row_file: RowFile, on_event: OnEvent
 ) -> list[dict[str, Any]]:
     """Judge similarities of topics by pairs whose answer is known, what is not yet there."""
 
@@ -129,8 +129,8 @@ def _judge_similarities(
         return similarities.judged(*task, settings.quick)
 
     every = similarities.tasks(settings.used_seeds)
-    kept.fill(every, name, measured(work, PACKAGES), title, on_event)
-    return [row for task in every if (row := kept.find(name(task)))]
+    row_file.fill(every, name, measured(work, PACKAGES), title, on_event)
+    return [row for task in every if (row := row_file.find(name(task)))]
 
 
 def _name(settings: Settings, data: DataSet, name: str, seed: int) -> dict[str, Any]:
@@ -206,9 +206,9 @@ def _scored(
     row["most_training_seconds"] = max(one.scores["training_seconds"] for one in trained)
     row["found"] = all_found(subjects, trained)
     if model.dealt == "by subject":
-        own = own_subjects({client: subjects.of[rows] for client, rows in dealt.items()})
-        row["own_subjects"] = float(np.mean([len(each) for each in own.values()]))
-        row |= own_found(subjects, own, trained)
+        by_client = own_subjects({client: subjects.of[rows] for client, rows in dealt.items()})
+        row["own_subjects"] = float(np.mean([len(numbers) for numbers in by_client.values()]))
+        row |= own_found(subjects, by_client, trained)
     if rounds := trained[0].rounds:
         row["each_round"] = trajectory(rounds, N_TOPICS, words)
         row |= {key: row["each_round"][-1][key] for key in ("m", "own", "own_c_v")}

@@ -55,9 +55,9 @@ class Counted:
         n_topics = 10 if quick else 50
         n_words = 2000
         rng = np.random.default_rng([seed, 8])
-        own = rng.dirichlet(np.full(n_words, self.eta), n_topics)
+        specific = rng.dirichlet(np.full(n_words, self.eta), n_topics)
         every = rng.dirichlet(np.full(n_words, 0.05))
-        beta = (1 - self.common) * own + self.common * every
+        beta = (1 - self.common) * specific + self.common * every
         one, other = ([_most(rng.multinomial(self.words, row)) for row in beta] for _ in range(2))
         same = np.eye(n_topics, dtype=bool)
         return one, other, np.ones_like(same), same
@@ -89,11 +89,13 @@ class FoundByLDA:
         )
         topics = []
         truth = []
-        for own in made.training.values():
+        for client in made.training.values():
             method = ALONE | {"coherence": "nothing"} | ({"iterations": 40} if quick else {})
-            model = train(Study.make(seed=seed, method=method), {"alone": own.corpus()})
+            model = train(Study.make(seed=seed, method=method), {"alone": client.corpus()})
             topics.append(first_words(model, SENT))
-            truth.append(true_topics(own.theta, model.transform(own.corpus()).astype(np.float64)))
+            truth.append(
+                true_topics(client.theta, model.transform(client.corpus()).astype(np.float64))
+            )
         one = truth[0][:, None]
         other = truth[1][None]
         return topics[0], topics[1], (one >= 0) & (other >= 0), one == other
@@ -181,22 +183,22 @@ def judge(values: Values, same: NDArray[np.bool_]) -> dict[str, float | None]:
     return {"auc": auc and float(auc), "accuracy": accuracy}
 
 
-def true_topics(true: Values, own: Values) -> NDArray[np.int64]:
+def true_topics(true: Values, inferred: Values) -> NDArray[np.int64]:
     """Return which true topic each topic found is, by shares of documents; -1 where none is clear.
 
     Both have a row a document.
     """
     with np.errstate(invalid="ignore", divide="ignore"):  # a topic may have the same share of all
-        both = np.corrcoef(true.T, own.T)[: true.shape[1], true.shape[1] :]
+        both = np.corrcoef(true.T, inferred.T)[: true.shape[1], true.shape[1] :]
     both = np.nan_to_num(both, nan=-1.0)
     return np.where(both.max(0) >= CLEAR, both.argmax(0), -1)
 
 
 def of_made(made: Counted | FoundByLDA, seed: int, quick: bool = False) -> dict[str, Any]:
     """Judge all similarities by topics that were made."""
-    one, other, known, same = made.make(seed, quick)
-    scores = {name: judge(f(one, other)[known], same[known]) for name, f in MEASURES.items()}
-    return {"pairs": int(known.sum()), "same": int(same[known].sum()), "scores": scores}
+    one, other, decided, same = made.make(seed, quick)
+    scores = {name: judge(f(one, other)[decided], same[decided]) for name, f in MEASURES.items()}
+    return {"pairs": int(decided.sum()), "same": int(same[decided].sum()), "scores": scores}
 
 
 def of_labelled(pairs: Sequence[TopicPair]) -> dict[str, Any]:

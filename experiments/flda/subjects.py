@@ -48,25 +48,25 @@ def first_words(model: TopicModel, n_words: int) -> list[Topic]:
     ]
 
 
-def deal_by_subject(of: Numbers, n_clients: int, each: int, seed: int) -> list[Numbers]:
+def deal_by_subject(of: Numbers, n_clients: int, documents: int, seed: int) -> list[Numbers]:
     """Deal documents out so that a subject is one client's, or two neighbours' where it is cut.
 
     Documents are drawn at random, sorted by subject, subjects being in random order, and cut into
     equal parts; the order in a part is random.
     """
     rng = np.random.default_rng([seed, 7])
-    drawn = rng.permutation(len(of))[: n_clients * each]
+    drawn = rng.permutation(len(of))[: n_clients * documents]
     place = rng.permutation(of.max() + 1)
     drawn = drawn[np.argsort(place[of[drawn]], kind="stable")]
-    return [rng.permutation(drawn[n * each : (n + 1) * each]) for n in range(n_clients)]
+    return [rng.permutation(drawn[n * documents : (n + 1) * documents]) for n in range(n_clients)]
 
 
 def own_subjects(dealt: Mapping[str, Numbers]) -> dict[str, list[int]]:
     """Return the subjects that a client has nearly all documents of, by the subjects of each's."""
-    n_subjects = 1 + max(int(own.max()) for own in dealt.values())
-    counts = {name: np.bincount(own, minlength=n_subjects) for name, own in dealt.items()}
+    n_subjects = 1 + max(int(labels.max()) for labels in dealt.values())
+    counts = {name: np.bincount(labels, minlength=n_subjects) for name, labels in dealt.items()}
     total = np.maximum(sum(counts.values()), 1)
-    return {name: np.flatnonzero(own >= OWN * total).tolist() for name, own in counts.items()}
+    return {name: np.flatnonzero(count >= OWN * total).tolist() for name, count in counts.items()}
 
 
 def found(subjects: Sequence[Topic], topics: Sequence[Topic]) -> NDArray[np.float64]:
@@ -79,9 +79,9 @@ def found(subjects: Sequence[Topic], topics: Sequence[Topic]) -> NDArray[np.floa
 
 def found_own(
     subjects: Sequence[Topic],
-    own: Mapping[str, Iterable[int]],
+    by_client: Mapping[str, Iterable[int]],
     topics: Mapping[str, Sequence[Topic]],
 ) -> float:
     """Return how well clients' own subjects are found in the topics that each of them has."""
-    scores = (found(subjects, topics[name])[[*numbers]] for name, numbers in own.items())
+    scores = (found(subjects, topics[name])[[*numbers]] for name, numbers in by_client.items())
     return float(np.mean([*chain.from_iterable(scores)]))

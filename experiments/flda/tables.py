@@ -21,25 +21,29 @@ from experiments.flda.models import (
 from experiments.flda.runs import Settings, tasks
 from experiments.flda.similarities import MEASURES
 from experiments.flda.similarities import tasks as pairs_of
-from experiments.report import Found, Table, mean, scores, select, spread
+from experiments.report import Rows, Table, mean, scores, select, spread
 
 
-def tables(settings: Settings, found: Found) -> list[Table]:
+def tables(settings: Settings, all_rows: Rows) -> list[Table]:
     """Return all tables; a model that has no rows is in none."""
     sets = settings.data_sets
-    every = [_scores(settings, data, select(found, data=data.name)) for data in sets]
-    every += [_skewed(data, select(found, data=data.name)) for data in sets]
+    every = [_scores(settings, data, select(all_rows, data=data.name)) for data in sets]
+    every += [_skewed(data, select(all_rows, data=data.name)) for data in sets]
     for data in sets:
-        rows = select(found, data=data.name)
+        rows = select(all_rows, data=data.name)
         title = f"{data.name}, {MANY_ROUNDS} rounds of {settings.a_round(data, 0.5)} new documents"
         every.append(_rounds(title, rows, NEW_DOCUMENTS, MANY_ROUNDS))
         title = f"{data.name}, {REPEATED_ROUNDS} rounds of the same documents"
         every.append(_rounds(title, rows, SAME_DOCUMENTS, REPEATED_ROUNDS))
-    every += [_messages(settings, found), _seconds(settings, found), _similarities(settings, found)]
-    return [*every, costs.table(_groups(settings, found))]
+    every += [
+        _messages(settings, all_rows),
+        _seconds(settings, all_rows),
+        _similarities(settings, all_rows),
+    ]
+    return [*every, costs.table(_groups(settings, all_rows))]
 
 
-def _scores(settings: Settings, data: DataSet, rows: Found) -> Table:
+def _scores(settings: Settings, data: DataSet, rows: Rows) -> Table:
     """Return the table of documents that are dealt out at random."""
     header = (
         "model",
@@ -69,7 +73,7 @@ def _scores(settings: Settings, data: DataSet, rows: Found) -> Table:
     return Table(title, header, tuple(lines))
 
 
-def _skewed(data: DataSet, rows: Found) -> Table:
+def _skewed(data: DataSet, rows: Rows) -> Table:
     """Return the table of documents that are dealt out by subject."""
     header = (
         "model",
@@ -99,7 +103,7 @@ def _title(model: Model) -> str:
     return f"{model.where}: {model.title}"
 
 
-def _merged(rows: Found, name: str) -> tuple[str, ...]:
+def _merged(rows: Rows, name: str) -> tuple[str, ...]:
     """Return the sizes of M and M*, and the coherence of M*; dashes where nothing was merged."""
     if not all("m" in row for row in select(rows, model=name)):
         return "-", "-", "-"
@@ -107,7 +111,7 @@ def _merged(rows: Found, name: str) -> tuple[str, ...]:
     return tuple(spread(scores(rows, key, model=name), digits) for key, digits in keys)
 
 
-def each_round(rows: Found, name: str, key: str) -> list[float]:
+def each_round(rows: Rows, name: str, key: str) -> list[float]:
     """Return what a model's rounds say, the mean over seeds; nan where one does not say it.
 
     Examples
@@ -116,11 +120,11 @@ def each_round(rows: Found, name: str, key: str) -> list[float]:
     >>> each_round(rows, "flda-2", "m")
     [4.0, 6.0]
     """
-    by_seed = [[each[key] for each in row["each_round"]] for row in select(rows, model=name)]
+    by_seed = [[round_[key] for round_ in row["each_round"]] for row in select(rows, model=name)]
     return np.array(by_seed, float).mean(0).tolist()  # type: ignore[no-any-return]
 
 
-def _rounds(title: str, rows: Found, models: Mapping[str, Model], n_rounds: int) -> Table:
+def _rounds(title: str, rows: Rows, models: Mapping[str, Model], n_rounds: int) -> Table:
     """Return how topics change from round to round, the means over seeds."""
     pairs = (
         ("topics of M / M\\*", "m", "own", 1),
@@ -132,22 +136,22 @@ def _rounds(title: str, rows: Found, models: Mapping[str, Model], n_rounds: int)
         if select(rows, model=name):
             for what, one, other, digits in pairs:
                 both = zip(each_round(rows, name, one), each_round(rows, name, other), strict=True)
-                cells = (" / ".join(spread([value], digits) for value in each) for each in both)
+                cells = (" / ".join(spread([value], digits) for value in pair) for pair in both)
                 lines.append((f"{model.title}: {what}", *cells))
     return Table(title, ("model", *map(str, range(1, n_rounds + 1))), tuple(lines))
 
 
-def _messages(settings: Settings, found: Found) -> Table:
+def _messages(settings: Settings, all_rows: Rows) -> Table:
     """Return what M and a client's M* take in a message, round by round."""
     lines = []
     for data in settings.data_sets:
-        rows = select(found, data=data.name)
+        rows = select(all_rows, data=data.name)
         for name in ("flda-3", "transitive-3", "pairwise-3"):
             keys = "m", "own", "m_bytes", "own_bytes"
             values = zip(*(each_round(rows, name, key) for key in keys), strict=True)
             title = MODELS[name].title.partition(", round")[0]
-            for number, (m, own, whole, part) in enumerate(values, 1):
-                cells = f"{m:.1f}", f"{whole / 1000:.1f}", f"{own:.1f}", f"{part / 1000:.1f}"
+            for number, (m, optimal, whole, part) in enumerate(values, 1):
+                cells = f"{m:.1f}", f"{whole / 1000:.1f}", f"{optimal:.1f}", f"{part / 1000:.1f}"
                 lines.append((f"{data.name}, {title}, round {number}", *cells, _saved(whole, part)))
     header = "to a client", "topics of M", "KB", "topics of M\\*", "KB", "saved"
     return Table("M or M\\* in a message", header, tuple(lines))
@@ -157,20 +161,20 @@ def _saved(whole: float, part: float) -> str:
     return f"{1 - part / whole:.0%}"
 
 
-def client_seconds(rows: Found, name: str) -> float:
+def client_seconds(rows: Rows, name: str) -> float:
     """Return the core-seconds of one of the clients of a model: a third of what is not merging."""
     return (mean(rows, "training_seconds", model=name) - server_seconds(rows, name)) / 3
 
 
-def server_seconds(rows: Found, name: str) -> float:
+def server_seconds(rows: Rows, name: str) -> float:
     """Return the core-seconds that merging takes in all rounds of a model."""
     return sum(each_round(rows, name, "seconds"))
 
 
-def _seconds(settings: Settings, found: Found) -> Table:
+def _seconds(settings: Settings, all_rows: Rows) -> Table:
     """Return what is computed where, in core-seconds."""
     header = "core-seconds of a training", *(data.name for data in settings.data_sets)
-    of = [select(found, data=data.name) for data in settings.data_sets]
+    of = [select(all_rows, data=data.name) for data in settings.data_sets]
     what = {
         f"pooled: regular LDA, documents of {N_ROUNDS} rounds": [
             mean(rows, "training_seconds", model="pooled-all") for rows in of
@@ -188,12 +192,12 @@ def _seconds(settings: Settings, found: Found) -> Table:
     return Table("What is computed where", header, tuple(lines))
 
 
-def _similarities(settings: Settings, found: Found) -> Table:
+def _similarities(settings: Settings, all_rows: Rows) -> Table:
     """Return how well similarities tell which topics are the same."""
     lines = []
     labelled = {data.name for data in DATA_SETS}
     for pairs in dict.fromkeys(name for name, _ in pairs_of(settings.used_seeds)):
-        rows = select(found, data=pairs, model="similarity")
+        rows = select(all_rows, data=pairs, model="similarity")
         numbers = [f"{sum(row[key] for row in rows) / len(rows):,.0f}" for key in ("pairs", "same")]
         aucs = [spread(auc(rows, measure), 3) for measure in MEASURES]
         title = f"{pairs}, labelled by a person" if pairs in labelled else pairs
@@ -203,20 +207,20 @@ def _similarities(settings: Settings, found: Found) -> Table:
     return Table("Which topics are the same, by similarity", header, tuple(lines))
 
 
-def auc(rows: Found, measure: str) -> list[float]:
+def auc(rows: Rows, measure: str) -> list[float]:
     """Return the areas under a similarity's ROC curve, those that there are."""
     values = [row["scores"].get(measure, {}).get("auc") for row in rows]
     return [value for value in values if value is not None]
 
 
-def _groups(settings: Settings, found: Found) -> costs.Groups:
+def _groups(settings: Settings, all_rows: Rows) -> costs.Groups:
     """Return the rows by what takes about the same time."""
     names = [name for _, name, _ in tasks(settings)]
     groups = {}
     for kind in dict.fromkeys(map(_kind, names)):
-        rows = [row for row in found if row["model"] in MODELS and _kind(row["model"]) == kind]
+        rows = [row for row in all_rows if row["model"] in MODELS and _kind(row["model"]) == kind]
         groups[kind] = sum(_kind(name) == kind for name in names), rows
-    pairs = select(found, model="similarity")
+    pairs = select(all_rows, model="similarity")
     return groups | {"similarities": (len(pairs_of(settings.used_seeds)), pairs)}
 
 

@@ -92,14 +92,16 @@ def all_found(subjects: Subjects, trained: Sequence[Trained]) -> float:
 
 
 def own_found(
-    subjects: Subjects, own: Mapping[str, Sequence[int]], trained: Sequence[Trained]
+    subjects: Subjects, by_client: Mapping[str, Sequence[int]], trained: Sequence[Trained]
 ) -> dict[str, float]:
     """Return how well clients' own subjects are found in each's model, and in each's M*."""
     topics = {client: one.topics for one in trained for client in one.clients}
-    scores = {"found_own": found_own(subjects.topics, own, topics)}
+    scores = {"found_own": found_own(subjects.topics, by_client, topics)}
     if rounds := trained[0].rounds:
-        kept = {client: [first(each) for each in rounds[-1].own(client)] for client in own}
-        scores["found_in_own"] = found_own(subjects.topics, own, kept)
+        optimal = {
+            client: [first(topic) for topic in rounds[-1].own(client)] for client in by_client
+        }
+        scores["found_in_own"] = found_own(subjects.topics, by_client, optimal)
     return scores
 
 

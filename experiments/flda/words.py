@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from experiments import report
 from experiments.flda.models import DATA_SETS, MODELS
 from experiments.flda.runs import IN_WORDS, PACKAGES, Settings
-from experiments.report import Found, Table, select
+from experiments.report import Rows, Table, select
 from fedtopics.metrics import cosines
 
 MEANING = """\
@@ -20,14 +20,16 @@ two has are in italics."""
 Words = Sequence[tuple[str, float]]
 
 
-def tables(settings: Settings, found: Found) -> list[Table]:
+def tables(settings: Settings, all_rows: Rows) -> list[Table]:
     """Return all tables."""
-    return list(_tables(found))
+    return list(_tables(all_rows))
 
 
-def _tables(found: Found) -> Iterator[Table]:
+def _tables(all_rows: Rows) -> Iterator[Table]:
     for data in DATA_SETS:
-        of = {row["model"]: row["words"] for row in select(found, data=data.name) if "words" in row}
+        of = {
+            row["model"]: row["words"] for row in select(all_rows, data=data.name) if "words" in row
+        }
         for client, topics in of.get("alone", {}).items():
             yield _listed(f"{data.name}, regular LDA of {client}, alone", topics)
         for name in IN_WORDS:
@@ -64,13 +66,13 @@ def _text(topic: Words, common: set[str] | None = None) -> str:
     return ", ".join(f"{word} {weight:.3f}".replace(" 0.", " .") for word, weight in marked)
 
 
-def plain(settings: Settings, found: Found) -> dict[str, Any]:
+def plain(settings: Settings, all_rows: Rows) -> dict[str, Any]:
     """Return the topics for JSON."""
     keys = "data", "model", "seed", "words"
-    rows = [{key: row[key] for key in keys} for row in found if "words" in row]
+    rows = [{key: row[key] for key in keys} for row in all_rows if "words" in row]
     return report.plain(settings.command, PACKAGES, [], rows)
 
 
-def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
+def page(settings: Settings, all_rows: Rows, content: Mapping[str, Any]) -> str:
     """Return the tables in Markdown."""
-    return report.page("F-LDA: topics in words", MEANING, content, tables(settings, found))
+    return report.page("F-LDA: topics in words", MEANING, content, tables(settings, all_rows))

@@ -83,8 +83,8 @@ class Task:
     @property
     def row(self) -> dict[str, Any]:
         """What its row is found by."""
-        known = {"part": self.part, "data": self.data, "name": self.name, "seed": self.seed}
-        return known | self.varied
+        key = {"part": self.part, "data": self.data, "name": self.name, "seed": self.seed}
+        return key | self.varied
 
 
 Usable = Callable[[str, Mapping[str, Any], int], Sequence[int]]
@@ -98,10 +98,10 @@ def _table2(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
 
 
 def _ablation(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
-    known = methods(data)
+    by_name = methods(data)
     starts = {
-        "kmeans": (known["fsbert"], known["stc"] | {"alignment": data.alignment}),
-        "discriminative": (known["discriminative"], known["fstc"]),
+        "kmeans": (by_name["fsbert"], by_name["stc"] | {"alignment": data.alignment}),
+        "discriminative": (by_name["discriminative"], by_name["fstc"]),
     }
     for seed in range(seeds):
         for start, (alone, fstc) in starts.items():
@@ -112,14 +112,14 @@ def _ablation(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
 
 
 def _lambda(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
-    known = methods(data)
+    by_name = methods(data)
     for seed in range(seeds):
         for name in ("fsbert", "discriminative"):
-            yield Task("lambda", data.name, name, seed, known[name])
+            yield Task("lambda", data.name, name, seed, by_name[name])
         for name in FORMS:
             for value in SWEEPS["lambda"].values:
                 varied = {"alignment": value}
-                yield Task("lambda", data.name, name, seed, known[name] | SHORT | varied, varied)
+                yield Task("lambda", data.name, name, seed, by_name[name] | SHORT | varied, varied)
 
 
 def _clients(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:

@@ -16,7 +16,7 @@ from experiments.fstc.published import PAPERS_ENCODER
 from experiments.fstc.runs import PACKAGES
 from experiments.fstc.tables import OLD
 from experiments.fstc.tasks import Settings, given
-from experiments.report import Found, Table, select
+from experiments.report import Rows, Table, select
 from fedtopics.federation.study import Study
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -60,57 +60,57 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
 """
 
 
-def tables(settings: Settings, found: Found) -> list[Table]:
+def tables(settings: Settings, all_rows: Rows) -> list[Table]:
     """Return the tables of the parts that there are, and what trainings cost."""
-    return [*score_tables.tables(found), costs.table(groups(settings, found))]
+    return [*score_tables.tables(all_rows), costs.table(groups(settings, all_rows))]
 
 
-def sentences(settings: Settings, found: Found) -> list[str]:
+def sentences(settings: Settings, all_rows: Rows) -> list[str]:
     """Say which claims hold, of a whole run."""
-    parts, sets = ({row[key] for row in found} for key in ("part", "data"))
+    parts, sets = ({row[key] for row in all_rows} for key in ("part", "data"))
     if settings.quick or not (parts >= {*PARTS} and sets >= {*claims.TEXTS}):
         return []
-    return claims.sentences("fstc", claims.FSTC(found))
+    return claims.sentences("fstc", claims.FSTC(all_rows))
 
 
-def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
+def page(settings: Settings, all_rows: Rows, content: Mapping[str, Any]) -> str:
     """Return the tables and sentences in Markdown, of what `plain` returned."""
-    return report.page("FSTC", MEANING, content, tables(settings, found))
+    return report.page("FSTC", MEANING, content, tables(settings, all_rows))
 
 
-def plain(settings: Settings, found: Found) -> dict[str, Any]:
+def plain(settings: Settings, all_rows: Rows) -> dict[str, Any]:
     """Return all of it for JSON, but for the points of the picture."""
-    rows = [{key: value for key, value in row.items() if key != "points"} for row in found]
-    return report.plain(settings.command, PACKAGES, sentences(settings, found), rows)
+    rows = [{key: value for key, value in row.items() if key != "points"} for row in all_rows]
+    return report.plain(settings.command, PACKAGES, sentences(settings, all_rows), rows)
 
 
-def write_results(settings: Settings, found: Found) -> list[Path]:
+def write_results(settings: Settings, all_rows: Rows) -> list[Path]:
     """Write fstc.md, fstc.json and the figures of the parts that there are; return their paths."""
-    content = plain(settings, found)
-    written = report.write(settings.folder, "fstc", page(settings, found, content), content)
-    return written + write_figures(settings.folder, found)
+    content = plain(settings, all_rows)
+    written = report.write(settings.folder, "fstc", page(settings, all_rows, content), content)
+    return written + write_figures(settings.folder, all_rows)
 
 
 # How many trainings the FSTC experiments are, and what those that there are cost
 
 
-def groups(settings: Settings, found: Found) -> Groups:
+def groups(settings: Settings, all_rows: Rows) -> Groups:
     """Return how many trainings each part is, of the data sets that there are, and their rows.
 
     FSCCL, which takes five times as long as the others, is apart. A training that is a row of
     several parts counts in the first of them alone. Rows without versions do not count: they are to
     be trained again.
     """
-    sets = [data for data in DATA_SETS.values() if select(found, data=data.name)]
+    sets = [data for data in DATA_SETS.values() if select(all_rows, data=data.name)]
     first: dict[tuple[bool, str], str] = {}  # the group of a training, which is pictured or not
     rows: dict[tuple[bool, str], Mapping[str, Any]] = {}
     for part in PARTS:
-        there = [row for row in select(found, part=part) if "versions" in row]
+        complete = [row for row in select(all_rows, part=part) if "versions" in row]
         for task in settings.planned(part, sets, lambda *given: range(given[-1])):
             training = part == "picture", _depends_on(task)
             apart = f", {TITLES[task.name]}" if task.name == "fsccl" else ""
             first.setdefault(training, part + apart)
-            for row in select(there, **task.row):
+            for row in select(complete, **task.row):
                 rows.setdefault(training, row)
     return {
         group: (

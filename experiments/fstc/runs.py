@@ -54,7 +54,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     parts in `GROWING`.
     """
     require(matplotlib="matplotlib")
-    kept = RowFile(settings.folder / "runs.jsonl")
+    row_file = RowFile(settings.folder / "runs.jsonl")
     tasks = {
         part: [(_name(settings, task), task) for task in settings.tasks(part)] for part in PARTS
     }
@@ -67,34 +67,34 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     def work(named: Named) -> dict[str, Any]:
         name, task = named
         # The same training may be a row of several parts; rows of old are not set beside new ones.
-        same = kept.find({"made_of": name["made_of"], "versions": versions(PACKAGES)})
+        same = row_file.find({"made_of": name["made_of"], "versions": versions(PACKAGES)})
         if same is not None and task.part != "picture":
             return {key: same[key] for key in SCORES if key in same}
         return trained(task)
 
     wanted = [part for part in PARTS if part in settings.only or not settings.only]
     todo = [named for part in wanted for named in tasks[part]]
-    kept.fill(todo, itemgetter(0), work, _title, on_event)
-    counted = [_counted(settings, kept, data.name) for data in settings.data_sets]
-    return counted + [row for part in tasks.values() for row in _shown(kept, part)]
+    row_file.fill(todo, itemgetter(0), work, _title, on_event)
+    counted = [_counted(settings, row_file, data.name) for data in settings.data_sets]
+    return counted + [row for part in tasks.values() for row in _shown(row_file, part)]
 
 
-def _counted(settings: Settings, kept: RowFile, name: str) -> dict[str, Any]:
+def _counted(settings: Settings, row_file: RowFile, name: str) -> dict[str, Any]:
     """Return the row of what a file holds, which needs no training."""
     documents = settings.documents(name)
     words = np.mean([len(text.split()) for text in _texts(documents)])
     counts = Counts(len(set(_labels(documents))), len(documents), float(words))
     row = {"part": "sets", "data": name, **counts._asdict()}
-    return kept.find(row) or kept.keep(row)
+    return row_file.find(row) or row_file.keep(row)
 
 
-def _shown(kept: RowFile, part: list[Named]) -> list[dict[str, Any]]:
+def _shown(row_file: RowFile, part: list[Named]) -> list[dict[str, Any]]:
     """Return the rows of a part; those of a data set together, if each line has one."""
     lines: dict[str, dict[str, list[Any]]] = {}
     for name, task in part:
         line = json.dumps([task.name, task.varied])
         of_line = lines.setdefault(task.data, {}).setdefault(line, [])
-        of_line += [row for row in [kept.find(name)] if row is not None]
+        of_line += [row for row in [row_file.find(name)] if row is not None]
     whole = (
         of_data for of_data in lines.values() if all(of_data.values()) or part[0][1].part in GROWING
     )
@@ -107,8 +107,8 @@ def _name(settings: Settings, task: Task) -> dict[str, Any]:
     method: Any = study.method
     documents = [task.data, len(settings.documents(task.data, task.n_documents)), task.split]
     documents += [task.damaged] if task.damaged else []
-    known = settings.known_to(method.embedding.model, task.data)
-    content = [__version__, *documents, task.seed, given(study), *known]
+    others = settings.known_to(method.embedding.model, task.data)
+    content = [__version__, *documents, task.seed, given(study), *others]
     return task.row | {"made_of": digest(json.dumps(content, sort_keys=True))}
 
 
@@ -133,8 +133,8 @@ def _embedded(
         columns = {"text": damaged(_texts(documents), *noise), "label": _labels(documents)}
         documents = Corpus.of(pa.table(columns))
     if encoder in (OWN, OTHER):
-        known = [settings.documents(other) for other in settings.known_to(encoder, name)]
-        texts = [text for corpus in known for text in _texts(corpus)]
+        corpora = [settings.documents(other) for other in settings.known_to(encoder, name)]
+        texts = [text for corpus in corpora for text in _texts(corpus)]
         return documents.with_embeddings(embed(_texts(documents), texts, DIMENSION))
 
     def tell(done: int, documents: int) -> None:
@@ -254,8 +254,8 @@ def damaged(texts: list[str], share: float, seed: int) -> list[str]:
 
 def _typed(word: str, share: float, rng: np.random.Generator) -> str:
     drawn, which = rng.random(2)
-    known = mistakes(word) if drawn < share else [word]
-    return known[int(which * len(known))]
+    spellings = mistakes(word) if drawn < share else [word]
+    return spellings[int(which * len(spellings))]
 
 
 def mistakes(word: str) -> list[str]:

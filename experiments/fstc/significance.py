@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from experiments.report import Found, scores
+from experiments.report import Rows, scores
 
 LEVEL = 0.01  # the paper's
 PAIRS = (  # what the paper says, and what we say
@@ -35,12 +35,12 @@ class UTest:
     smallest: float = 1.0
 
     @classmethod
-    def of(cls, found: Found, data: str, score: str, one: str, other: str) -> UTest:
+    def of(cls, all_rows: Rows, data: str, score: str, one: str, other: str) -> UTest:
         """Test the scores of two methods in table 2 of a data set."""
         from scipy.stats import mannwhitneyu
 
         ours, theirs = (
-            scores(found, score, part="table2", data=data, name=name) for name in (one, other)
+            scores(all_rows, score, part="table2", data=data, name=name) for name in (one, other)
         )
         if not ours or not theirs:
             return cls(None)

@@ -34,7 +34,7 @@ from experiments.fstc.parts import (
 )
 from experiments.fstc.published import PUBLISHED, TABLE_1, Counts
 from experiments.fstc.significance import LEVEL, PAIRS, UTest
-from experiments.report import Found, Table, mean, scores, select, spread
+from experiments.report import Rows, Table, mean, scores, select, spread
 
 Wanted = Mapping[str, Any]
 OLD = "†"  # of rows of an earlier state
@@ -48,56 +48,56 @@ VARIANTS = {
 }
 
 
-def tables(found: Found) -> list[Table]:
+def tables(all_rows: Rows) -> list[Table]:
     """Return the tables of the parts that there are."""
-    made = [_sets(found), _all_of_table2(found)]
-    made += [_table2(found, data) for data in data_sets(found, "table2")]
-    made += [_significance(found), *_grids(found).values(), _tuning(found)]
+    made = [_sets(all_rows), _all_of_table2(all_rows)]
+    made += [_table2(all_rows, data) for data in data_sets(all_rows, "table2")]
+    made += [_significance(all_rows), *_grids(all_rows).values(), _tuning(all_rows)]
     return [table for table in made if table.rows]
 
 
-def data_sets(found: Found, part: str) -> list[DataSet]:
+def data_sets(all_rows: Rows, part: str) -> list[DataSet]:
     """Return the data sets of a part."""
-    return [data for data in DATA_SETS.values() if select(found, part=part, data=data.name)]
+    return [data for data in DATA_SETS.values() if select(all_rows, part=part, data=data.name)]
 
 
-def pictured(found: Found, data: DataSet) -> Found:
+def pictured(all_rows: Rows, data: DataSet) -> Rows:
     """Return the rows of the picture, in its order."""
-    rows = select(found, part="picture", data=data.name)
+    rows = select(all_rows, part="picture", data=data.name)
     return [row for name in PICTURES for row in select(rows, name=name)]
 
 
-def _sets(found: Found) -> Table:
+def _sets(all_rows: Rows) -> Table:
     """Return the paper's table 1: what the files hold, and what is published."""
     header = ("set", *(cell for name in Counts._fields for cell in (name, "published")))
     digits = Counts(0, 0, 1)
     lines = []
-    for data in data_sets(found, "sets"):
-        row, *_ = select(found, part="sets", data=data.name)
-        known = TABLE_1[data.name]._asdict() if data.name in TABLE_1 else {}
+    for data in data_sets(all_rows, "sets"):
+        row, *_ = select(all_rows, part="sets", data=data.name)
+        published = TABLE_1[data.name]._asdict() if data.name in TABLE_1 else {}
         cells = (
             cell
             for name, n in digits._asdict().items()
-            for cell in (f"{row[name]:,.{n}f}", f"{known[name]:,}" if known else "-")
+            for cell in (f"{row[name]:,.{n}f}", f"{published[name]:,}" if published else "-")
         )
         lines.append((data.title, *cells))
     return Table("Table 1: what the files hold", header, tuple(lines))
 
 
-def _all_of_table2(found: Found) -> Table:
+def _all_of_table2(all_rows: Rows) -> Table:
     """Return ACC / NMI of all data sets, each beside what is published."""
-    columns = {data.title: {"data": data.name} for data in data_sets(found, "table2")}
-    ours = _grid("Table 2", found, "table2", _methods(*TITLES), columns)
+    columns = {data.title: {"data": data.name} for data in data_sets(all_rows, "table2")}
+    ours = _grid("Table 2", all_rows, "table2", _methods(*TITLES), columns)
     lines = []
     for name, (title, *cells) in zip(TITLES, ours.rows, strict=False):  # or there are no rows
-        known = (PUBLISHED.get(column["data"], {}).get(name) for column in columns.values())
-        published = (f"{one.acc:.1f} / {one.nmi:.1f}" if one else "-" for one in known)
+        entries = (PUBLISHED.get(column["data"], {}).get(name) for column in columns.values())
+        published = (f"{one.acc:.1f} / {one.nmi:.1f}" if one else "-" for one in entries)
         lines.append((title, *chain(*zip(cells, published, strict=True))))
     header = ("method", *chain(*((title, "published") for title in columns)))
     return Table(ours.title, header, tuple(lines))
 
 
-def _table2(found: Found, data: DataSet) -> Table:
+def _table2(all_rows: Rows, data: DataSet) -> Table:
     header = (
         "method",
         "seeds",
@@ -112,20 +112,20 @@ def _table2(found: Found, data: DataSet) -> Table:
     lines = []
     for name, title in TITLES.items():
         wanted = {"part": "table2", "data": data.name, "name": name}
-        known = PUBLISHED.get(data.name, {}).get(name)
+        entry = PUBLISHED.get(data.name, {}).get(name)
         published = ("-", "-")
-        if known is not None:
+        if entry is not None:
             published = (
-                f"{known.acc:.2f} ± {known.acc_deviation:.2f}",
-                f"{known.nmi:.2f} ± {known.nmi_deviation:.2f}",
+                f"{entry.acc:.2f} ± {entry.acc_deviation:.2f}",
+                f"{entry.nmi:.2f} ± {entry.nmi_deviation:.2f}",
             )
-        ours = (spread(scores(found, score, **wanted), 2) for score in ("acc", "nmi"))
-        rows = select(found, **wanted)
+        ours = (spread(scores(all_rows, score, **wanted), 2) for score in ("acc", "nmi"))
+        rows = select(all_rows, **wanted)
         seeds = len(rows)
         cost = ("-", "-", "-")
         if seeds:
             seconds = [row["core_seconds"] for row in rows if "core_seconds" in row]
-            rounds, size = (mean(found, cost, **wanted) for cost in ("rounds", "bytes"))
+            rounds, size = (mean(all_rows, cost, **wanted) for cost in ("rounds", "bytes"))
             cost = (
                 f"{np.mean(seconds):.1f}" if seconds else "-",
                 f"{rounds:.0f}",
@@ -135,15 +135,15 @@ def _table2(found: Found, data: DataSet) -> Table:
     return Table(f"{data.title}, table 2", header, tuple(lines))
 
 
-def _significance(found: Found) -> Table:
+def _significance(all_rows: Rows) -> Table:
     """Return p of one-sided tests, a column a data set and score."""
-    sets = data_sets(found, "table2")
+    sets = data_sets(all_rows, "table2")
     header = ("is above", *(f"{data.title}, {score}" for data in sets for score in ("ACC", "NMI")))
     rows = tuple(
         (
             f"{TITLES[one]} above {TITLES[other]}",
             *(
-                str(UTest.of(found, data.name, score, one, other))
+                str(UTest.of(all_rows, data.name, score, one, other))
                 for data in sets
                 for score in ("acc", "nmi")
             ),
@@ -154,7 +154,7 @@ def _significance(found: Found) -> Table:
     return Table(f"Mann-Whitney U tests, one-sided, of table 2 (* p < {LEVEL})", header, rows)
 
 
-def _grids(found: Found) -> dict[str, Table]:
+def _grids(all_rows: Rows) -> dict[str, Table]:
     """Return the tables of ACC / NMI of the parts but table 2."""
     starts: dict[str, Wanted] = {
         f"{of_start}: {of_variant}": {"start": start, "name": variant}
@@ -177,7 +177,7 @@ def _grids(found: Found) -> dict[str, Table]:
     }
     labels = {
         f"{data.title}, {labels}": {"data": data.name, "labels": labels}
-        for data in data_sets(found, "skew")
+        for data in data_sets(all_rows, "skew")
         for labels in ("even", "skewed")
     }
     by_m = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
@@ -205,7 +205,7 @@ def _grids(found: Found) -> dict[str, Table]:
         "encoders": ("Encoders", encoders, None),
     }
     return {
-        part: _grid(f"{title}, short schedule", found, part, lines, columns)
+        part: _grid(f"{title}, short schedule", all_rows, part, lines, columns)
         for part, (title, lines, columns) in grids.items()
     }
 
@@ -214,8 +214,8 @@ def _each(names: Iterable[str], key: str, values: Iterable[str]) -> dict[str, Wa
     return {f"{TITLES[n]}: {value}": {"name": n, key: value} for n in names for value in values}
 
 
-def _tuning(found: Found) -> Table:
-    rows = select(found, part="tuning")
+def _tuning(all_rows: Rows) -> Table:
+    rows = select(all_rows, part="tuning")
     lines: dict[str, Wanted] = {TITLES["fsbert"]: {"name": "fsbert"}}
     lines |= {
         TITLES[name].replace("frozen", tuning): {"name": name, "tuning": tuning}
@@ -244,15 +244,15 @@ def _methods(*names: str) -> dict[str, Wanted]:
 
 def _grid(
     title: str,
-    found: Found,
+    all_rows: Rows,
     part: str,
     lines: Mapping[str, Wanted],
     columns: Mapping[str, Wanted] | None = None,
 ) -> Table:
     """Return ACC / NMI of what is asked for; by default a column a data set."""
-    rows_of_part = select(found, part=part)
+    rows_of_part = select(all_rows, part=part)
     if columns is None:
-        columns = {data.title: {"data": data.name} for data in data_sets(found, part)}
+        columns = {data.title: {"data": data.name} for data in data_sets(all_rows, part)}
     cells = {
         name: [select(rows_of_part, **line, **column) for column in columns.values()]
         for name, line in lines.items()
@@ -263,12 +263,12 @@ def _grid(
     return Table(f"{title}: ACC / NMI", ("method", *columns), tuple(made))
 
 
-def _both(rows: Found, most: int) -> str:
+def _both(rows: Rows, most: int) -> str:
     """Return ACC / NMI, and in brackets of how many seeds if they are fewer."""
     scored = (spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
     fewer = f" ({len(rows)})" if 0 < len(rows) < most else ""
     return " / ".join(scored) + fewer + _mark(rows)
 
 
-def _mark(rows: Found) -> str:
+def _mark(rows: Rows) -> str:
     return f" {OLD}" if any("versions" not in row for row in rows) else ""

@@ -105,19 +105,19 @@ def given(study: Study) -> dict[str, Any]:
     Defaults change with the version only: a new setting, off by default, changes nothing here.
     """
     method: Any = study.method
-    own, usual = map(_flat, (method, type(method)()))
-    found = {name: value for name, value in own.items() if value != usual[name]}
-    return found | {"name": method.method_name}
+    settings, defaults = map(_flat, (method, type(method)()))
+    changed = {name: value for name, value in settings.items() if value != defaults[name]}
+    return changed | {"name": method.method_name}
 
 
 def _flat(method: Any) -> dict[str, Any]:
     """Return settings by the names that stored rows know them by: those of groups by themselves."""
-    found: dict[str, Any] = method.model_dump(mode="json", exclude={"preset"})
-    start = found.pop("start")
-    labels = found.pop("first_labels", None)
+    settings: dict[str, Any] = method.model_dump(mode="json", exclude={"preset"})
+    start = settings.pop("start")
+    labels = settings.pop("first_labels", None)
     named = {"starts": start["tries"], "start_rounds": start["rounds"], "start": labels}
-    groups: dict[str, Any] = found.pop("network", {}) | found.pop("separation", {})
-    return found | named | groups
+    groups: dict[str, Any] = settings.pop("network", {}) | settings.pop("separation", {})
+    return settings | named | groups
 
 
 @lru_cache(maxsize=2 * len(DATA_SETS))

@@ -16,15 +16,15 @@ from fedtopics.inference.vectors import unit_rows
 FEWEST = 3  # texts that a word has to be in
 
 
-def embed(texts: Sequence[str], known: Sequence[str], dimension: int) -> NDArray[np.float32]:
-    """Return embeddings of texts by vectors of the words of known texts, (n_texts, dimension).
+def embed(texts: Sequence[str], sources: Sequence[str], dimension: int) -> NDArray[np.float32]:
+    """Return embeddings of texts by vectors of the words of source texts, (n_texts, dimension).
 
-    They have unit length; of a text without a word that is known, zeros.
+    They have unit length; of a text without a word of the sources, zeros.
 
     Examples
     --------
-    >>> known = ["oak beech", "beech oak", "oak beech fir"] * 3 + ["ketch sloop", "sloop ketch"] * 3
-    >>> oak, beech, ketch, none = embed(["the oak", "a beech", "ketch", "sea"], known, 2)
+    >>> sources = ["oak beech", "beech oak", "oak beech fir", "ketch sloop", "sloop ketch"] * 3
+    >>> oak, beech, ketch, none = embed(["the oak", "a beech", "ketch", "sea"], sources, 2)
     >>> float(oak @ beech) > 0.9, abs(float(oak @ ketch)) < 0.1, none.tolist()
     (True, True, [0.0, 0.0])
     """
@@ -32,7 +32,7 @@ def embed(texts: Sequence[str], known: Sequence[str], dimension: int) -> NDArray
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True, min_df=FEWEST, stop_words="english")
-    weighted = words.fit_transform(known)
+    weighted = words.fit_transform(sources)
     known_dimensions = min(dimension, min(weighted.shape) - 1)
     _, strength, directions = svds(weighted, k=known_dimensions, v0=np.ones(min(weighted.shape)))
     vectors = unit_rows(directions.T * strength)

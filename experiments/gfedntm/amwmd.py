@@ -192,11 +192,11 @@ def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -
     made_of = _made_of(study, task.clients)
     file = f"{task.name.replace(' ', '-')}-seed-{task.seed}.json"
     path = settings.folder / "topics" / settings.variant / data.name / file
-    kept = _kept(path)
-    if kept.get("made_of") != made_of:
-        kept = {"made_of": made_of} | measured(partial(_topics, study, on_event), PACKAGES)(task)
-        write_json(path, kept)
-    return Trained(kept["topics"], kept["words"], kept["occurrences"], kept.get("cost"))
+    stored = _kept(path)
+    if stored.get("made_of") != made_of:
+        stored = {"made_of": made_of} | measured(partial(_topics, study, on_event), PACKAGES)(task)
+        write_json(path, stored)
+    return Trained(stored["topics"], stored["words"], stored["occurrences"], stored.get("cost"))
 
 
 def _topics(study: Study, on_event: OnEvent, task: Task) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class Scores:
         if model != "best other":
             return self.values[:, :, self.models.index(model)]
         n_clients = len(self.documents)
-        own = np.eye(n_clients, dtype=bool)
-        best: NDArray[np.float64] = np.where(own, np.inf, self.values[:, :, :n_clients]).min(2)
+        is_own = np.eye(n_clients, dtype=bool)
+        best: NDArray[np.float64] = np.where(is_own, np.inf, self.values[:, :, :n_clients]).min(2)
         return best
 
     def plain(self) -> dict[str, Any]:
@@ -187,16 +187,16 @@ def findings(scores: Scores) -> list[Finding]:
 
 def sentences(scores: Scores) -> list[str]:
     """Return the findings in words, and how much of claim 2 more topics explain by themselves."""
-    found = findings(scores)
-    federated = found[1].gain
-    random = found[2].gain
+    answers = findings(scores)
+    federated = answers[1].gain
+    random = answers[2].gain
     explained = (
         f"From 10 to 25 topics, random topics come {random:.3f} closer and federated topics "
         f"{federated:.3f}"
     )
     if federated > 0 and 0 <= random <= federated:  # otherwise it is no share of anything
         explained += f": {random / federated:.0%} of what the federated models gain from them"
-    said = [*map(str, found[:3]), f"{explained}.", *map(str, found[3:])]
+    said = [*map(str, answers[:3]), f"{explained}.", *map(str, answers[3:])]
     if len(scores.values) < 2:
         said.append("This is one seed: how much seeds differ, and what is chance, it cannot tell.")
     return said
@@ -206,9 +206,9 @@ def summary(every: Sequence[Scores]) -> Table:
     """Return the scores of each model and data set, means over clients and seeds."""
 
     def cell(scores: Scores, model: str) -> str:
-        found = scores.of(model)
-        spread = f" ± {_deviation(found.mean(1)):.3f}" if len(found) > 1 else ""
-        return f"{found.mean():.3f}{spread}"
+        values = scores.of(model)
+        spread = f" ± {_deviation(values.mean(1)):.3f}" if len(values) > 1 else ""
+        return f"{values.mean():.3f}{spread}"
 
     models = ("best other", *(f"federated {n}" for n in FEDERATED_TOPICS), *CONTROLS)
     rows = tuple((model, *(cell(scores, model) for scores in every)) for model in models)
@@ -240,10 +240,10 @@ def tables(scores: Scores) -> Iterator[Table]:
         tuple(
             (
                 model,
-                *(f"{value:.3f}" for value in found.mean(0)),
-                f"{found.mean():.3f}",
-                f"{_deviation(found.mean(1)):.3f}" if len(found) > 1 else "-",
+                *(f"{value:.3f}" for value in values.mean(0)),
+                f"{values.mean():.3f}",
+                f"{_deviation(values.mean(1)):.3f}" if len(values) > 1 else "-",
             )
-            for model, found in zip(models, by_model, strict=True)
+            for model, values in zip(models, by_model, strict=True)
         ),
     )

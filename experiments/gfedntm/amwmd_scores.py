@@ -106,12 +106,12 @@ def _topics_of(models: Mapping[str, Sequence[Topics]]) -> Iterator[list[str]]:
 
 
 def _amwmd(
-    client: str, own: Topics, models: Mapping[str, Sequence[Topics]], vectors: WordVectors
+    client: str, client_topics: Topics, models: Mapping[str, Sequence[Topics]], vectors: WordVectors
 ) -> list[float]:
     """Return the AMWMD of a client's own topics against each model, the mean over topics."""
-    if not all(len(vectors.unit(topic)) for topic in own):
+    if not all(len(vectors.unit(topic)) for topic in client_topics):
         raise DataError(f"The word vectors know no word of a topic of client {client!r}.")
     return [
-        float(np.mean([amwmd(own, topics, vectors).mean for topics in draws]))
+        float(np.mean([amwmd(client_topics, topics, vectors).mean for topics in draws]))
         for draws in models.values()
     ]

@@ -70,12 +70,12 @@ class Settings(ExperimentSettings):
         if self.quick:
             first = Case(n_documents=40, n_validation=4)
             return [first, replace(first, shared=40)]
-        found = []
+        cases = []
         for alpha in ALPHAS:
             first = Case(alpha=alpha)
-            found += [first, *(replace(first, shared=shared) for shared in SHARED)]
-            found += [replace(first, eta=eta) for eta in ETAS]
-        return list(dict.fromkeys(found))
+            cases += [first, *(replace(first, shared=shared) for shared in SHARED)]
+            cases += [replace(first, eta=eta) for eta in ETAS]
+        return list(dict.fromkeys(cases))
 
     def seeds_of(self, model: str, case: Case) -> range:
         """Return the seeds of a model in a setting."""
@@ -110,8 +110,8 @@ def tasks(settings: Settings) -> Iterator[Task]:
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
     """Train and score what is not yet there; return a row a training or reference."""
     require(matplotlib="matplotlib")
-    kept = RowFile(settings.folder / "runs.jsonl")
-    rows = _references(settings, kept)
+    row_file = RowFile(settings.folder / "runs.jsonl")
+    rows = _references(settings, row_file)
     name = partial(_name, settings)
 
     def title(task: Task) -> str:
@@ -122,20 +122,20 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     def work(task: Task) -> dict[str, Any]:
         return run(task, settings.recipe(task.model), on_event)
 
-    kept.fill(tasks(settings), name, measured(work, PACKAGES), title, on_event)
+    row_file.fill(tasks(settings), name, measured(work, PACKAGES), title, on_event)
     every = tasks(replace(settings, models=tuple(RECIPES)))
-    return rows + [row for task in every if (row := kept.find(name(task)))]
+    return rows + [row for task in every if (row := row_file.find(name(task)))]
 
 
-def _references(settings: Settings, kept: RowFile) -> list[dict[str, Any]]:
+def _references(settings: Settings, row_file: RowFile) -> list[dict[str, Any]]:
     """Score what needs no training, for every corpus."""
     rows = []
     for case in settings.cases:
         for seed in settings.used_seeds:
             for name in REFERENCES:
                 wanted = _name(settings, Task(case, name, "", seed))
-                row = kept.find(wanted)
-                rows.append(row or kept.keep(wanted | reference(name, case, seed)))
+                row = row_file.find(wanted)
+                rows.append(row or row_file.keep(wanted | reference(name, case, seed)))
     return rows
 
 

@@ -12,7 +12,7 @@ from experiments import claims, costs, report
 from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings, tasks
 from experiments.gfedntm.figure3_runs import Case
 from experiments.gfedntm.figure3_scores import READINGS, SCORES, Scores
-from experiments.report import Found, Table, select, spread
+from experiments.report import Rows, Table, select, spread
 
 SCENARIOS = ("federated", "centralised", "alone")
 MEANING = """\
@@ -27,17 +27,17 @@ client, another with each seed. *random*: topics and thetas drawn from the prior
 words, all topics alike; *oracle*: the true topics. Mean and deviation over seeds."""
 
 
-def tables(settings: Settings, rows: Found) -> list[Table]:
+def tables(settings: Settings, rows: Rows) -> list[Table]:
     """Return the tables for people."""
     scores = Scores(rows)
     (first, *_) = settings.cases
-    found = [_first_table(scores, first), _readings_table(scores, first)]
+    made = [_first_table(scores, first), _readings_table(scores, first)]
     if not settings.quick:
-        found.append(_first_table(scores, replace(first, alpha=ALPHAS[1])))
+        made.append(_first_table(scores, replace(first, alpha=ALPHAS[1])))
         for alpha in ALPHAS:
             case = replace(first, alpha=alpha)
             for score, title, digits in SCORES:
-                found.append(_sweep(f"{title}, alpha = {alpha:g}", case, score, digits, scores))
+                made.append(_sweep(f"{title}, alpha = {alpha:g}", case, score, digits, scores))
     groups = {
         recipe.title: (
             len(list(tasks(replace(settings, models=(model,))))),
@@ -45,7 +45,7 @@ def tables(settings: Settings, rows: Found) -> list[Table]:
         )
         for model, recipe in RECIPES.items()
     }
-    return [table for table in (*found, costs.table(groups)) if table.rows]
+    return [table for table in (*made, costs.table(groups)) if table.rows]
 
 
 def _first_table(scores: Scores, case: Case) -> Table:
@@ -71,9 +71,9 @@ def _first_table(scores: Scores, case: Case) -> Table:
 def _readings_table(scores: Scores, case: Case) -> Table:
     lines = []
     for scenario in ("centralised", "alone"):
-        found = scores.readings(case, scenario)
-        if found:
-            lines.append((scenario, *(f"{found[name]:.2f}" for name in READINGS)))
+        readings = scores.readings(case, scenario)
+        if readings:
+            lines.append((scenario, *(f"{readings[name]:.2f}" for name in READINGS)))
     even = spread(scores.of(case, "even", "", "tss"), 2)
     lines.append(("even topics", even, even, even, even))
     title = "TSS of the paper's network, the same weights read in four ways"
@@ -97,11 +97,11 @@ def _sweep(title: str, first: Case, score: str, digits: int, scores: Scores) -> 
         (name, where, *(spread(scores.of(case, *of), digits) for case in swept.values()))
         for name, where, *of in rows
     ]
-    there = tuple(line for line in lines[:-1] if {*line[2:]} != {"-"})
-    return Table(title, ("model", "scenario", *swept), (*there, lines[-1]) if there else ())
+    shown = tuple(line for line in lines[:-1] if {*line[2:]} != {"-"})
+    return Table(title, ("model", "scenario", *swept), (*shown, lines[-1]) if shown else ())
 
 
-def sentences(settings: Settings, rows: Found) -> list[str]:
+def sentences(settings: Settings, rows: Rows) -> list[str]:
     """Say which claims hold, of a whole run."""
     models = {row["model"] for row in rows}
     cases = [Case(**row["case"]) for row in rows]
@@ -109,17 +109,17 @@ def sentences(settings: Settings, rows: Found) -> list[str]:
     return claims.sentences("figure3", claims.Figure3(rows)) if every else []
 
 
-def page(settings: Settings, rows: Found, content: Mapping[str, Any]) -> str:
+def page(settings: Settings, rows: Rows, content: Mapping[str, Any]) -> str:
     """Return the tables and sentences in Markdown, of what `plain` returned."""
     return report.page("gFedNTM, figure 3", MEANING, content, tables(settings, rows))
 
 
-def plain(settings: Settings, rows: Found) -> dict[str, Any]:
+def plain(settings: Settings, rows: Rows) -> dict[str, Any]:
     """Return all of it for JSON."""
     return report.plain(settings.command, PACKAGES, sentences(settings, rows), rows)
 
 
-def write_results(settings: Settings, rows: Found) -> list[Path]:
+def write_results(settings: Settings, rows: Rows) -> list[Path]:
     """Write figure3.md, figure3.json and the figure; return their paths."""
     content = plain(settings, rows)
     written = report.write(settings.folder, "figure3", page(settings, rows, content), content)
@@ -153,15 +153,15 @@ def _lines(
 ) -> None:
     for colour, model in enumerate(RECIPES):
         for scenario, style in (("federated", "-o"), ("alone", "--s")):
-            found = [_mean(scores.of(case, model, scenario, score)) for case in cases]
-            if np.isnan(found).all():
+            means = [_mean(scores.of(case, model, scenario, score)) for case in cases]
+            if np.isnan(means).all():
                 continue
             label = RECIPES[model].title if scenario == "federated" else None
-            axes.plot(values, found, style, color=f"C{colour}", label=label)
+            axes.plot(values, means, style, color=f"C{colour}", label=label)
     reference, key = ("random", "tss") if score == "tss" else ("oracle", "dss")
-    found = [_mean(scores.of(case, reference, "", key)) for case in cases]
+    means = [_mean(scores.of(case, reference, "", key)) for case in cases]
     axes.plot([], [], "--s", color="0.4", label="dashed: clients alone")
-    axes.plot(values, found, ":", color="0.4", label="dotted: random topics' TSS, oracle's DSS")
+    axes.plot(values, means, ":", color="0.4", label="dotted: random topics' TSS, oracle's DSS")
 
 
 def _mean(values: Sequence[float]) -> float:

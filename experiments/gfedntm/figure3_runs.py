@@ -157,15 +157,15 @@ def reference(name: str, case: Case, seed: int) -> dict[str, float]:
     n = len(theta)
     if name == "random":
         beta = rng.dirichlet(np.full(n_words, case.eta), N_TOPICS)
-        found = rng.dirichlet(np.full(N_TOPICS, case.alpha), n)
+        estimate = rng.dirichlet(np.full(N_TOPICS, case.alpha), n)
     elif name == "even":
         beta = np.full((1, n_words), 1 / n_words)
-        found = np.ones((n, 1))
+        estimate = np.ones((n, 1))
     else:
         beta = truth.beta
-        found = _oracle(truth)
+        estimate = _oracle(truth)
     tss = topic_similarity(truth.beta, beta)
-    return {"tss": tss, "dss": document_similarity(theta, found)}
+    return {"tss": tss, "dss": document_similarity(theta, estimate)}
 
 
 def _theta(truth: SyntheticClients) -> NDArray[np.float64]:

@@ -30,8 +30,8 @@ class WordVectors:
 
         Words that have no vector, or one of zeros, have no row.
         """
-        known = [self.index[word] for word in words if word in self.index]
-        rows: NDArray[np.float64] = self.vectors[known].astype(np.float64)
+        positions = [self.index[word] for word in words if word in self.index]
+        rows: NDArray[np.float64] = self.vectors[positions].astype(np.float64)
         rows = rows[rows.any(1)]
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows

@@ -1,4 +1,16 @@
-"""Every error that fedtopics raises on purpose; each class has an exit code of the command line.
+"""Every error that fedtopics raises on purpose, with its exit code of the command line.
+
+    FedTopicsError (1)          the base, and an optional package that is missing
+        InputError (2)          an argument, an option or a file cannot be used
+            DataError           documents: a file, a column, a collection of texts
+            StudyError          a parameter or a study file
+            ModelError          a saved model
+            RunError            a run folder or a checkpoint
+            IdentityError       a certificate, a key or their folder
+        PolicyError (3)         a client's own policy forbids a reply or a study
+        FederationError (4)     the connection, versions or quorum prevent working together
+
+A class without a number has the exit code of its parent. Every InputError is also a ValueError.
 
 A message says what is wrong, where, and what to do. It never quotes a document.
 Repeating a call without a change does not help.
@@ -74,7 +86,7 @@ def nearest_names(name: object, known: Iterable[object]) -> str:
 
 def closest(name: object, known: Iterable[Any]) -> Any:
     """Return the known name with the nearest spelling, ignoring case, or "" if none is near."""
-    names = {str(each).casefold(): each for each in known}
+    names = {str(candidate).casefold(): candidate for candidate in known}
     close = get_close_matches(str(name).casefold(), names, 1)
     return names[close[0]] if close else ""
 

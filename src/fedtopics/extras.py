@@ -23,12 +23,12 @@ class Registry(Generic[Item]):
         self,
         what: str,  # noun for messages, such as "network"
         group: str,  # entry point group of installed packages
-        ours: Mapping[str, str] | None = None,  # "module:name", loaded on first use
+        built_in: Mapping[str, str] | None = None,  # "module:name", loaded on first use
         maker: Callable[[Item], Any] = lambda item: item,  # its module and name identify an item
     ) -> None:
         self._what = what
         self._group = group
-        self._ours = dict(ours or {})
+        self._built_in = dict(built_in or {})
         self._maker = maker
         self._items: dict[str, Item] = {}
 
@@ -36,26 +36,26 @@ class Registry(Generic[Item]):
     def names(self) -> tuple[str, ...]:
         """All names: built-in ones first, then registered ones, then entry points."""
         installed = (entry.name for entry in entry_points(group=self._group))
-        return tuple(dict.fromkeys([*self._ours, *self._items, *installed]))
+        return tuple(dict.fromkeys([*self._built_in, *self._items, *installed]))
 
     def register(self, name: str, item: Item) -> Item:
         """Register an item; StudyError if another one has the name."""
-        if name in self._ours:
+        if name in self._built_in:
             self.find(name)
-        taken = self._full_name(self._items.get(name, item))
+        registered = self._full_name(self._items.get(name, item))
         new = self._full_name(item)
-        if taken != new:
+        if registered != new:
             raise StudyError(
-                f"The {self._what} {new} has the name {name!r}, which {taken} already has; choose "
-                "another name."
+                f"The {self._what} {new} has the name {name!r}, which {registered} already has; "
+                "choose another name."
             )
         self._items[name] = item
         return item
 
     def find(self, name: str) -> Item:
         """Return the item with a name; StudyError if it is unknown or cannot be loaded."""
-        if name not in self._items and name in self._ours:
-            module, _, attribute = self._ours[name].partition(":")
+        if name not in self._items and name in self._built_in:
+            module, _, attribute = self._built_in[name].partition(":")
             with needs_torch(f"The {self._what} {name!r}"):
                 self._items[name] = getattr(import_module(module), attribute)
         if name not in self._items:

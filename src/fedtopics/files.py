@@ -146,7 +146,7 @@ def check_output(
     require_file(path)
     if not path.exists():
         return suffix
-    if any(each is not None and Path(each).exists() and path.samefile(each) for each in inputs):
+    if any(file is not None and Path(file).exists() and path.samefile(file) for file in inputs):
         raise InputError(f"{path} is an input of this command; name another file to write.")
     if path.is_dir() or not _is_ours(path, suffix, names):
         raise InputError(
@@ -183,13 +183,13 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
         if suffix == ".parquet":  # pyarrow's errors are ValueErrors
             from pyarrow import parquet
 
-            found = parquet.read_schema(file).names
+            columns = parquet.read_schema(file).names
         elif suffix.startswith(".json"):
             first = json.loads(file.readline() if suffix == ".jsonl" else file.read())
-            found = [*(first[0] if isinstance(first, list) else first)]
+            columns = [*(first[0] if isinstance(first, list) else first)]
         else:
-            found = file.readline().decode().replace('"', "").strip().split(",")
-        return [each.strip() for each in found[: len(names)]] == [*names]
+            columns = file.readline().decode().replace('"', "").strip().split(",")
+        return [column.strip() for column in columns[: len(names)]] == [*names]
     return False
 
 
@@ -318,8 +318,7 @@ class RowFile:
         """
         todo = [task for task in tasks if not self.find(name(task))]
         for number, task in enumerate(todo):
-            event = {"event": "model", "name": title(task), "done": number, "models": len(todo)}
-            on_event(event)
+            on_event({"event": "model", "name": title(task), "done": number, "models": len(todo)})
             self.keep(name(task) | work(task))
         on_event({"event": "model", "name": "", "done": len(todo), "models": len(todo)})
 

@@ -39,9 +39,13 @@ def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise
         if others > 1
         else "the updates of the last member",
     }
-    found = []
-    for row in TABLES["promises"]:
-        if row.get("aggregation", aggregation) == aggregation:
-            who, sees, can = (row[key].format(**names) for key in ("adversary", "sees", "can"))
-            found.append(Promise(who, sees, can, tuple(row.get("tests", ()))))
-    return found
+    return [
+        Promise(
+            adversary=row["adversary"].format(**names),
+            sees=row["sees"].format(**names),
+            can=row["can"].format(**names),
+            tests=tuple(row.get("tests", ())),
+        )
+        for row in TABLES["promises"]
+        if row.get("aggregation", aggregation) == aggregation
+    ]

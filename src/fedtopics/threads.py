@@ -18,8 +18,10 @@ def chosen_threads() -> int | None:
 
 def available() -> int:
     """Return the number of threads for work whose result does not depend on it."""
-    some = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
-    return chosen_threads() or (len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1)
+    has_affinity = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
+    return chosen_threads() or (
+        len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    )
 
 
 def wait_asleep() -> None:

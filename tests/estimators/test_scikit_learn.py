@@ -16,8 +16,8 @@ from fedtopics.estimators.inputs import Inputs
 class OnNumbers(TopicEstimator):
     """An estimator as scikit-learn's checks can feed it: each row of numbers becomes a document."""
 
-    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Inputs:
-        return super()._alone(_as_documents(documents), words, text)
+    def _read_single(self, documents: Any, words: Any, text: str | None = None) -> Inputs:
+        return super()._read_single(_as_documents(documents), words, text)
 
     def _corpus(self, documents: Any, words: Any = None, text: str | None = None) -> Corpus:
         return super()._corpus(_as_documents(documents), words, text)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from copy import copy
+from inspect import getdoc
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from fedtopics import NMF, GuidedLDA, TopicEstimator
+from fedtopics import NMF, GuidedLDA, ShortTextClustering, TopicEstimator, estimators
 from fedtopics.errors import DataError, InputError, ModelError
-from fedtopics.estimators.inputs import NAMES_HERE
+from fedtopics.estimators.inputs import NAMES_HERE, check_settings
 from fedtopics.methods.nmf.client import NMFSettings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
@@ -66,6 +67,19 @@ def test_names_of_bertopic_lead_to_ours(model: NMF) -> None:
     for ours in NAMES_HERE.values():
         name = re.split(",| or ", ours)[0]
         assert name in KNOWN or callable(attrgetter(name)(model)), ours
+
+
+@pytest.mark.parametrize("kind", [getattr(estimators, name) for name in estimators.__all__])
+def test_docstrings_name_only_parameters_and_settings(kind: type[TopicEstimator]) -> None:
+    """Names are those in the section "Parameters", and in backticks if they are no attributes."""
+    text = getdoc(kind) or ""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^\w[\w, ]*", section[1] if section else "", re.MULTILINE)
+    names = {name.strip() for head in heads for name in head.split(",")}
+    names |= {name for name in re.findall(r"`([a-z]\w*)(?:`| ?=)", text) if not hasattr(kind, name)}
+    default = "discriminative" if kind is ShortTextClustering else "gfedntm"
+    settings = dict.fromkeys(name for name in names if not name.endswith("_"))
+    check_settings(settings, kind._fixed.get("method", default), kind._get_param_names())
 
 
 def test_tables_without_rows_have_their_columns(model: NMF) -> None:

@@ -355,4 +355,4 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.protocol.plain_server.AWAY_AFTER", 2.0)
+    monkeypatch.setattr("fedtopics.waiting.AWAY", 2.0)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
-from fedtopics import NMF, Corpus, Study, TopicModel, train
+from fedtopics import NMF, Corpus, Study, TopicModel, train, waiting
 from fedtopics.errors import DataError, FederationError, RunError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.integrations import dask
@@ -229,6 +229,6 @@ def test_the_command(
     assert TopicModel.from_pretrained("runs/big/model").n_topics == 4
     assert "its own workers" in refused(*on_dask, "--workers", 2, "--scheduler", "tcp://a:1")
     assert "need --engine dask" in refused("train", "study.toml", "--workers", 2)
-    monkeypatch.setattr(dask, "CONNECT", 1.0)
+    monkeypatch.setattr(waiting, "DASK_SCHEDULER", 1.0)
     assert fedtopics(monkeypatch, *on_dask, "--scheduler", "tcp://127.0.0.1:1") == 4
     assert "No Dask scheduler answers at tcp://127.0.0.1:1" in capsys.readouterr().err

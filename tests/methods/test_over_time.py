@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.methods.core.groups import GroupThreshold, OverTime, sums_by_period, periods_to_share
+from fedtopics.methods.core.groups import GroupThreshold, OverTime, periods_to_share, sums_by_period
 from fedtopics.model.topics import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.protocol.messages import Answer, Ask, decode, encode
-from fedtopics.protocol.relay import HOLD, Relay
+from fedtopics.protocol.relay import Relay
 from tests.protocol.disks import DiedError
 from tests.protocol.malicious import Malicious
 
@@ -75,7 +76,7 @@ class Host:
             _, other, before = self.held.pop(p.name)
             self._respond(other, before, "ask", encode(Answer()))
         self.held[p.name] = ask, p, number
-        self.world.after(HOLD, lambda: self._expire(p, number))
+        self.world.after(waiting.ASK_HELD, lambda: self._expire(p, number))
 
     def _serve(self, relay: Relay) -> None:
         """Answer asks, in any order."""

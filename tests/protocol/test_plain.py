@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError, PolicyError, RunError
-from fedtopics.protocol import exchange, plain_client, plain_server
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.outliers import Rule
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
@@ -27,9 +27,9 @@ LATE = "it was away, or too late"
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(plain_server, "HOLD", 0.2)
-    monkeypatch.setattr(plain_client, "IDLE", 0.01)
-    monkeypatch.setattr(exchange, "SHORTEST_PAUSE", 0.02)
+    monkeypatch.setattr(waiting, "ASK_HELD", 0.2)
+    monkeypatch.setattr(waiting, "NO_NEWS", 0.01)
+    monkeypatch.setattr(waiting, "FIRST_RETRY", 0.02)
     made = Scene(tmp_path, Rules(3, 20, 20, 20))
     yield made
     made.close()
@@ -132,14 +132,14 @@ def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
 
 
 def test_clients_that_compute_are_not_away(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_server, "AWAY_AFTER", -1.0)
+    monkeypatch.setattr(waiting, "AWAY", -1.0)
     monkeypatch.setattr(scene.doors["south"], "write_total", lambda *what: time.sleep(0.05))
     scene.rules = Rules(2, 20, 20, 20)
     assert_bits(models(scene), here(NAMES))
 
 
 def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "QUIET", 0.3)
+    monkeypatch.setattr(waiting, "UNSAID_WAIT", 0.3)
     running = [scene.serve(), scene.join("east")]
     until(lambda: "waits for" in scene.kinds())
     event = next(e for e in map(vars, scene.events) if "seconds" in e and "clients" in e)

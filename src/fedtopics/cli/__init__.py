@@ -45,8 +45,11 @@ class Commands(click.Group):
         """Write each section, with full descriptions in one column."""
         width = max(map(len, self._places))
         for title, names in self._sections.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name.ljust(width), c.get_short_help_str(LINE)) for name, c in found if c]
+            rows = [
+                (name.ljust(width), command.get_short_help_str(LINE))
+                for name in names
+                if (command := self.get_command(ctx, name))
+            ]
             with formatter.section(title):
                 formatter.write_dl(rows)
 

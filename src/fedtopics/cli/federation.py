@@ -106,11 +106,17 @@ def check_command(
     except (PolicyError, FederationError) as error:
         problem = error  # shown last, below the proposal
     with embedding_status("Rehearsing") as on_progress:
-        weighed = None if isinstance(problem, PolicyError) else corpus
+        rehearsed = None if isinstance(problem, PolicyError) else corpus
         try:
-            exposure = expose(plan, weighed, embedding_model, on_progress, rules)
-            if weighed is not None:
-                rehearse_noise(plan, weighed)
+            exposure = expose(
+                plan,
+                rehearsed,
+                embedding_model=embedding_model,
+                on_progress=on_progress,
+                policy=rules,
+            )
+            if rehearsed is not None:
+                rehearse_noise(plan, rehearsed)
         except FedTopicsError as error:  # policy or noise do not allow it for these documents
             problem = error
             exposure = expose(plan)
@@ -121,7 +127,7 @@ def check_command(
     else:
         say("\n".join(proposal.lines))
         if corpus is not None:
-            _show_own(corpus, rules.in_study(plan.is_secure), plan, problem)
+            _show_own_policy(corpus, rules.in_study(plan.is_secure), plan, problem)
         show_exposure(exposure)
         show_promises(proposal)
         if reached:
@@ -130,7 +136,9 @@ def check_command(
         raise problem
 
 
-def _show_own(corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None) -> None:
+def _show_own_policy(
+    corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None
+) -> None:
     from fedtopics.contract.events import Documents
 
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
@@ -179,15 +187,19 @@ def serve(
     watch = (lambda service: None) if as_json else news.watch
     with news:
         if plan.is_secure:
-            lead_relay(plan, folder, listen_there, lambda e: on_event(e.plain()), watch)
+            lead_relay(
+                plan, folder, listen_there, notify=lambda e: on_event(e.plain()), opened=watch
+            )
             return
         from fedtopics import Study, TopicModel
         from fedtopics.federation.participant import start_of
         from fedtopics.federation.serve import lead
 
         whole = Study.read(study)
-        begun = None if start is None else start_of(TopicModel.from_pretrained(start), whole)
-        trained = lead(whole, folder, listen_there, on_event, begun, watch)
+        warm_start = None if start is None else start_of(TopicModel.from_pretrained(start), whole)
+        trained = lead(
+            whole, folder, listen_there, on_event=on_event, start=warm_start, opened=watch
+        )
     show_run(trained, folder, quiet=as_json)
 
 
@@ -264,11 +276,11 @@ def join_command(
         part = _participation(
             plan,
             key,
-            data,
-            columns,
-            policy,
-            follow,
-            on_event,
+            data=data,
+            columns=columns,
+            policy=policy,
+            follow=follow,
+            on_event=on_event,
             out=None if dry_run else out,
             embedding_model=embedding_model,
             insecure_seed=insecure_seed,

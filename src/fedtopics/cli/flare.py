@@ -58,8 +58,9 @@ def allow_command(
             settings["embedding_model"] = embedding_model
         if insecure_seed:
             settings["insecure_seed"] = True
-        own = {k: v for k, v in settings.items() if k in ClientData.model_fields}
-        corpus = ClientData(**own).read(folder.name)
+        corpus = ClientData(
+            **{name: v for name, v in settings.items() if name in ClientData.model_fields}
+        ).read(folder.name)
         if policy is not None:
             Policy.read(policy)
         say(f"The site has {len(corpus):,} documents in {data}.")

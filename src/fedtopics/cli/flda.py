@@ -68,7 +68,7 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
     drawn = read(pairs)
     try:
         curve = fit_curve(drawn)
-    except DataError as error:
+    except DataError as error:  # `fit_curve` gets the pairs without the name of their file
         raise DataError(f"{pairs}: {error}") from None
     if plot is not None:
         write_output(plot, draw_curve(drawn, curve).encode(), [".svg"], [pairs])

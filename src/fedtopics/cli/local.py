@@ -173,11 +173,14 @@ def train_command(
         if engine == "local":
             train_here(plan, out=folder, resume=resume, on_event=display, **begin)
         else:
-            settings = {"dask": (scheduler, workers), "flare": (keys or study.parent, kit)}
-            place = ENGINES.find(engine)(*settings[engine]).train(
-                plan, folder, resume, display, **begin
+            settings: dict[str, dict[str, Any]] = {
+                "dask": {"scheduler": scheduler, "workers": workers},
+                "flare": {"keys": keys or study.parent, "kit": kit},
+            }
+            place = ENGINES.find(engine)(**settings[engine]).train(
+                plan, folder, resume=resume, on_event=display, **begin
             )
-    if place is None:
+    if place is None:  # the sites of a FLARE system keep the model
         say("The run has ended; each member has the model.")
         return
     show_run(TopicModel.from_pretrained(place / "model"), place)

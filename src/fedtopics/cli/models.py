@@ -110,10 +110,10 @@ def topics(
     suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
     names: Sequence[str] = ()
     model = model_folder(model)
-    kept = [examples, model / "topics.json"]
-    if out is not None:
+    inputs = [examples, model / "topics.json"]
+    if out is not None:  # checked first, so that labels are not saved if the file is refused
         chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
-        check_output(out, suffixes, kept, names)
+        check_output(out, suffixes, inputs, names)
     loaded = TopicModel.from_pretrained(model)
     if suggest:
         corpus = examples and Corpus.read(examples, Columns(**columns))
@@ -131,7 +131,7 @@ def topics(
     if out is None:
         write(shown)
     else:
-        write_output(out, shown.encode(), suffixes, kept, names, public=True)
+        write_output(out, shown.encode(), suffixes, inputs, names, public=True)
         say(f"{loaded.n_topics} topics are in {out}.")
 
 
@@ -145,8 +145,8 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
         return
     for row in rows:
         say(f"{row['topic']:>3}  {' '.join(row['words'][:FEW_WORDS])}")
-        near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
-        say(f"     {near or 'no term has a word in common with it'}", "dim")
+        terms = "  ".join(f"{term} {cosine:.2f}" for term, cosine in row["terms"])
+        say(f"     {terms or 'no term has a word in common with it'}", "dim")
 
 
 @click.command()
@@ -196,6 +196,7 @@ def transform(
     content = read_table(file)
     corpus = Corpus.of(content, Columns(**columns))
     values = {name: content.column(name).plain() for name in (by, by_time) if name}
+    # Embeddings are computed once, for the table and for both summaries.
     with display.embedding_status("Finding topics") as on_progress:
         corpus = loaded.embedded(corpus, embedding_model, on_progress)
     if out is not None:
@@ -206,16 +207,17 @@ def transform(
         )
         if corpus.is_numbered:
             say("The ids are row numbers; to use a column, add --columns id=NAME.")
-    least: dict[str, Any] = {"min_documents": min_documents}
-    found = {}
+    summaries = {}
     if by:
-        found[by] = grouped_by_class(loaded, corpus, values[by], **least)
+        summaries[by] = grouped_by_class(loaded, corpus, values[by], min_documents=min_documents)
     if by_time:
-        found[by_time] = grouped_by_time(loaded, corpus, values[by_time], by=period, **least)
+        summaries[by_time] = grouped_by_time(
+            loaded, corpus, values[by_time], by=period, min_documents=min_documents
+        )
     if as_json:
-        print_json({name: _plain(grouped) for name, grouped in found.items()})
+        print_json({name: _plain(grouped) for name, grouped in summaries.items()})
         return
-    for name, grouped in found.items():
+    for name, grouped in summaries.items():
         _print_groups(loaded, name, grouped, min_documents)
 
 
@@ -230,7 +232,7 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
     from fedtopics.model.labels import shown_label
 
-    called = {
+    topic_names = {
         row["topic"]: shown_label(row) or " ".join(row["words"][:3])
         for row in model.get_topic_info()
     }
@@ -241,7 +243,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
     for group, rows in groups.items():
         say(f"\n{group}: {rows[0]['documents']:,} documents")
         for row in sorted(rows, key=lambda row: -row["share"])[:TOPICS_SHOWN]:
-            say(f"  {row['share']:>6.1%}  {row['topic']:>3}  {called[row['topic']]}")
+            say(f"  {row['share']:>6.1%}  {row['topic']:>3}  {topic_names[row['topic']]}")
     say(
         f"\nLeft out: {grouped.without:,} documents without a value, {grouped.few:,} in groups of "
         f"fewer than {min_documents:,}, and {grouped.unknown:,} in which the model knows nothing."
@@ -326,8 +328,10 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
             if metric.group == title:
                 value = scores[metric.name]
                 row = [f"  {metric.title}", "-" if value is None else f"{value:.3f}"]
-                known = scores.get(f"{metric.name}_in_training")
-                table.add_row(*row, "" if known is None else f"({known:.3f} in training)")
+                in_training = scores.get(f"{metric.name}_in_training")
+                table.add_row(
+                    *row, "" if in_training is None else f"({in_training:.3f} in training)"
+                )
     display.console.print(table)
     if scores["absent"]:
         say(

@@ -61,7 +61,7 @@ def columns(
     """Add --columns and --text-rules; the command gets `columns` by kind, or None."""
 
     def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-        found: dict[str, Any] = dict.fromkeys(kinds)
+        names: dict[str, Any] = dict.fromkeys(kinds)
         for pair in (pair for value in values for pair in NEXT_COLUMN.split(value)):
             kind, equals, name = pair.partition("=")
             if kind not in kinds:
@@ -71,13 +71,14 @@ def columns(
                 )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")
-            found[kind] = name
-        return found
+            names[kind] = name
+        return names
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def called(columns: dict[str, Any], **arguments: Any) -> None:
             if rules:
+                # Not imported above, as it loads slowly, and --help needs these options.
                 from fedtopics.federation.study_tables import read_rules
 
                 file = arguments.pop("text_rules")

@@ -74,32 +74,35 @@ def attack(
     from fedtopics import Columns, Corpus, Study
     from fedtopics.federation.audit import FALSE_POSITIVES, audit
 
-    kept: dict[str, Any] = {"suffixes": [".json"], "names": ["study", "shadows"]}
-    kept["inputs"] = study, data, columns["rules"]
-    if out is not None:
-        check_output(out, **kept)
+    replaceable: dict[str, Any] = {
+        "suffixes": [".json"],
+        "inputs": (study, data, columns["rules"]),
+        "names": ["study", "shadows"],
+    }
+    if out is not None:  # checked here too, as the training takes long
+        check_output(out, **replaceable)
     path = study / "study.toml" if study.is_dir() else study
     plan = Study.read(path)
     if not plan.clients:
         raise StudyError(f"The study {path} names no clients; add a table [clients.NAME] for each.")
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
-        found = audit(
+        audited = audit(
             plan,
             corpus,
             shadows,
             on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
         )
     if out is not None:
-        write_output(out, (found.model_dump_json(indent=1) + "\n").encode(), **kept)
+        write_output(out, (audited.model_dump_json(indent=1) + "\n").encode(), **replaceable)
     if as_json:
-        print_json(found.model_dump())
+        print_json(audited.model_dump())
         return
     say(
         "From the model, the attack separates training documents from others with an AUC of "
-        f"{found.auc:.3f} (.500 by chance). At {FALSE_POSITIVES:.0%} false positives it recognises "
-        f"{found.found:.1%} of the training documents ({found.documents:,} trials)."
+        f"{audited.auc:.3f} (.500 by chance). At {FALSE_POSITIVES:.0%} false positives it "
+        f"recognises {audited.found:.1%} of the training documents ({audited.documents:,} trials)."
     )
-    if found.allowed is not None:
-        auc, share = found.allowed
+    if audited.allowed is not None:
+        auc, share = audited.allowed
         say(f"The study's epsilon limits every attack to an AUC of {auc:.3f}, finding {share:.1%}.")

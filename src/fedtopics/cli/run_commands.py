@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.table import Table
@@ -16,9 +16,6 @@ from fedtopics.errors import DataError, RunError
 from fedtopics.terminal import display
 from fedtopics.terminal.display import print_json, say
 from fedtopics.terminal.run_report import report_of
-
-if TYPE_CHECKING:
-    pass
 
 MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 
@@ -35,20 +32,20 @@ def show_status(run: Path, as_json: bool) -> None:
     """
     from fedtopics.federation.run_status import read_run
 
-    found = read_run(run)
+    reading = read_run(run)
     if as_json:
-        print_json(found.plain())
+        print_json(reading.plain())
         return
-    for line in found.status.lines(found.running, time.time()):
+    for line in reading.status.lines(reading.running, time.time()):
         say(line)
-    if found.status.clients:
+    if reading.status.clients:
         table = Table("client", "state")
         table.add_column("rounds", justify="right")
-        for name, client in found.status.clients.items():
+        for name, client in reading.status.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         display.console.print(table)
-    say(found.title)
-    for number, words in enumerate(found.topics):
+    say(reading.title)
+    for number, words in enumerate(reading.topics):
         say(f"{number:>5}  {' '.join(words)}")
 
 
@@ -60,18 +57,18 @@ def log(run: Path, as_json: bool) -> None:
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
-    from fedtopics.federation import ledger as kept
+    from fedtopics.federation import ledger
     from fedtopics.privacy.recipe import data_sent_by
     from fedtopics.protocol.clients import DATA_SENT
 
-    paths = {kept.client_of_ledger(run): run} if run.is_file() else kept.find_ledgers(run)
+    paths = {ledger.client_of_ledger(run): run} if run.is_file() else ledger.find_ledgers(run)
     if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {client: kept.summarise_ledger(path) for client, path in paths.items()}
+    summaries = {client: ledger.summarise_ledger(path) for client, path in paths.items()}
     if as_json:
         print_json(summaries)
         return
-    if seen := ", ".join(n for n, path in paths.items() if kept.has(path, "masked", False)):
+    if seen := ", ".join(n for n, path in paths.items() if ledger.has(path, "masked", False)):
         say(f"For {seen}, aggregation was plain: the server saw each update.\n")
     for client, rows in summaries.items():
         display.print_ledger(client, rows)
@@ -80,7 +77,7 @@ def log(run: Path, as_json: bool) -> None:
         "largest reply. totals: totals received.\nFor each reply, the ledger file records time, "
         "fields, shapes, and the SHA-256 of the reply and of the call.\n"
     )
-    if seeded := ", ".join(n for n, p in paths.items() if kept.has(p, "secret", kept.SEEDED)):
+    if seeded := ", ".join(n for n, p in paths.items() if ledger.has(p, "secret", ledger.SEEDED)):
         say(
             f"The random choices of {seeded} follow from the study's seed (--insecure-seed), which "
             "all members know. Use --insecure-seed only for tests and demonstrations.\n"
@@ -90,6 +87,7 @@ def log(run: Path, as_json: bool) -> None:
             "*: with secure aggregation: members saw only the total of all clients, and the server "
             "saw nothing.\n"
         )
+    # Below all tables, and each function once: most clients call the same functions.
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
         say(f"{function}: {DATA_SENT.get(function) or data_sent_by(method, function)}")
@@ -187,9 +185,15 @@ def report(
         raise click.UsageError("--with-text needs --examples-from FILE.")
     if labels is not None:
         keep_labels(run, labels)
-    own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
-    dated = {"own": examples, "columns": text, "time": columns["time"]}
-    page = report_of(run, out, dated, (examples, labels), **own)
+    page = report_of(
+        run,
+        out,
+        dated={"own": examples, "columns": text, "time": columns["time"]},
+        inputs=(examples, labels),
+        documents=documents,
+        with_text=with_text,
+        min_documents=min_documents,
+    )
     say(f"The report is {page}; the same as Markdown is {page.with_suffix('.md')}.")
     if examples is not None:
         say("It contains beginnings of documents: do not share it.")

@@ -52,8 +52,8 @@ def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
     """
     if not 2 <= n_clients <= MOST_PACKAGES:
         raise DataError(f"The demo allows 2 to {MOST_PACKAGES} clients, not {n_clients}.")
-    there = [name for name in PACKAGES if _root(name)]
-    return {name: _read_package(name) for name in there[:n_clients]}
+    installed = [name for name in PACKAGES if _root(name)]
+    return {name: _read_package(name) for name in installed[:n_clients]}
 
 
 def _read_package(name: str) -> Corpus:
@@ -95,5 +95,8 @@ def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
             words = CODE_LINE.sub("", text).split()
             yield name, " ".join(w for w in words if not CODE_MARKS.search(w.strip(".,;:()")))
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            parts = (part for part in node.body if isinstance(part, Documented))
-            waiting.extend((f"{name}.{getattr(part, 'name', '')}", part) for part in parts)
+            waiting.extend(
+                (f"{name}.{getattr(part, 'name', '')}", part)
+                for part in node.body
+                if isinstance(part, Documented)
+            )

@@ -73,16 +73,16 @@ def split_clients(
             f"{len(corpus):,}."
         )
     if by == "dirichlet":
-        of_clients = _spread_labels(corpus, n_clients, alpha, rng)
-        return _named(corpus, of_clients, "another seed or a larger alpha")
+        rows_of_clients = _spread_labels(corpus, n_clients, alpha, rng)
+        return _named(corpus, rows_of_clients, "another seed or a larger alpha")
     return _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
 
 
 def _named(
-    corpus: Corpus, of_clients: Sequence[NDArray[np.int64]], remedy: str
+    corpus: Corpus, rows_of_clients: Sequence[NDArray[np.int64]], remedy: str
 ) -> dict[str, Corpus]:
-    width = len(str(len(of_clients)))
-    named = {f"client-{i:0{width}}": np.sort(rows) for i, rows in enumerate(of_clients, 1)}
+    width = len(str(len(rows_of_clients)))
+    named = {f"client-{i:0{width}}": np.sort(rows) for i, rows in enumerate(rows_of_clients, 1)}
     if empty := [name for name, rows in named.items() if not len(rows)]:
         raise StudyError(f"{', '.join(empty)} would have no document; choose {remedy}.")
     return {name: corpus.take(rows) for name, rows in named.items()}
@@ -113,11 +113,11 @@ def _spread_labels(
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
     rows_of_labels = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     # A random start: rounding from a fixed one would send rare labels to the same clients.
-    of_labels = [
+    parts_of_labels = [
         _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
         for rows in rows_of_labels
     ]
-    return [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*parts_of_labels, strict=True)]
 
 
 def _cut(

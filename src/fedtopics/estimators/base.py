@@ -101,7 +101,7 @@ class TopicEstimator(
     verbose : bool, default False
         Show progress: a bar in a terminal, a line in a notebook, otherwise one line per minute.
     callback : function, optional
-        Called with each event of the training, a dict with its kind as ``event``.
+        Called with each event of the training, a dict with its kind as "event".
     settings : mapping, optional
         Other settings from the tables [method], [text] and [vocabulary] of a study, and
         ``embedding_dimension``. The reference page of the study file lists them.
@@ -212,7 +212,7 @@ class TopicEstimator(
         engine : distributed.Client, optional
             A Dask cluster to compute on, see docs/how-to/dask.md.
         """
-        return self._fit(self._alone(documents, words, text), engine=engine)
+        return self._fit(self._read_single(documents, words, text), engine=engine)
 
     def fit_clients(
         self,
@@ -275,10 +275,17 @@ class TopicEstimator(
         corpus = self._corpus(documents, words, text)
         return model.transform(corpus, refine=refine, readout=readout)
 
-    def _alone(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
+    def _read_single(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
         columns = columns_of(documents, words)
-        corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text), text)
-        return Inputs({SINGLE: corpus}, {SINGLE: OPEN_POLICY}, columns, {SINGLE: SINGLE}, text=text)
+        # Not `_study`: it would draw a seed from a Generator, which only training may.
+        analyse = self._analyser(self._as_study(0).text)
+        return Inputs(
+            corpora={SINGLE: corpus_of(documents, columns, analyse, text)},
+            policies={SINGLE: OPEN_POLICY},
+            columns=columns,
+            keys={SINGLE: SINGLE},
+            text=text,
+        )
 
     def _read_clients(
         self,
@@ -291,16 +298,23 @@ class TopicEstimator(
         out: Any = None,
     ) -> Inputs:
         """Return what `fit_clients` was given, by valid client names."""
-        found = ClientInputs.of(clients, client, text)
-        columns_of_each = (columns_of(each, words) for each in found.documents.values())
-        columns = next((each for each in columns_of_each if each is not None), None)
+        inputs_by_client = ClientInputs.of(clients, client, text)
+        columns_by_client = (
+            columns_of(documents, words) for documents in inputs_by_client.documents.values()
+        )
+        columns = next((names for names in columns_by_client if names is not None), None)
         analyse = self._analyser(self._as_study(0).text)
-        read = partial(corpus_of, columns=columns, analyse=analyse, text=found.text)
-        corpora = corpora_by_name(found.documents, read)
-        called = checked_names(found.called(names), corpora)
-        folder = None if out is None else Path(out).expanduser()
-        fields = corpora, found.by_name(policies), columns, found.keys, called, folder
-        return Inputs(*fields, text=text)
+        read = partial(corpus_of, columns=columns, analyse=analyse, text=inputs_by_client.text)
+        corpora = corpora_by_name(inputs_by_client.documents, read)
+        return Inputs(
+            corpora=corpora,
+            called=checked_names(inputs_by_client.called(names), corpora),
+            policies=inputs_by_client.by_name(policies),
+            columns=columns,
+            keys=inputs_by_client.keys,
+            out=None if out is None else Path(out).expanduser(),
+            text=text,
+        )
 
     def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
         study = self._study(data)
@@ -316,6 +330,7 @@ class TopicEstimator(
                 if self.callback is not None:
                     self.callback(event)
 
+            # `run_folder` avoids other studies' runs, so a run in its folder is an earlier part.
             resume = folder is not None and has_run(folder)
             self.model_ = train(
                 study,
@@ -341,12 +356,12 @@ class TopicEstimator(
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
         """Replace the client names of a mapping by the clients' original keys."""
         keys = getattr(self, "clients_", {})
-        return {keys.get(name, name): each for name, each in by_name.items()}
+        return {keys.get(name, name): value for name, value in by_name.items()}
 
     def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
         """Return documents as a corpus, read like those that the model was fitted to."""
-        usual = getattr(self, "text_column_", None)
-        text = usual if text is None and inputs.has_column(documents, usual) else text
+        column = getattr(self, "text_column_", None)
+        text = column if text is None and inputs.has_column(documents, column) else text
         columns = columns_of(documents, words)
         if columns is not None and words is None:
             columns = getattr(self, "counted_words_", columns)

@@ -170,14 +170,16 @@ class FittedTopics:
         if documents is not None:
             timestamps = values_of(documents, timestamps)
             documents = _corpora(self._corpus, documents)
-        found = grouped_by_time(self._fitted(), documents, timestamps, **how)
-        return _grouped(self._fitted(), "Timestamp", "period", found)
+        grouped = grouped_by_time(self._fitted(), documents, timestamps, **how)
+        return _grouped(self._fitted(), "Timestamp", "period", grouped)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
         """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
         classes = values_of(documents, classes)
-        found = grouped_by_class(self._fitted(), _corpora(self._corpus, documents), classes, **how)
-        return _grouped(self._fitted(), "Class", "class", found)
+        grouped = grouped_by_class(
+            self._fitted(), _corpora(self._corpus, documents), classes, **how
+        )
+        return _grouped(self._fitted(), "Class", "class", grouped)
 
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST
@@ -205,8 +207,8 @@ class FittedTopics:
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
-        found = self._fitted().document_map(self._corpus(documents), **how)
-        return replace(found, index=index_at(documents, found.documents))
+        shown = self._fitted().document_map(self._corpus(documents), **how)
+        return replace(shown, index=index_at(documents, shown.documents))
 
     def _fitted(self) -> TopicModel:
         """Return the fitted model, or raise scikit-learn's NotFittedError."""
@@ -256,15 +258,18 @@ class SavedEstimator(FittedTopics):
         model = TopicModel.from_pretrained(folder)
         saved = _read(folder / FILE)
         kind = _kind(cls, saved.get("estimator"))
-        made = {"method": model.info.get("method"), "network": model.inference.name}
-        usual = made | {"n_components": model.n_topics, "n_clusters": model.n_topics}
-        known = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
-        arguments = saved.get("parameters", usual)
-        arguments = {key: arguments[key] for key in known & arguments.keys()} | parameters
-        fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
+        trained = {"method": model.info.get("method"), "network": model.inference.name}
+        defaults = trained | {"n_components": model.n_topics, "n_clusters": model.n_topics}
+        accepted = set(kind._get_param_names()) - {
+            *NOT_SAVED,
+            *kind._fixed,
+        }
+        arguments = saved.get("parameters", defaults)
+        arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
+        fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
         if not issubclass(kind, cls) or not fits or not _can_make(kind, arguments):
             raise ModelError(
-                f"The model in {folder} is not a {cls.__name__} but uses {made['method']}; load "
+                f"The model in {folder} is not a {cls.__name__} but uses {trained['method']}; load "
                 "it with TopicEstimator.load."
             )
         estimator: Self = kind(**arguments)
@@ -283,7 +288,7 @@ def _adopt(estimator: Any, model: TopicModel) -> None:
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
     if isinstance(documents, Mapping):
-        return {key: corpus_of(each) for key, each in documents.items()}
+        return {key: corpus_of(texts) for key, texts in documents.items()}
     return corpus_of(documents)
 
 
@@ -296,17 +301,17 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], index:
     return data_frame({name: [row[key] for row in rows] for name, key in columns.items()}, index)
 
 
-def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
+def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any:
     """Return a DataFrame of topics in groups of documents."""
     names = _names(model)
     words = [", ".join(topic) for topic in model.topics(5)]
     named = [
-        row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in found.rows
+        row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows
     ]
     columns = {"Topic": "topic", "Words": "words", "Frequency": "count", title: group}
     more = {"Name": "name", "Share": "share", "Documents": "documents", "Clients": "clients"}
     frame = _table(named, columns | more)
-    frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
+    frame.attrs |= {"without": grouped.without, "few": grouped.few, "unknown": grouped.unknown}
     return frame
 
 

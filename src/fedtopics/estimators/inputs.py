@@ -56,7 +56,7 @@ class ClientInputs:
         names: dict[Any, str] = {name: name for name in self.keys}
         names |= {key: name for name, key in self.keys.items()}
         check_keys(values or {}, names, "client")
-        return {names[key]: each for key, each in (values or {}).items()}
+        return {names[key]: value for key, value in (values or {}).items()}
 
     def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
         """Return readable names of clients: given ones, or keys that differ from the valid name."""
@@ -122,10 +122,10 @@ def has_column(data: Any, name: str | None) -> bool:
     return name is not None and isinstance(data, (str, Path))
 
 
-def _words(found: Iterable[object]) -> list[str]:
-    if isinstance(found, str):
+def _words(words: Iterable[object]) -> list[str]:
+    if isinstance(words, str):
         raise TypeError  # else each letter would become a word
-    return [*map(str, found)]
+    return [*map(str, words)]
 
 
 def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
@@ -218,11 +218,11 @@ def check_settings(settings: Mapping[str, Any], method: str | None, parameters: 
     method = method or DEFAULT_METHOD
     if method in METHODS.names:  # else the study refuses it
         tables = find_method(method).settings, TextRules, VocabularyLimits
-        known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
-        known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
-        if theirs := [key for key in settings if key in NAMES_HERE and key not in known]:
+        names = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
+        names += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+        if theirs := [key for key in settings if key in NAMES_HERE and key not in names]:
             raise StudyError(f"There is no setting {theirs[0]!r}; use {NAMES_HERE[theirs[0]]}.")
-        check_keys(settings, known, "setting")
+        check_keys(settings, names, "setting")
 
 
 def seed_of(random_state: Any) -> int:

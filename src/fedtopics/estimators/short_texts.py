@@ -66,12 +66,12 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     >>> noise = np.random.default_rng(0).normal(0, 0.1, (80, 2))
     >>> vectors = noise + [[1, 0], [1, 0], [0, 1], [0, 1]] * 20  # instead of an encoder's
     >>> corpus = Corpus.of(texts).with_embeddings(vectors)
-    >>> found = ShortTextClustering(2, embedding_dimension=2).fit(corpus)
-    >>> found.labels_[:2].tolist() == found.labels_[4:6].tolist()
+    >>> clusters = ShortTextClustering(2, embedding_dimension=2).fit(corpus)
+    >>> clusters.labels_[:2].tolist() == clusters.labels_[4:6].tolist()
     True
     """
 
-    _found: Any  # clusters of the training documents, by client or of the only corpus
+    _clusters: Any  # clusters of the training documents, by client or of the only corpus
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     ) -> Self:
         """Find clusters of one corpus, as in `TopicEstimator.fit`."""
         super().fit(documents, words=words, text=text, engine=engine)
-        self._found = self._found[SINGLE]
+        self._clusters = self._clusters[SINGLE]
         return self
 
     def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:
@@ -115,12 +115,12 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Any:
         """Cluster of each training document; after `fit_clients` by the clients' keys."""
-        found = self._found
+        clusters = self._clusters
         inference = self.model_.inference
         follow = inference.merged if isinstance(inference, Merged) else np.asarray
-        if isinstance(found, Mapping):
-            return self._by_key({name: follow(labels) for name, labels in found.items()})
-        return follow(found)
+        if isinstance(clusters, Mapping):
+            return self._by_key({name: follow(labels) for name, labels in clusters.items()})
+        return follow(clusters)
 
     @property
     def n_clusters_(self) -> int:
@@ -131,7 +131,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     def sizes_(self) -> dict[Any, NDArray[np.int64]]:
         """Number of documents in each cluster, by the clients' keys."""
         sizes = self.model_.info["sizes"].items()
-        return self._by_key({name: np.array(each) for name, each in sizes})
+        return self._by_key({name: np.array(counts) for name, counts in sizes})
 
     @property
     def unclear_(self) -> dict[Any, float]:
@@ -148,7 +148,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
                 "fewer groups; set a smaller n_clusters.",
                 stacklevel=3,
             )
-        self._found = {name: self.predict(corpus) for name, corpus in data.corpora.items()}
+        self._clusters = {name: self.predict(corpus) for name, corpus in data.corpora.items()}
         return self
 
     def _named_settings(self) -> dict[str, Any]:
@@ -160,5 +160,5 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
                     f"The method {self.method!r} takes one n_clusters; to choose among "
                     'several, set method = "discriminative".'
                 )
-            return {"candidates": [int(each) for each in number]} | named
+            return {"candidates": [int(candidate) for candidate in number]} | named
         return named if number is None else {"n_components": number} | named

@@ -81,7 +81,7 @@ class GrowingEstimator(TopicEstimator):
         self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
         """Train further on new documents of one corpus, as in `partial_fit_clients`."""
-        return self._fit_further(self._alone(documents, words, text))
+        return self._fit_further(self._read_single(documents, words, text))
 
     def partial_fit_clients(
         self,
@@ -143,7 +143,8 @@ class MixtureTM(GrowingEstimator):
     embedding and its words together. A federation trains the model of the pooled documents.
 
     Parameters and attributes are those of `TopicEstimator`. Settings include ``kappa``,
-    ``word_weight``, ``smoothing``, ``starts``.
+    ``word_weight`` and ``smoothing``. ``settings={"start": {"tries": 20}}`` tries 20 starting
+    points; as a keyword, `start` gives initial topics.
 
     Examples
     --------
@@ -327,5 +328,5 @@ class GuidedLDA(FLDA):
         named = super()._named_settings()
         seeds = named.get("seed_topics", ())
         topics = len(seeds) + 1 if isinstance(seeds, Sized) else 2
-        usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
-        return usual | {"n_words": 100, "min_new_documents": 1} | named
+        defaults = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
+        return defaults | {"n_words": 100, "min_new_documents": 1} | named

@@ -1,4 +1,4 @@
-"""Membership inference: find out which documents a study's model was trained on.
+"""Membership inference: find out which documents a study's model was trained on (Audit, audit).
 
 The study is trained several times on random halves of the documents. The attacker knows all models
 and halves except one, and guesses which documents that model was trained on.
@@ -59,15 +59,18 @@ class Audit(BaseModel, frozen=True):
     @classmethod
     def read(cls, path: Path, study: str) -> Audit:
         try:
-            found = cls.model_validate_json(content := read_bytes(path))
+            content = read_bytes(path)
+            stored = cls.model_validate_json(content)
         except (OSError, ValidationError):
             remedy = f"write one with: fedtopics audit attack STUDY --data FILE -o {path}"
             raise RunError(f"{path} is not an audit; {remedy}") from None
-        if found.study != study:
-            of = f"{path} is an audit of the study {visible(found.study)}, not of {study}"
-            raise RunError(f"{of}; attack this study, or remove the file.")
+        if stored.study != study:
+            raise RunError(
+                f"{path} is an audit of the study {visible(stored.study)}, not of {study}; attack "
+                "this study, or remove the file."
+            )
         sha256 = hashlib.sha256(content).hexdigest()
-        return found.model_copy(update={"path": path, "sha256": sha256})
+        return stored.model_copy(update={"path": path, "sha256": sha256})
 
 
 def audit(
@@ -95,10 +98,15 @@ def audit(
         scores[number] = likelihoods(model, corpus)
         if on_progress is not None:
             on_progress(number + 1, len(halves))
-    auc, found = rates(likelihood_ratios(scores, halves), halves)
-    size = {"shadows": len(halves), "documents": scores.size}
-    most = allowed(study.differential_privacy)
-    return Audit(study=study.fingerprint, auc=auc, found=found, allowed=most, **size)
+    auc, share_found = rates(likelihood_ratios(scores, halves), halves)
+    return Audit(
+        study=study.fingerprint,
+        shadows=len(halves),
+        documents=scores.size,
+        auc=auc,
+        found=share_found,
+        allowed=allowed(study.differential_privacy),
+    )
 
 
 def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
@@ -107,25 +115,27 @@ def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
     rows, columns = counts.coords
     theta = model.transform(corpus).astype(np.float64)
     shares = np.einsum("nk,kn->n", theta[rows], model.beta[:, columns])
-    known = np.bincount(rows, counts.data * np.log(np.maximum(shares, UNKNOWN)), len(corpus))
+    of_known_words = np.bincount(
+        rows, counts.data * np.log(np.maximum(shares, UNKNOWN)), len(corpus)
+    )
     lengths = count_words(corpus, model.text).counts.sum(1)
-    unknown = lengths - np.bincount(rows, counts.data, len(corpus))
-    return np.asarray((known + unknown * math.log(UNKNOWN)) / np.maximum(lengths, 1))
+    n_unknown = lengths - np.bincount(rows, counts.data, len(corpus))
+    return np.asarray((of_known_words + n_unknown * math.log(UNKNOWN)) / np.maximum(lengths, 1))
 
 
 def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
     """Return how much likelier scores are with a document, assuming normal scores."""
-    found = np.empty_like(scores)
+    ratios = np.empty_like(scores)
     for target in range(len(scores)):
         others = np.arange(len(scores)) // 2 != target // 2  # half of them have each document
         inside = members[others]
         score = scores[others]
-        with_it = np.where(inside, score, 0).sum(0) / np.maximum(inside.sum(0), 1)
-        without = np.where(inside, 0, score).sum(0) / np.maximum((~inside).sum(0), 1)
-        variance = ((score - np.where(inside, with_it, without)) ** 2).mean(0) + 1e-12
-        away = (scores[target] - without) ** 2 - (scores[target] - with_it) ** 2
-        found[target] = away / (2 * variance)
-    return found
+        mean_with = np.where(inside, score, 0).sum(0) / np.maximum(inside.sum(0), 1)
+        mean_without = np.where(inside, 0, score).sum(0) / np.maximum((~inside).sum(0), 1)
+        variance = ((score - np.where(inside, mean_with, mean_without)) ** 2).mean(0) + 1e-12
+        difference = (scores[target] - mean_without) ** 2 - (scores[target] - mean_with) ** 2
+        ratios[target] = difference / (2 * variance)
+    return ratios
 
 
 def rates(scores: Numbers, members: Members) -> tuple[float, float]:

@@ -1,4 +1,7 @@
-"""The outbound filter: checks each reply against the policy and records it before it is sent."""
+"""The outbound filter (Door): checks each reply against the policy and records it before sending.
+
+Look here for what a client refuses to send during a run; `policy` has the checks before it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,13 +52,13 @@ class Door:
     def _let_out(self, call: Call, reply: Payload) -> None:
         self._check(call.function, reply)
         # The difference of two replies with the same noise would have no noise.
-        noted: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
+        notes: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
         if self._client.noisy:
-            noted["question"] = _question(call)
-        self._write(call, reply, **noted)
+            notes["question"] = _question(call)
+        self._write(call, reply, **notes)
 
-    def _write(self, call: Call, reply: Payload, **noted: Any) -> None:
-        if not self._ledger.write_reply(self.client, call, reply, **noted):
+    def _write(self, call: Call, reply: Payload, **notes: Any) -> None:
+        if not self._ledger.write_reply(self.client, call, reply, **notes):
             raise PolicyError(
                 f"{self._describe_answer(call.function, call.position)}, and the reply would be "
                 "different now, as the documents or the client's secret have changed. Nothing was "
@@ -90,12 +93,12 @@ class Door:
         function = call.function
         position = call.position
         digest = call.digest if self._ledger.is_kept else ""
-        again = (
+        is_repeat = (
             position == last.position
             and digest
             and (last.function, last.payload) == (function, digest)
         )
-        if position <= last.position and not again:
+        if position <= last.position and not is_repeat:
             raise PolicyError(
                 f"{self._describe_answer(last.function, last.position)}, and now gets a call of "
                 f"{function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
@@ -126,8 +129,9 @@ class Door:
 
         Round numbers do not count, because those of a continued model start after its own.
         """
-        round_ = self._ledger.run, call.payload.get("round", 0), call.position.attempt
-        if not round_[1] or round_ in self._rounds:
+        number = call.payload.get("round", 0)
+        round_ = self._ledger.run, number, call.position.attempt
+        if not number or round_ in self._rounds:
             return
         if len(self._rounds) >= self._policy.max_rounds:
             raise PolicyError(
@@ -174,8 +178,8 @@ class AtOnce:
         """Return the sum of clients' replies, or None if each must be computed separately."""
         doors = [self._doors[name] for name in names]
         if self._round[0] != names:
-            of = doors[0]._client.together
-            self._round = names, of and of([door._client for door in doors])
+            join = doors[0]._client.together
+            self._round = names, join and join([door._client for door in doors])
         together = self._round[1]
         if together is None or call.function not in together.functions:
             return None

@@ -1,6 +1,7 @@
 """What a study would reveal of a client's documents, to whom, and in how many bytes.
 
-A local rehearsal counts the bytes. The attacks behind verdicts: docs/concepts/threat-model.md.
+`expose` makes the numbers and verdicts that a member sees before it joins; a rehearsal on this
+machine counts the bytes. The attacks behind the verdicts: docs/concepts/threat-model.md.
 """
 
 from collections import Counter
@@ -74,17 +75,19 @@ class Exposure:
         if self.texts is None:
             return None
         rounds = self.study.method.max_rounds
-        return sum((each.once or 0) + round(rounds * (each.round or 0)) for each in self.shown)
+        return sum((step.once or 0) + round(rounds * (step.round or 0)) for step in self.shown)
 
     @property
     def verdicts(self) -> dict[str, str]:
         """What an attacker with all shared data and the strongest known attack learns."""
         privacy = self.study.differential_privacy
-        there = "yes, better than by chance: there is no noise, and a model remembers documents"
+        membership = (
+            "yes, better than by chance: there is no noise, and a model remembers documents"
+        )
         if privacy is not None:  # for a document, also where the study protects authors
-            there = in_words(together([privacy]), privacy.delta)
+            membership = in_words(together([privacy]), privacy.delta)
         return {
-            "whether a document was there": there,
+            "whether a document was there": membership,
             "which words a single document has": _words(self.study, self.documents),
             "what the sum over one client's documents is": (
                 "no: aggregation is secure, and every sum is over all members"
@@ -95,7 +98,7 @@ class Exposure:
 
     def plain(self) -> dict[str, Any]:
         numbers = {"documents": self.documents, "texts": self.texts, "bytes": self.bytes}
-        return {"exchanges": [asdict(each) for each in self.shown], **numbers, **self.verdicts}
+        return {"exchanges": [asdict(step) for step in self.shown], **numbers, **self.verdicts}
 
 
 def in_words(epsilon: float, delta: float) -> str:
@@ -120,10 +123,10 @@ def expose(
     if corpus is not None and study.method.method_name == "auto":
         settings: Any = study.method
         embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
-        found, why = settings.choose(len(corpus), total_words(corpus), embedded)
-        method = find_method(found["name"]).settings(**found)
+        choice, why = settings.choose(len(corpus), total_words(corpus), embedded)
+        method = find_method(choice["name"]).settings(**choice)
         study = study.model_copy(update={"method": method})
-        chosen = f"{found['name']}, as {why}"
+        chosen = f"{choice['name']}, as {why}"
     if corpus is not None:
         most = max(REHEARSED, policy.min_documents)
         sample = study.embedded(_some(corpus, most), embedding_model, on_progress)
@@ -134,20 +137,35 @@ def expose(
     if study.is_secure:
         # With differential privacy, words are public, and no exact document count is sent.
         has_noise = study.differential_privacy is not None
-        own = {name: DATA_SENT[name] for name in (MODEL, ARRAYS)} if has_noise else DATA_SENT
+        names = (MODEL, ARRAYS) if has_noise else DATA_SENT
         all_exchanges += [
-            PublishedFunction(name, "once", own[name], name in MEMBERS_SEE) for name in own
+            PublishedFunction(name, "once", DATA_SENT[name], name in MEMBERS_SEE) for name in names
         ]
     shown = list[SentFunction]()
     otherwise = NOBODY if study.is_secure else SERVER_SEES
-    for each in all_exchanges:
-        name = each.function
-        seen = ALL_SEE if each.seen_by_all else otherwise
-        weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
-        shown.append(SentFunction(name, each.often, each.data_sent, seen, *weighed))
+    is_weighed = bool(corpus and corpus.text_bytes)
+    for exchange in all_exchanges:
+        name = exchange.function
+        shown.append(
+            SentFunction(
+                function=name,
+                often=exchange.often,
+                data_sent=exchange.data_sent,
+                seen=ALL_SEE if exchange.seen_by_all else otherwise,
+                once=once[name] if is_weighed else None,
+                round=rounds[name] / ROUNDS if is_weighed else None,
+            )
+        )
     if corpus is None:
         return Exposure(study, shown)
-    return Exposure(study, shown, len(corpus), corpus.text_bytes, once[NAMED], chosen)
+    return Exposure(
+        study=study,
+        shown=shown,
+        documents=len(corpus),
+        texts=corpus.text_bytes,
+        words=once[NAMED],
+        chosen=chosen,
+    )
 
 
 class _WeighedDoor:
@@ -211,15 +229,18 @@ def _rehearse(
     maker = recipe or method
     doors: dict[str, Any] = {}
     for name in names:
-        secret = Secret.from_seed(short.seed, name)
-        own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
-        rules = policy if name == names[0] else OPEN_POLICY
-        site = ClientContext(name, own, rules, secret=secret, masked=study.is_secure)
-        client = maker.client(plan, site)
-        ledger = Ledger(method.name, short.fingerprint)
-        doors[name] = Door(name, client, rules, ledger)
+        limits = policy if name == names[0] else OPEN_POLICY
+        site = ClientContext(
+            name=name,
+            corpus=corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS),
+            policy=limits,
+            secret=Secret.from_seed(short.seed, name),
+            masked=study.is_secure,
+        )
+        ledger = Ledger(method=method.name, study=short.fingerprint)
+        doors[name] = Door(name, maker.client(plan, site), limits, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
-    clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
+    clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors=doors)
     maker.program(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
@@ -260,13 +281,15 @@ def _words(study: Study, documents: int | None) -> str:
     if batch is not None and documents is not None and documents <= rounds:
         solved = f"the sums of {rounds:,} rounds suffice to compute all {documents:,} documents"
         return f"yes, all: {solved}; lower max_rounds"
-    own = min((each for each in (batch, documents) if each is not None), default=None)
-    together = None if batch is None else batch * (clients if study.is_secure else 1)
-    if own is None or (documents is None and (together or 0) >= SOME_READABLE):
+    of_client = min((size for size in (batch, documents) if size is not None), default=None)
+    of_all_clients = 0 if batch is None else batch * (clients if study.is_secure else 1)
+    if of_client is None or (documents is None and of_all_clients >= SOME_READABLE):
         return f"yes, if a sum is over fewer than about {SOME_READABLE:,} documents"
     others = " and those of the others, whose number is not known yet" if study.is_secure else ""
-    reason = f"a sum is over {own:,} of these documents{others}"
-    if own < SOME_READABLE:
-        much = "many complete documents" if own <= READABLE else "some words of some documents"
+    reason = f"a sum is over {of_client:,} of these documents{others}"
+    if of_client < SOME_READABLE:
+        much = (
+            "many complete documents" if of_client <= READABLE else "some words of some documents"
+        )
         return f"yes, {much}: {reason}"
     return f"hardly: {reason}"

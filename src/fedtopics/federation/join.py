@@ -1,4 +1,7 @@
-"""Join a study between machines, as a member with documents or as an observer."""
+"""Join a study between machines, as a member with documents or as an observer.
+
+Look here for how a member starts, resumes, takes the server's state, and confirms the model.
+"""
 
 import os
 import re
@@ -66,8 +69,14 @@ def join(
     with ExitStack() as files:
         if host:
             part.review(study)
-            place = plan.listen_address(listen)
-            service = files.enter_context(hosted(plan, key, place, part.out, part.notify))
+            server = hosted(
+                plan=plan,
+                key=key,
+                address=plan.listen_address(listen),
+                folder=part.out,
+                notify=part.notify,
+            )
+            service = files.enter_context(server)
             return _train(part, study, LoopbackLink(service, key.name), timeout)
         link = link or plan.link(key)
         try:
@@ -87,7 +96,8 @@ def _refuse(part: Participation, study: Study, link: Link, error: PolicyError) -
             link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
         else:
             software = software_of(study, part.begun(study))
-            link.ask(encode(PlainAsk(software, b"", 0, "left", 1, REFUSED)))
+            left = PlainAsk(software=software, run=b"", step=0, phase="left", reason=REFUSED)
+            link.ask(encode(left))
 
 
 def check_key(study: Study, key: Key) -> None:
@@ -105,17 +115,30 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
     with ExitStack() as files:
         files.callback(part.close)
         state = part.state_folder(study)
+        # Locked first, so that no other process of this member continues the same run.
         files.callback(hold(state).close)
         door = part.consider(study, state)
         while True:
             run = MemberRun(
-                state, study.identity(start), study.checkpoint_every, has_run(state), part.on_event
+                folder=state,
+                study=study.identity(start),
+                checkpoint_every=study.checkpoint_every,
+                resume=has_run(state),
+                on_event=part.on_event,
             )
             with closing(run), ExitStack() as open_files:
                 run.describe(study, start)
                 patience = Patience(timeout, run.event)
                 make = _secure if study.is_secure else _plain
-                clients = make(part, study, link, door, run, open_files, patience)
+                clients = make(
+                    part=part,
+                    study=study,
+                    link=link,
+                    door=door,
+                    run=run,
+                    files=open_files,
+                    patience=patience,
+                )
                 run.clients = clients
                 part.notify(Joined(study.fingerprint, str(part.out)))
                 try:
@@ -140,10 +163,23 @@ def _plain(
     files: ExitStack,
     patience: Patience,
 ) -> PlainClients:
-    software = software_of(study, part.begun(study))
-    least = part.policy.min_clients_in_sum
-    remote = Remote(link, software, least, run.place, patience)
-    return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
+    step, turn = run.position()
+    remote = Remote(
+        link=link,
+        software=software_of(study, part.begun(study)),
+        least=part.policy.min_clients_in_sum,
+        folder=run.place,
+        patience=patience,
+    )
+    return PlainClients(
+        source=remote,
+        names=list(study.clients),
+        own=part.name,
+        door=door,
+        step=step,
+        turn=turn,
+        notify=run.event,
+    )
 
 
 def _secure(
@@ -159,57 +195,63 @@ def _secure(
     disk = Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
-    software = software_of(study, part.begun(study))
     member = Member(
-        part.name,
-        bytes.fromhex(study.fingerprint),
-        roster.names,
-        part.key.sign,
-        roster.verify,
-        os.urandom,
-        disk,
-        record,
-        content,
+        name=part.name,
+        study=bytes.fromhex(study.fingerprint),
+        names=roster.names,
+        sign=part.key.sign,
+        verify=roster.verify,
+        random=os.urandom,
+        disk=disk,
+        record=record,
+        content=content,
     )
     run.before_checkpoint = member.save
     run.after_checkpoint = disk.cut
-    exchange = MemberSteps(member, link, patience)
+    step, turn = run.position()
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
     documents = None if part.corpus is None or has_noise else len(part.corpus)
     return SecureClients(
-        exchange,
-        list(study.clients),
-        door,
-        documents,
-        totals,
-        *run.position(),
-        study.vocabulary,
-        member.study,
-        software,
-        run.event,
+        exchange=MemberSteps(member, link, patience),
+        names=list(study.clients),
+        door=door,
+        documents=documents,
+        totals=totals,
+        step=step,
+        turn=turn,
+        limits=study.vocabulary,
+        study=member.study,
+        identity=software_of(study, part.begun(study)),
+        notify=run.event,
     )
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
-    own: dict[str, Any] = {"": model.weights, **model.shared}
+    """Return the first member's model, so that all have the same, if it is near this one."""
+    own_stages: dict[str, Any] = {"": model.weights, **model.shared}
     taken = [model]
 
     def arrays() -> bytes:
-        return dumps({n: {k: np.asarray(v) for k, v in each.items()} for n, each in own.items()})
+        return dumps(
+            {
+                stage: {name: np.asarray(array) for name, array in weights.items()}
+                for stage, weights in own_stages.items()
+            }
+        )
 
     def take(content: bytes) -> bytes:
-        found = loads(content)
-        if not _are_near(own, found):
+        stages = loads(content)
+        if not _are_near(own_stages, stages):
             raise FederationError(
                 "The model of the first member differs from this member's by more than rounding; "
                 "compare the versions of fedtopics and of its packages."
             )
-        made = {
-            stage: {name: _as(own[stage][name], array) for name, array in each.items()}
-            for stage, each in found.items()
+        shared = {
+            stage: {name: _as(own_stages[stage][name], array) for name, array in weights.items()}
+            for stage, weights in stages.items()
         }
-        taken[0] = replace(model, weights=made.pop(""), shared=made)
+        taken[0] = replace(model, weights=shared.pop(""), shared=shared)
         return bytes.fromhex(fingerprint_of(taken[0]))
 
     clients.confirm(bytes.fromhex(fingerprint_of(model)), arrays, take)

@@ -150,9 +150,11 @@ class Ledger:
         if path.exists():
             cut_torn_line(path)
             read_ledger(path, self._recall)
-        (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
+        digests, broken = chain_of(lines_of(path))
+        head = Head.read(path)
         self._lines = len(digests) - 1
         self._before = digests[-1]
+        # A process that was killed can leave lines that the head does not count; those are signed.
         counted = head.lines if head else self._lines
         uncounted = islice(lines_of(path), counted, None) if counted < self._lines else ()
         fault = head.fault(digests) if head else ""
@@ -213,16 +215,18 @@ class Ledger:
             total += len(data)
         answer = SentReply(position, function, call.digest, content.hexdigest())
         before = self._replies.get((position.turn, function), answer.reply)
+        # The difference of two replies to one call would show what changed in the documents.
         is_other = position == self.last.position and answer != self.last
         if is_other or (once and answer.reply != before):
             return False
-        facts = {"moment": astuple(position)} | ({"masked": True} if call.hidden else {})
+        masked = {"masked": True} if call.hidden else {}
         self._add(
             "sent",
             client=client,
             round=call.payload.get("round", 0),
             function=function,
-            **facts,
+            moment=astuple(position),
+            **masked,
             payload=call.digest,
             **_words(call.payload),
             **noted,
@@ -243,8 +247,9 @@ class Ledger:
             self.questions[release] = how
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
-        facts = {"function": function, "moment": astuple(position), "bytes": size}
-        self._add("received", **facts, sha256=digest)
+        self._add(
+            "received", function=function, moment=astuple(position), bytes=size, sha256=digest
+        )
 
     def write_start(
         self,
@@ -257,9 +262,17 @@ class Ledger:
         """Record that a process begins, with certificate, policy, corpus size and spent budget."""
         if self._file is not None:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
-            size = {"documents": len(corpus), "text_bytes": corpus.text_bytes}
-            own = {"policy": policy} | ({} if spent is None else {"epsilon_spent": spent})
-            self._add("started", client=client, fedtopics=VERSION, **own, **size, **shown)
+            budget = {} if spent is None else {"epsilon_spent": spent}
+            self._add(
+                "started",
+                client=client,
+                fedtopics=VERSION,
+                policy=policy,
+                **budget,
+                documents=len(corpus),
+                text_bytes=corpus.text_bytes,
+                **shown,
+            )
 
     def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():
@@ -271,14 +284,22 @@ class Ledger:
         if self._file is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        of = {"study": self._study, "run": self.run, "method": self._method}
-        entry = {"before": self._before, "time": now, "what": what, **of, **self._always, **content}
+        entry = {
+            "before": self._before,
+            "time": now,
+            "what": what,
+            "study": self._study,
+            "run": self.run,
+            "method": self._method,
+            **self._always,
+            **content,
+        }
         if signature := self._sign(signed_part(entry)):
             entry[SIGNATURE] = b64encode(signature).decode()
         line = json.dumps(entry).encode()
         self._file.write(line + b"\n")
         self._file.flush()
-        self._lines = self._lines + 1
+        self._lines += 1
         self._before = hashlib.sha256(line).hexdigest()
         self._write_head()
 
@@ -295,8 +316,13 @@ class Ledger:
         if line["round"]:
             self.rounds.add((line["run"], line["round"], line["moment"][1]))
         if line["run"] == self.run:
-            position = Position(*line["moment"])
-            answer = SentReply(position, line["function"], line["payload"], line["sha256"])
+            turn, attempt, exchange = line["moment"]
+            answer = SentReply(
+                position=Position(turn=turn, attempt=attempt, exchange=exchange),
+                function=line["function"],
+                payload=line["payload"],
+                reply=line["sha256"],
+            )
             self._remember(answer, line)
 
     def close(self) -> None:
@@ -351,9 +377,9 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
 
 def has(path: Path, key: str, value: Any) -> bool:
     """Whether some line has this value; for example, "masked" is False if the server saw it."""
-    found: list[bool] = []
-    read_ledger(path, lambda line: found.append(line.get(key) == value))
-    return any(found)
+    matches: list[bool] = []
+    read_ledger(path, lambda line: matches.append(line.get(key) == value))
+    return any(matches)
 
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:

@@ -1,4 +1,7 @@
-"""All clients in this process, for simulations; every reply still passes the client's door."""
+"""All clients in this process, for simulations; every reply still passes the client's door.
+
+LocalClients is the shortest engine: see here what a round is, and when it is repeated.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,13 +78,12 @@ class LocalClients:
         self._round = number
         try:
             while True:
-                there = [name for name in self.names if name not in missing]
-                self._drawn = draw.members(number, self.names, there)
+                available = [name for name in self.names if name not in missing]
+                self._drawn = draw.members(number, self.names, available)
                 self._validator = ReplyValidator()
                 try:
-                    found = work()
                     left_out: RoundReport = {"missing": missing} if missing else {}
-                    return found, {"clients": self._drawn, **left_out}
+                    return work(), {"clients": self._drawn, **left_out}
                 except AgainError as again:
                     missing |= again.without
                     self._begin(self._position.attempt + 1)
@@ -102,14 +104,14 @@ class LocalClients:
         return work(Call(function, payload, self._position))
 
     def _sum(self, call: Call, template: Template) -> dict[str, Any]:
-        if self._at_once is not None and (found := self._at_once(self._drawn, call)) is not None:
-            return found
+        if self._at_once is not None and (total := self._at_once(self._drawn, call)) is not None:
+            return total
         # Replies are added as they come, so that memory does not grow with clients.
         exchange = call.position.exchange
-        total = self._robust.sum(call.function, template, exchange, self._round)
+        running = self._robust.sum(call.function, template, exchange, self._round)
         for name, reply in self._replies(call, template):
-            total.add(reply, name)
-        return total.total()
+            running.add(reply, name)
+        return running.total()
 
     def _replies(self, call: Call, template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the valid replies; if some are invalid, the round is repeated without them."""

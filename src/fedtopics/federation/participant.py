@@ -1,4 +1,7 @@
-"""A client's part in a study, on any engine."""
+"""A member's side of a study: its checks before it joins, its folder, its ledger and its model.
+
+Participation is the same for all engines; `join` connects it to the others.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ class Participation:
         self.corpus = corpus
         self.policy = policy
         self.out = out or Path("runs") / key.name
-        self._usual_place = out is None
+        self._is_default_place = out is None
         self.on_event = on_event
         self._growing = growing
         self._embedding_model = embedding_model
@@ -85,9 +88,15 @@ class Participation:
         on_event: events.OnEvent | None = None,
         **more: Any,
     ) -> Participation:
-        policy = Policy() if data.policy is None else Policy.read(data.policy)
-        corpus = data.read(key.name)
-        return cls(key, corpus, policy, out, on_event, data.embedding_model, **more)
+        return cls(
+            key=key,
+            policy=Policy() if data.policy is None else Policy.read(data.policy),
+            corpus=data.read(key.name),
+            out=out,
+            on_event=on_event,
+            embedding_model=data.embedding_model,
+            **more,
+        )
 
     def close(self) -> None:
         if self._ledger is not None:
@@ -114,46 +123,48 @@ class Participation:
             return None
         self._check_earlier(study, self.corpus, begins=True)
         run = study.fingerprint
-        kept = Secret.keep(state / "secret")
+        # Also made for a seeded run, because the file shows later that this run has begun.
+        stored_secret = Secret.keep(state / "secret")
         if self._insecure_seed and study.differential_privacy is not None:
             raise RunError(
                 "The study has differential privacy, but with --insecure-seed everybody could "
                 "compute the noise; leave out --insecure-seed."
             )
-        is_seeded = self._insecure_seed
-        secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
+        secret = stored_secret.of_run(run)
+        if self._insecure_seed:
+            secret = Secret.from_seed(study.seed, self.name)
         policy = self.policy.in_study(study.is_secure)
-        key = self.key
         noise = digest(secret.derive("account").hex())
-        policy.check_privacy(self.name, study.differential_privacy, run, run, noise)
+        policy.check_privacy(self.name, study.differential_privacy, study=run, run=run, noise=noise)
         self._ledger = Ledger(
-            study.registration.name,
-            run,
-            self.out / "ledger.jsonl",
-            run,
-            is_seeded,
-            key.sign,
-            not study.is_secure,
-            has_begun,
-            key.has_signed,
+            method=study.registration.name,
+            study=run,
+            path=self.out / "ledger.jsonl",
+            run=run,
+            seeded=self._insecure_seed,
+            sign=self.key.sign,
+            seen=not study.is_secure,
+            begun=has_begun,
+            is_own=self.key.has_signed,
         )
-        held = policy.model_dump(mode="json")
-        self._ledger.write_start(self.name, key.certificate, held, self.corpus, policy.spent)
+        limits = policy.model_dump(mode="json")
+        self._ledger.write_start(
+            self.name, self.key.certificate, limits, self.corpus, spent=policy.spent
+        )
         self._ledger.write_files(self.out, "study.toml")
-        model = self._embedding_model
         self.corpus = study.embedded(
-            self.corpus, model, lambda *n: self.notify(events.Embedding(*n))
+            self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
         )
         site = ClientContext(
-            self.name,
-            self.corpus,
-            policy,
-            self.out,
-            self.notify,
-            model,
-            self._growing,
-            secret,
-            study.is_secure,
+            name=self.name,
+            corpus=self.corpus,
+            policy=policy,
+            folder=self.out,
+            notify=self.notify,
+            embedding_model=self._embedding_model,
+            growing=self._growing,
+            secret=secret,
+            masked=study.is_secure,
         )
         return Door(self.name, client_of(study, site), policy, self._ledger)
 
@@ -171,27 +182,32 @@ class Participation:
         if self.corpus is None:
             return
         data_sent = {
-            each.function: {"often": each.often, "what": each.data_sent}
-            for each in exchanges(study)
+            exchange.function: {"often": exchange.often, "what": exchange.data_sent}
+            for exchange in exchanges(study)
         }
         policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
-        rules = policy.described(not study.is_secure, study.vocabulary.min_document_frequency)
-        known = (self._place(study) / "study.toml").exists()
-        self.notify(Offered(study, data_sent, seen, rules, known))
-        found = check_policy(
-            policy,
-            study,
-            self.corpus,
-            self.name,
-            self._embedding_model,
+        offer = Offered(
+            study=study,
+            data_sent=data_sent,
+            seen=seen,
+            policy=policy.described(not study.is_secure, study.vocabulary.min_document_frequency),
+            known=(self._place(study) / "study.toml").exists(),
+        )
+        self.notify(offer)
+        languages, advice = check_policy(
+            policy=policy,
+            study=study,
+            corpus=self.corpus,
+            client=self.name,
+            embedding_model=self._embedding_model,
             grows=self._growing is not None,
             accepted_roster=self._accepted_roster,
         )
         self._check_earlier(study, self.corpus)
-        if found[0]:
-            self.notify(events.Languages(self.name, *found))
+        if languages:
+            self.notify(events.Languages(self.name, languages, advice))
 
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
         """Refuse documents that were in a study with other members: totals can be subtracted."""
@@ -217,13 +233,13 @@ class Participation:
 
     def exposed(self, study: Study) -> Exposure:
         """Return what a study would reveal; FedTopicsError if a rehearsal of it fails."""
-        found = expose(study, self.corpus, self._embedding_model, policy=self.policy)
+        exposure = expose(study, self.corpus, self._embedding_model, policy=self.policy)
         if self.corpus is not None:
             rehearse_noise(study, self.corpus)
-        return found
+        return exposure
 
     def _place(self, study: Study) -> Path:
-        if self._usual_place:
+        if self._is_default_place:
             # The name is from others: it must not lead out of the client's folder.
             place = Path("runs") / self.name / file_name(study.name)
             if study.run > 1:
@@ -272,30 +288,36 @@ def check_policy(
 ) -> tuple[Mapping[str, float], str]:
     """Check that a policy allows a study and that documents fit; return what `check_texts` does."""
     policy = policy.in_study(study.is_secure)
-    known = {} if study.roster is None else study.roster.plain
-    policy.check_roster(client, known, study.fingerprint, accepted_roster)
+    certificates = {} if study.roster is None else study.roster.plain
+    policy.check_roster(client, certificates, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)
-    policy.check_privacy(client, study.differential_privacy, study.fingerprint)
+    privacy = study.differential_privacy
+    policy.check_privacy(client, privacy, study.fingerprint)
     method = study.method
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
     documents = policy.min_documents if grows else used
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
-    authors(corpus, study.differential_privacy)
+    authors(corpus, privacy)  # raises if documents have none and the study needs them
     if not grows:
         check_times(corpus, method.over_time)
-    privacy = study.differential_privacy
     recipe = recipe_of(study)
     if privacy is not None and recipe is not None:
         recipe.public_words(privacy.words, method, study.text)  # raises if there are none
-    found = check_texts(corpus, study.text)
-    facts = method.method_name, method.max_rounds, documents, study.text, clients
-    policy.check_study(client, *facts)
+    languages = check_texts(corpus, study.text)
+    policy.check_study(
+        client=client,
+        method=method.method_name,
+        rounds=method.max_rounds,
+        documents=documents,
+        text=study.text,
+        clients=clients,
+    )
     needed = method.embedding_of(corpus)
     if needed is not None:
         check_embeddings(corpus, needed, embedding_model)
         if corpus.embeddings is None:
             sentence_encoder(embedding_model or needed.model)
-    return found
+    return languages
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

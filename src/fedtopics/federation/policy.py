@@ -1,4 +1,7 @@
-"""The policy: what a client shares. Only the client can change it."""
+"""The policy: what a client shares. Only the client can change it.
+
+Look here for each reason to refuse a study before it begins; `door` checks each reply.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     @field_validator("methods")
     @classmethod
-    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _methods_exist(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for name in value or ():
             if name not in METHODS.names and (meant := closest(name, METHODS.names)):
                 raise ValueError(f"there is no method {name!r}; did you mean {meant!r}?")
@@ -99,8 +102,8 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         if policy.known_members is not None:
             members = policy.known_members
             entries = (members,) if isinstance(members, str) else members
-            known = [_digits(each) or str(Path(path).parent / each) for each in entries]
-            policy = policy.model_copy(update={"known_members": tuple(known)})
+            places = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
+            policy = policy.model_copy(update={"known_members": tuple(places)})
         if policy.max_epsilon is None:  # without a budget, no account is kept
             return policy
         account = policy.account or Path(path).with_suffix(".account.jsonl")
@@ -141,8 +144,8 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     def described(self, seen: bool, rarest: int = 0) -> str:
         """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
-        of_all = self.min_documents_in_sum
-        together = f" and {of_all:,} documents (checked when all have joined)" if of_all else ""
+        total = self.min_documents_in_sum
+        together = f" and {total:,} documents (checked when all have joined)" if total else ""
         few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
         least = self.min_document_frequency
         also = f"; the study would also share words of {rarest:,}" if 0 < rarest < least else ""
@@ -183,8 +186,8 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         if accepted or self.known_members is None:
             return
         entries = self.known_members
-        known = _known((entries,) if isinstance(entries, str) else entries)
-        if unknown := [name for name, each in certificates.items() if each not in known]:
+        trusted = _fingerprints_of((entries,) if isinstance(entries, str) else entries)
+        if unknown := [name for name, sha256 in certificates.items() if sha256 not in trusted]:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
                 f"{', '.join(name or 'the server' for name in unknown)}. Nothing was sent; compare "
@@ -222,10 +225,17 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 "name one with account, or read the policy from a file."
             )
         account = Account(self.account)
-        if run is None:
+        if run is None:  # a review before the member joins, which costs nothing
             account.check(client, study, privacy, self.max_epsilon)
         else:
-            account.charge(client, study, run, privacy, self.max_epsilon, noise)
+            account.charge(
+                client=client,
+                study=study,
+                run=run,
+                privacy=privacy,
+                most=self.max_epsilon,
+                noise=noise,
+            )
 
     @property
     def spent(self) -> float | None:
@@ -277,23 +287,23 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
 
 
-def _known(entries: Sequence[str]) -> set[str]:
+def _fingerprints_of(entries: Sequence[str]) -> set[str]:
     """Return the SHA-256 of certificates, which are given as folders, files or SHA-256."""
-    known = set()
+    fingerprints = set()
     for entry in entries:
         if digits := _digits(entry):
-            known.add(digits)
+            fingerprints.add(digits)
             continue
         path = Path(entry)
         try:
             files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
-            known |= {key_fingerprint(read_bytes(file)) for file in files}
+            fingerprints |= {key_fingerprint(read_bytes(file)) for file in files}
         except (OSError, ValueError):
             raise PolicyError(
                 f"The certificates in {path}, which the policy's known_members names, cannot be "
                 "read. Nothing was sent; correct the policy."
             ) from None
-    return known
+    return fingerprints
 
 
 def _digits(text: str) -> str:

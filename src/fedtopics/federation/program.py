@@ -1,4 +1,7 @@
-"""Make a method's parts for a study: its program, its clients, and the calls to them."""
+"""Make a method's parts for a study: its program, its clients, and the calls to them.
+
+Every engine gets them here, and here differential privacy replaces a method by its private recipe.
+"""
 
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -26,13 +29,23 @@ def exchanges(study: Study) -> list[PublishedFunction]:
 
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
-    usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
+    settings = study.method.read_by(study.text)
     privacy = study.differential_privacy
     recipe = recipe_of(study)
     if privacy is None or recipe is None:
-        return Plan(*usual)
+        return Plan(
+            settings=settings,
+            text=study.text,
+            limits=study.vocabulary,
+            seed=study.seed,
+            start=start,
+        )
     return PrivatePlan(
-        *usual,
+        settings=settings,
+        text=study.text,
+        limits=study.vocabulary,
+        seed=study.seed,
+        start=start,
         privacy=privacy.promise,
         budget=recipe.budget(privacy.promise, study.method),
         clients=len(study.clients),
@@ -43,7 +56,7 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Any:
 
 def in_the_clear(study: Study) -> list[str]:
     """Return the functions whose replies all members see despite secure aggregation."""
-    return sorted(each.function for each in exchanges(study) if each.seen_by_all)
+    return sorted(exchange.function for exchange in exchanges(study) if exchange.seen_by_all)
 
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
@@ -68,15 +81,16 @@ def finished(
 
 def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicModel:
     model = replace(model, info={**model.info, "continued": cast("Origin", start.origin)})
-    called = earlier.client_names.items()
-    model = model.with_client_names({n: name for n, name in called if n in model.documents})
+    client_names = earlier.client_names.items()
+    model = model.with_client_names({n: name for n, name in client_names if n in model.documents})
     # A topic keeps its number; with F-LDA it keeps its id, if training was continued.
-    before, after = (m.info.get("ids", range(m.n_topics)) for m in (earlier, model))
+    ids_before = earlier.info.get("ids", range(earlier.n_topics))
+    ids_after = model.info.get("ids", range(model.n_topics))
     if "ids" in model.info and start.continued is None:
         return model
     labels = {k: n for k, n in earlier.labels.items() if k not in earlier.unconfirmed}
-    place = {id_: number for number, id_ in enumerate(after)}
-    names = {place.get(before[number]): name for number, name in labels.items()}
+    numbers = {id_: number for number, id_ in enumerate(ids_after)}
+    names = {numbers.get(ids_before[number]): name for number, name in labels.items()}
     return model.with_labels({k: name for k, name in names.items() if k is not None})
 
 

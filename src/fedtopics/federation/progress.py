@@ -1,4 +1,7 @@
-"""The progress of a run: a bar on a terminal; elsewhere, one line per minute."""
+"""The progress of a run (ProgressDisplay): a bar on a terminal; elsewhere, one line per minute.
+
+Also how durations are written, and until when a run waits.
+"""
 
 from __future__ import annotations
 

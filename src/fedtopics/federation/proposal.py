@@ -1,4 +1,4 @@
-"""What a study proposes to its members before they join."""
+"""What a study proposes to its members before they join: who takes part, and who can see what."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ class Proposal:
     @property
     def adversaries(self) -> list[str]:
         """What the server, one member, all others, and readers of the model learn."""
-        one, others = (promises(self.kind, self.members, n) for n in (1, self.members - 1))
-        chosen = [one[1], one[2], *([others[2]] if self.members > 2 else []), one[-1]]
+        alone = promises(self.kind, self.members, 1)
+        together = promises(self.kind, self.members, self.members - 1)
+        chosen = [alone[1], alone[2], *([together[2]] if self.members > 2 else []), alone[-1]]
         return [
-            f"{each.adversary[0].upper()}{each.adversary[1:]} can see {each.sees}"
-            + (f"; and can {each.can}." if each.can != "nothing" else ".")
-            for each in chosen
+            f"{promise.adversary[0].upper()}{promise.adversary[1:]} can see {promise.sees}"
+            + (f"; and can {promise.can}." if promise.can != "nothing" else ".")
+            for promise in chosen
         ]
 
     @property
@@ -54,7 +55,7 @@ class Proposal:
             "clients": sorted(self.study.clients),
             "observers": sorted(self.study.observers),
             "aggregation": self.kind,
-            "promises": [asdict(each) for each in promises(self.kind, self.members)],
+            "promises": [asdict(promise) for promise in promises(self.kind, self.members)],
         }
 
 

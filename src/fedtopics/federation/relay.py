@@ -1,4 +1,7 @@
-"""The relay of a study between machines; it loads no method, to need little memory."""
+"""The relay of a study between machines; it loads no method, to need little memory.
+
+Look here for how a relay starts and ends, alone (lead_relay) or in a member's process (hosted).
+"""
 
 import subprocess
 import sys
@@ -33,8 +36,8 @@ HOST_STAYS = 600.0  # seconds that a host serves the others after it has the mod
 def read_apart(study: Path) -> ServerPlan:
     """Read a study in another process, whose memory is free again afterwards."""
     command = [sys.executable, "-m", "fedtopics.federation.relay", str(study)]
-    found = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
-    plan, error, why = msgspec.msgpack.decode(found, type=tuple[ServerPlan | None, str, str])
+    encoded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
+    plan, error, why = msgspec.msgpack.decode(encoded, type=tuple[ServerPlan | None, str, str])
     if plan is None:
         raise getattr(errors, error)(why)
     return plan
@@ -45,11 +48,11 @@ def _write_plan(study: Path) -> None:
     from fedtopics.federation.study import Study
 
     try:
-        found: Any = Study.read(study).server_plan, "", ""
+        answer: Any = Study.read(study).server_plan, "", ""
     except FedTopicsError as refusal:
-        found = None, type(refusal).__name__, str(refusal)
+        answer = None, type(refusal).__name__, str(refusal)
     with suppress(BrokenPipeError):  # that process was killed
-        sys.stdout.buffer.write(msgspec.msgpack.encode(found))
+        sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 
 def _file_of(plan: ServerPlan, folder: Path) -> Path:
@@ -98,11 +101,11 @@ def lead_relay(
         mode = "ab" if run.exists() else "wb"  # the events of another run end here
         with closing(LineFile(folder / EVENTS, mode)) as log:
 
-            def both(event: events.Event) -> None:  # the log is for `fedtopics status`
+            def log_and_notify(event: events.Event) -> None:  # the log is for `fedtopics status`
                 log.write({"time": time.time()} | event.plain())
                 notify(event)
 
-            _lead(relay_of(plan, folder), listen, both, opened)
+            _lead(relay_of(plan, folder), listen, log_and_notify, opened)
         write_durably(done, b"")
 
 
@@ -111,22 +114,24 @@ def _lead(
 ) -> None:
     with listen(service, notify):
         opened(service)
-        here: set[str] = set()
-        at = None
+        connected: set[str] = set()
+        awaited: tuple[object, ...] = ()  # the step, and the members that it waits for
         since = 0.0
         patience = Patience(inf, notify)
         halted = None
         while service.wait_until_done(PAUSE):
-            step, waiting, stop = service.waiting()
+            step, missing, stop = service.waiting()
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, stop.reason))
             halted = stop
-            for name in sorted(service.present().keys() - here - service.relay.refused.keys()):
-                here.add(name)
+            newcomers = service.present().keys() - connected - service.relay.refused.keys()
+            for name in sorted(newcomers):
+                connected.add(name)
                 notify(events.StatusChange("joined", name))
-            if at != (at := (step, *waiting)):
+            if awaited != (step, *missing):
+                awaited = (step, *missing)
                 since = time.monotonic()
-            patience.waits_for(waiting, since)
+            patience.waits_for(missing, since)
     notify(events.Finished(service.names))
 
 

@@ -267,19 +267,21 @@ class MemberRun(RunFolder):
     def state(self) -> bytes:
         """Return the newest checkpoint, for a client that was away too long."""
         saved = self.newest()
-        kept = self.place / "agreement.json"
+        agreement = self.place / "agreement.json"
         if saved is None:
             return b""
         plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}
-        return dumps(plain | {"agreement": files.read_bytes(kept) if kept.exists() else b""})
+        return dumps(
+            plain | {"agreement": files.read_bytes(agreement) if agreement.exists() else b""}
+        )
 
     def install(self, content: bytes) -> None:
-        found = loads(content)
-        if found["agreement"]:
-            files.write_durably(self.place / "agreement.json", found["agreement"])
-        super().checkpoint(Checkpoint(found["round"], found["arrays"], found["numbers"]))
+        state = loads(content)
+        if state["agreement"]:
+            files.write_durably(self.place / "agreement.json", state["agreement"])
+        super().checkpoint(Checkpoint(state["round"], state["arrays"], state["numbers"]))
         self.open_events()
-        self.event(events.CaughtUp(found["round"]))
+        self.event(events.CaughtUp(state["round"]))
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return what `keep` wrote if there is a checkpoint, else None."""

@@ -164,6 +164,7 @@ class RunStatus:
             self.trouble = str(reason)
         elif client in self.clients and kind in ("bad reply", "excluded"):
             self.clients[client].bad += 1
+        # Not another branch, because "excluded" also counts a bad update above.
         if kind in AWAY:
             state = "not connected" if kind == "lost" else kind
             self._set(client, False, f"{state}: {reason}" if reason else state)
@@ -179,7 +180,7 @@ class RunStatus:
             self.clients[client].state = state
 
     def plain(self) -> dict[str, Any]:
-        same = (
+        keys = (
             "method",
             "state",
             "trouble",
@@ -190,19 +191,19 @@ class RunStatus:
             "repeated",
             "updated",
         )
-        plain = {"study": self.name} | {key: getattr(self, key) for key in same}
+        plain = {"study": self.name} | {key: getattr(self, key) for key in keys}
         plain |= {"seconds_a_round": self.pace, "seconds_left": self.left}
-        return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
+        return plain | {"clients": {name: asdict(status) for name, status in self.clients.items()}}
 
     def lines(self, running: bool | None, now: float) -> list[str]:
         is_relay = self.is_server and not self.trains
         where = RELAY[self.state] if is_relay else WHERE[self.state]
         lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
-            each = "" if self.pace is None else f", {self.pace:.2f} s per round"
+            pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
             left = None if running is False else self.left
             most = "" if left is None else f", at most {duration(left)} left"
-            lines.append(f"round {self.round:,} of {self.rounds:,}{each}{most}")
+            lines.append(f"round {self.round:,} of {self.rounds:,}{pace}{most}")
         if self.trouble:
             lines.append(self.trouble)
         if self.updated is not None:
@@ -254,8 +255,8 @@ class RunReading:
         )
 
     def plain(self) -> dict[str, Any]:
-        own = {name: value for name, value in vars(self).items() if name != "status"}
-        return self.status.plain() | own
+        topics = {name: value for name, value in vars(self).items() if name != "status"}
+        return self.status.plain() | topics
 
 
 def read_run(folder: Path) -> RunReading:
@@ -282,10 +283,12 @@ def read_run(folder: Path) -> RunReading:
         raise RunError(
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
-    topics: Any = ()
+    run = RunReading(status, is_used(path))
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
-        topics = _topics(status, folder / "model" / "topics.json", place, study)
-    return RunReading(status, is_used(path), *topics)
+        run.topics, run.topics_of_round, run.no_topics = _topics(
+            status, folder / "model" / "topics.json", place, study
+        )
+    return run
 
 
 def _topics(

@@ -1,4 +1,4 @@
-"""Serve a study with plain aggregation as its trusted server, which trains as well."""
+"""Serve a study with plain aggregation as its trusted server, which trains as well (lead)."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -37,38 +37,48 @@ def lead(
 ) -> TopicModel:
     """Train a study as its trusted server, or resume it; `listen` serves the members meanwhile."""
     network = study.federation
-    times = network.join_timeout, network.quorum_timeout, network.round_timeout
     program = program_of(study, start)
-    identity = study.identity(start)
     with hold(folder):
         run = MemberRun(
-            folder,
-            identity,
-            study.checkpoint_every,
-            has_run(folder),
-            on_event,
-            network.round_interval,
+            folder=folder,
+            study=study.identity(start),
+            checkpoint_every=study.checkpoint_every,
+            resume=has_run(folder),
+            on_event=on_event,
+            pause=network.round_interval,
         )
-        position = run.position()
-        with closing(run), closing(Log(folder / "log", position[0])) as log:
+        step, turn = run.position()
+        with closing(run), closing(Log(folder / "log", step)) as log:
             run.describe(study, start)
             server = PlainServer(
-                list(study.clients),
-                software_of(study, start),
-                log,
-                network.largest_message << 20,
-                run.state,
-                run.event,
+                names=list(study.clients),
+                software=software_of(study, start),
+                log=log,
+                largest=network.largest_message << 20,
+                state=run.state,
+                notify=run.event,
             )
-            rules = Rules(study.quorum, *times, network.outliers or "clip")
-            rounds = Rounds(server, rules, run.event)
-            run.clients = clients = PlainClients(
-                rounds, server.names, "", None, *position, run.event
+            rules = Rules(
+                quorum=study.quorum,
+                join_timeout=network.join_timeout,
+                quorum_timeout=network.quorum_timeout,
+                round_timeout=network.round_timeout,
+                outliers=network.outliers or "clip",
             )
+            run.clients = PlainClients(
+                source=Rounds(server, rules, run.event),
+                names=server.names,
+                own="",
+                door=None,
+                step=step,
+                turn=turn,
+                notify=run.event,
+            )
+            # The log may be cut, because a client that needs older entries gets `run.state`.
             run.after_checkpoint = log.cut
             with listen(server, run.event):
                 opened(server)
-                model = run.save(finished(study, start, program.train(clients, run)))
+                model = run.save(finished(study, start, program.train(run.clients, run)))
                 missing = server.wait_until_done(MODEL_PATIENCE)
                 run.event(Finished([name for name in server.names if name not in missing]))
             return model

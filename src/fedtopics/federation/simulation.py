@@ -1,4 +1,8 @@
-"""Run a study with all its clients in this process."""
+"""Run a study with all its clients in this process.
+
+`train` is also the function `fedtopics.train`. Look here, too, for whose documents a simulation
+takes, and for where it resumes.
+"""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -86,7 +90,7 @@ def train(
         )
     if at_once and has_rule:
         raise RunError("outliers needs single updates, but at_once has only sums; leave out one.")
-    if at_once is None:
+    if at_once is None:  # ledgers and rules for outliers need single replies
         at_once = out is None and not has_rule
     documents: Mapping[str, Any]
     if engine is None:
@@ -98,8 +102,13 @@ def train(
         )
     else:
         documents, simulate = ENGINES.find("dask").prepared(engine, study, corpora)
-    rules = policies_of(study, documents, policies)
-    simulation = simulate(study.with_clients(documents), documents, rules, on_event, at_once)
+    simulation = simulate(
+        study=study.with_clients(documents),
+        documents=documents,
+        policies=policies_of(study, documents, policies),
+        on_event=on_event,
+        at_once=at_once,
+    )
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
 
@@ -124,53 +133,70 @@ class Simulation:
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
         study = self.study
-        method = self.study.method
+        method = study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
             waits = study.registration.takes_new_documents
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
-        languages = [self._languages(*item) for item in self.documents.items()]
+        languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
-        identity = study.identity(start)
-        run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
+        run = RunFolder(
+            folder=folder,
+            study=study.identity(start),
+            checkpoint_every=study.checkpoint_every,
+            resume=resume,
+            on_event=self.on_event,
+        )
         with ExitStack() as files:
             files.callback(run.close)
             run.describe(study, start)
             for name, corpus in self.documents.items():
                 if corpus.source:
                     self._notify(Documents.of(name, corpus))
-            for found in filter(None, languages):
-                self._notify(found)
+            for event in filter(None, languages):
+                self._notify(event)
             ledgers = {}
             for name in self.documents:
-                path = folder and client_folder(folder, name) / "ledger.jsonl"
-                facts = study.registration.name, study.fingerprint, path
-                ledgers[name] = Ledger(*facts, begun=resume)
+                ledgers[name] = Ledger(
+                    method=study.registration.name,
+                    study=study.fingerprint,
+                    path=folder and client_folder(folder, name) / "ledger.jsonl",
+                    begun=resume,
+                )
                 files.callback(ledgers[name].close)
-            if folder is not None:
-                each = self.documents.items()
-                digests = {
-                    n: getattr(of, "fingerprint", "") or corpus_fingerprint(of) for n, of in each
-                }
-                before = run.recall("documents") or digests
-                if changed := sorted(n for n in digests if digests[n] != before.get(n)):
-                    raise RunError(
-                        f"The documents of client {changed[0]!r} are not those that the run in "
-                        f"{run.folder} began with; resume with those, or continue from the model "
-                        "with the new ones."
-                    )
-                run.keep("documents", digests)
+            self._require_same_documents(run)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
-            turns = max(door.turn for door in doors.values())
-            robust = Robust(study.federation.outliers or "none", run.event)
-            known = self._at_once(doors), robust, run.event, study.is_secure
-            clients = LocalClients(doors, turns, *known)
+            clients = LocalClients(
+                doors=doors,
+                turns=max(door.turn for door in doors.values()),
+                at_once=self._at_once(doors),
+                robust=Robust(study.federation.outliers or "none", run.event),
+                notify=run.event,
+                hidden=study.is_secure,
+            )
             model = program.train(clients, run)
             model = run.save(finished(study, start, model, seeded=True))
             run.event(Finished())
             return model
+
+    def _require_same_documents(self, run: RunFolder) -> None:
+        """Raise RunError if a resumed run began with other documents."""
+        if run.folder is None:  # computing the digests takes time
+            return
+        digests = {
+            name: getattr(corpus, "fingerprint", "") or corpus_fingerprint(corpus)
+            for name, corpus in self.documents.items()
+        }
+        before = run.recall("documents") or digests
+        if changed := sorted(name for name in digests if digests[name] != before.get(name)):
+            raise RunError(
+                f"The documents of client {changed[0]!r} are not those that the run in "
+                f"{run.folder} began with; resume with those, or continue from the model "
+                "with the new ones."
+            )
+        run.keep("documents", digests)
 
     def _at_once(self, doors: Mapping[str, Door]) -> Callable[..., Any] | None:
         return AtOnce(doors).sum if self.at_once else None
@@ -187,15 +213,14 @@ class Simulation:
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy = self.policies[name]
-        place = folder and client_folder(folder, name)
         ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus)
         site = ClientContext(
-            name,
-            corpus,
-            policy,
-            place,
-            self._notify,
-            embedding_model,
+            name=name,
+            corpus=corpus,
+            policy=policy,
+            folder=folder and client_folder(folder, name),
+            notify=self._notify,
+            embedding_model=embedding_model,
             secret=Secret.from_seed(self.study.seed, name),
             masked=self.study.is_secure,
         )
@@ -215,8 +240,8 @@ class Simulation:
 
 def by_client(clients: Any) -> Mapping[Any, Any]:
     """Return a mapping by client; the items of a list are client-1, client-2 and so on."""
-    if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
-        clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
+    if isinstance(clients, (list, tuple)) and not any(isinstance(item, str) for item in clients):
+        clients = {f"client-{number}": documents for number, documents in enumerate(clients, 1)}
     if not isinstance(clients, Mapping):
         raise DataError(
             "The documents are not those of several clients; give a mapping of client to "

@@ -1,4 +1,8 @@
-"""The study: everything that server and clients agree on, in one TOML file."""
+"""The study: everything that server and clients agree on, in one TOML file.
+
+Look here for a study's fields, its fingerprint, and why its aggregation is secure or plain; its
+tables are in `study_tables`.
+"""
 
 from __future__ import annotations
 
@@ -117,6 +121,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
             raise ValueError("two clients have the same name; give each its own name")
         least = self.federation.quorum
         drawn = self.method.clients_per_round
+        # A study without clients gets them when it is trained, so there is no number to check yet.
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
                 f"federation.quorum = {least} is more than the {len(self.clients)} clients"
@@ -158,8 +163,8 @@ class Study(BaseModel, extra="forbid", frozen=True):
     @property
     def roster(self) -> Roster | None:
         """The certificates of all members, if any; IdentityError if one cannot be used."""
-        certificates = {name: each.certificate for name, each in self.clients.items()}
-        certificates |= {name: each.certificate for name, each in self.observers.items()}
+        certificates = {name: client.certificate for name, client in self.clients.items()}
+        certificates |= {name: member.certificate for name, member in self.observers.items()}
         host = self.server.host
         server = self.server.certificate
         if not any(certificates.values()) and server is None:
@@ -176,13 +181,13 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 'the study: [clients.NAME] certificate = "NAME.pem".'
             )
         return ServerPlan(
-            self.name,
-            self.fingerprint,
-            self.is_secure,
-            list(self.clients),
-            roster,
-            self.server.address,
-            self.federation.largest_message << 20,
+            name=self.name,
+            fingerprint=self.fingerprint,
+            is_secure=self.is_secure,
+            clients=list(self.clients),
+            roster=roster,
+            study_address=self.server.address,
+            largest_message=self.federation.largest_message << 20,
         )
 
     @property
@@ -257,10 +262,13 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def here(self, names: Iterable[str]) -> Study:
         """Return the study with these clients on this machine, without server and certificates."""
-        clients = {name: tables.ClientData() for name in names}
-        aggregation = "secure" if self.is_secure else "plain"
-        own = {"clients": clients, "observers": {}, "server": type(self.server)()}
-        return self.model_copy(update=own | {"aggregation": aggregation})
+        local = {
+            "clients": {name: tables.ClientData() for name in names},
+            "observers": {},
+            "server": type(self.server)(),
+            "aggregation": "secure" if self.is_secure else "plain",
+        }
+        return self.model_copy(update=local)
 
     @classmethod
     def make(cls, **settings: Any) -> Study:

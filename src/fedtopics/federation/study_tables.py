@@ -1,4 +1,8 @@
-"""The tables of a study file, the checks of differential privacy, and how TOML is written."""
+"""The tables of a study file, the checks of differential privacy, and how TOML is written.
+
+Look here for the keys of [clients], [server], [federation] and [about], and for the advice about a
+wrong key or value.
+"""
 
 import json
 import tomllib
@@ -235,7 +239,7 @@ def fill_in_defaults_of_method(study: Any) -> Any:
     name = method.get("name")
     preset = str(method.get("preset", ""))
     if study.get("differential_privacy") and name in RECIPES.names:
-        study = {**study, "method": filled(method, RECIPES.find(name).usual)}
+        study = {**study, "method": filled(method, RECIPES.find(name).defaults)}
     tables = find_method(name).settings.TABLES if preset and name in METHODS.names else {}
     return filled(study, tables.get(preset, {}))
 
@@ -263,7 +267,7 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     if isinstance(error, tomllib.TOMLDecodeError):
         problem += '; a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"'
     if isinstance(error, ValidationError):
-        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         reason = f"write a table, [{where}]" if first["type"] in TABLES else reason
@@ -275,8 +279,8 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
             problem = f"there is no key {where!r:.80}; "
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])
             key = first["loc"][-1]
-            usual = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
-            problem += usual or (nearest_names(key, keys) if keys else "correct its name")
+            advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
+            problem += advice or (nearest_names(key, keys) if keys else "correct its name")
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 
 
@@ -284,8 +288,8 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
     for part in path:
         if part in model.model_fields:  # otherwise it names a client
             kind = model.model_fields[part].annotation
-            kinds = [each for each in (kind, *get_args(kind)) if hasattr(each, "model_fields")]
-            model = kinds[0]
+            kinds = (kind, *get_args(kind))  # such as a table, dict[str, table] or table | None
+            model = next(option for option in kinds if hasattr(option, "model_fields"))
         if model is TopicSettings:
             model = find_method(content[part].get("name", DEFAULT_METHOD)).settings
     return [*model.model_fields]
@@ -335,8 +339,8 @@ def value_as_toml(
                 body = value_as_toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
         else:
-            usual = example and value == getattr(own, key, info.default) and key != "name"
-            hidden = "# " if value is None or usual else ""
+            is_default = example and value == getattr(own, key, info.default) and key != "name"
+            hidden = "# " if value is None or is_default else ""
             shown = "" if value is None else f" {_plain(value, example)}"
             lines.append(f"{hidden}{key} ={shown}  # {info.description}")
     return "\n".join(lines) + "\n" + "".join(tables)

@@ -59,8 +59,9 @@ class Criterion:
         return [row["topics"] for row in scored if self._is_close(row, top)]
 
     def _is_close(self, row: Mapping[str, Any], top: Mapping[str, Any]) -> bool:
-        close = max(CLOSE, *(each[f"{self.name}_deviation"] for each in (row, top)))
-        return bool(self.sign * (top[self.name] - row[self.name]) <= close + TINY)
+        deviation = f"{self.name}_deviation"
+        tolerance = max(CLOSE, row[deviation], top[deviation])
+        return bool(self.sign * (top[self.name] - row[self.name]) <= tolerance + TINY)
 
 
 CRITERIA = (
@@ -121,8 +122,14 @@ def sweep(
             "n_components in the study to one."
         )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    sources = study.corpora() if corpora is None else corpora_by_name(corpora)
-    rows, folder = _train_all(study, sources, policies, tasks, Path(out), on_event)
+    rows, folder = _train_all(
+        study=study,
+        documents=study.corpora() if corpora is None else corpora_by_name(corpora),
+        policies=policies,
+        tasks=tasks,
+        out=Path(out),
+        on_event=on_event,
+    )
     places = {n: [folder / _name(task) for task in tasks if task[0] == n] for n in numbers}
     return summarise_sweep(rows, {number: _stability(models) for number, models in places.items()})
 
@@ -143,10 +150,11 @@ def _train_all(
     }
     identity = digest(json.dumps([VERSION, SAMPLE, study.agreed, clients], sort_keys=True))
     folder = out / "models" / identity
-    kept = RowFile(out / "runs.jsonl")
+    runs = RowFile(out / "runs.jsonl")
     training = {}
     held_out = {}
     for name, corpus in documents.items():
+        # Embedded here, because otherwise each training would do it again.
         embedded = study.embedded(corpus, study.clients[name].embedding_model)
         training[name], held_out[name] = map(embedded.take, _split(study.seed, name, len(corpus)))
 
@@ -154,23 +162,28 @@ def _train_all(
         return {"study": identity, "topics": task[0], "seed": task[1]}
 
     def work(task: Task) -> dict[str, Any]:
-        method = study.method.model_copy(update={"n_components": task[0]})
-        one = study.model_copy(update={"method": method, "seed": task[1]})
+        number, seed = task
+        method = study.method.model_copy(update={"n_components": number})
+        variant = study.model_copy(update={"method": method, "seed": seed})
         sample = {
-            name: corpus
-            if task[1] == study.seed
-            else corpus.take(_sample(task[1], name, len(corpus)))
+            name: corpus if seed == study.seed else corpus.take(_sample(seed, name, len(corpus)))
             for name, corpus in training.items()
         }
-        model = train(one, sample, policies=policies, on_event=on_event)
+        model = train(variant, sample, policies=policies, on_event=on_event)
         model.save_pretrained(folder / _name(task))
         measured = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
-        scores = {name: float(known.mean()) for name, known in measured.items() if len(known)}
+        scores = {name: float(finite.mean()) for name, finite in measured.items() if len(finite)}
         scores["diversity"] = unique_words(model.topics(10), 10)
         return scores | {"held_out": held_out_loss(model, held_out, study.seed)}
 
-    kept.fill(tasks, row_of, work, lambda task: f"{task[0]} topics, seed {task[1]}", on_event)
-    return [row for task in tasks if (row := kept.find(row_of(task)))], folder
+    runs.fill(
+        tasks=tasks,
+        name=row_of,
+        work=work,
+        title=lambda task: f"{task[0]} topics, seed {task[1]}",
+        on_event=on_event,
+    )
+    return [row for task in tasks if (row := runs.find(row_of(task)))], folder
 
 
 def _name(task: Task) -> str:
@@ -181,8 +194,13 @@ def _stability(folders: Iterable[Path]) -> list[float]:
     """Return the similarity (TSS per topic, 0 to 1) of the topics of each pair of models."""
 
     def likeness(a: TopicModel, b: TopicModel) -> float:
-        words = a.vocabulary.words, b.vocabulary.words
-        return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
+        similarity = topic_similarity(
+            true=a.beta,
+            inferred=b.beta,
+            true_words=a.vocabulary.words,
+            inferred_words=b.vocabulary.words,
+        )
+        return float(similarity / a.n_topics)
 
     # The similarity is not symmetric, so both directions are averaged.
     pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
@@ -216,19 +234,20 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
 
     Of several such numbers, it is the smallest whose held-out loss is close to the lowest.
     """
-    content = {each.title: numbers for each in CRITERIA if (numbers := each.best(summary))}
-    tested = [row["topics"] for row in summary]
-    votes = {number: sum(number in best for best in content.values()) for number in tested}
+    best_by = {
+        criterion.title: numbers for criterion in CRITERIA if (numbers := criterion.best(summary))
+    }
+    losses = {row["topics"]: row.get("held_out") or 0.0 for row in summary}
+    votes = {number: sum(number in best for best in best_by.values()) for number in losses}
     most = max(votes.values())
     reasons = [
-        f"best by {title}: {', '.join(map(str, numbers))}" for title, numbers in content.items()
+        f"best by {title}: {', '.join(map(str, numbers))}" for title, numbers in best_by.items()
     ]
-    even = [number for number, count in votes.items() if count == most]
-    losses = {row["topics"]: row.get("held_out") or 0.0 for row in summary}
-    enough = min(losses[number] for number in even) * (1 + LOSS)
-    best = min(number for number in even if losses[number] <= enough)
-    if len(even) > 1:
-        named = ", ".join(map(str, even))
+    tied = [number for number, count in votes.items() if count == most]
+    enough = min(losses[number] for number in tied) * (1 + LOSS)
+    best = min(number for number in tied if losses[number] <= enough)
+    if len(tied) > 1:
+        named = ", ".join(map(str, tied))
         reasons.append(
             f"{named} are best by equally many scores; {best} is the smallest of them with a "
             f"held-out loss within {LOSS:.0%} of the lowest"

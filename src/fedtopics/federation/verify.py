@@ -1,4 +1,4 @@
-"""Check offline that a run's folder is as it was written.
+"""Check offline that a run's folder is as it was written: the checks of `fedtopics verify`.
 
 Without a trusted certificate, a ledger that somebody rewrote as a whole is not detected. Without a
 digest that somebody kept, neither is a folder that was restored to an earlier state.
@@ -32,7 +32,7 @@ class Check(NamedTuple):
 class _Key(NamedTuple):
     name: str
     certificate: bytes
-    shown: str
+    fingerprint: str
 
     @classmethod
     def of(cls, certificate: bytes, where: str) -> _Key:
@@ -71,26 +71,28 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
                 if (folder / AUDIT).exists():
                     yield _audit(folder / AUDIT, study)
         if head:
-            found = next((line.number for line in lines if line.sha256 == head.lower()), 0)
-            has = f"has the line with the digest that you kept: {found:,}"
-            text = f"{path} {has if found else 'has no line with the digest that you kept'}."
-            yield Check("head", found > 0, text)
+            number = next((line.number for line in lines if line.sha256 == head.lower()), 0)
+            has = f"has the line with the digest that you kept: {number:,}"
+            text = f"{path} {has if number else 'has no line with the digest that you kept'}."
+            yield Check("head", number > 0, text)
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
     clients = folder / "clients"
-    own = folder / "ledger.jsonl"
-    there = own.exists() or ledger.head_path(own).exists() or (folder / "state").is_dir()
+    path = folder / "ledger.jsonl"
+    is_member = path.exists() or ledger.head_path(path).exists() or (folder / "state").is_dir()
+    places = [path] if is_member else []
     if not clients.is_dir():
-        return [own] if there else []
+        return places
     names = {path.name for path in clients.iterdir() if path.is_dir()}
     names |= study.clients.keys() if isinstance(study, Study) else set()
-    return [own] * there + [clients / name / "ledger.jsonl" for name in sorted(names)]
+    return places + [clients / name / "ledger.jsonl" for name in sorted(names)]
 
 
 def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that each line has the digest of the one before, and that none is missing."""
-    (digests, broken), head = ledger.chain_of(lines), ledger.Head.read(path)
+    digests, broken = ledger.chain_of(lines)
+    head = ledger.Head.read(path)
     text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
     if not path.exists():
         text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
@@ -121,24 +123,27 @@ def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -
     client = ledger.client_of_ledger(path)
     fault = ""
     key = trusted
+    # Each start of the client adds its certificate, and in an untouched ledger all have one key.
     for line in lines:
         if isinstance(certificate := line.content.get("certificate"), str):
             try:
-                own = _Key.of(certificate.encode(), f"line {line.number}")
+                shown = _Key.of(certificate.encode(), f"line {line.number}")
             except IdentityError as error:
                 return Check("signature", False, f"{path}: {error}")
-            key = key or own
-            if own.shown != key.shown:
-                fault = f"line {line.number} shows the key {own.shown}, not {key.shown}"
+            key = key or shown
+            if shown.fingerprint != key.fingerprint:
+                fault = (
+                    f"line {line.number} shows the key {shown.fingerprint}, not {key.fingerprint}"
+                )
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):
             text = f"{path} is not signed, as its client had no certificate: anybody with access to"
             return Check("signature", None, f"{text} the file can have replaced all of it.")
     elif head is None or not key.has_signed(head.signed, head.signature):
-        fault = f"its head is not signed with {key.shown}"
+        fault = f"its head is not signed with {key.fingerprint}"
     elif not all(line.is_signed(key.has_signed) for line in lines[head.lines :]):
-        fault = f"lines from {head.lines + 1:,} on are not signed with {key.shown}"
+        fault = f"lines from {head.lines + 1:,} on are not signed with {key.fingerprint}"
     elif key.name != client:
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
@@ -146,7 +151,7 @@ def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -
     source = "the given certificate"
     if trusted is None:
         source = "the ledger's own certificate: compare its fingerprint, or give one that you trust"
-    text = f"{path} is signed by {key.name!r} with the key {key.shown} of {source}."
+    text = f"{path} is signed by {key.name!r} with the key {key.fingerprint} of {source}."
     return Check("signature", True, text)
 
 
@@ -160,12 +165,12 @@ def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Chec
 
 def _files(folder: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that files have the digests that the ledger recorded last."""
-    kept = {
+    stored = {
         line.content.get("file"): line for line in lines if line.content.get("what") == "stored"
     }
-    if not kept:
+    if not stored:
         yield Check("files", None, f"The ledger in {folder} names no files.")
-    for name, line in kept.items():
+    for name, line in stored.items():
         path = folder / str(name)
         if not path.is_file():
             yield Check("file", False, f"{path}, which line {line.number} records, is missing.")
@@ -196,8 +201,8 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
     bound = study.differential_privacy
     claim = None
     with suppress(OSError, *ledger.DAMAGES):  # the model may be missing or damaged
-        found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
-        claim = found if isinstance(found, dict) else {}
+        info = json.loads(read_text(folder / "model/config.json"))["info"]
+        claim = info["privacy"] if isinstance(info["privacy"], dict) else {}
     if bound is None:
         text = f"The study {study.fingerprint} has no differential privacy"
         if claim is None:
@@ -227,8 +232,8 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
 
 def _audit(path: Path, study: Study) -> Check:
     try:
-        found = Audit.read(path, study.fingerprint)
+        audit = Audit.read(path, study.fingerprint)
     except RunError as error:
         return Check("audit", False, str(error))
-    text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger records."
+    text = f"{path} is of this study; its SHA-256 is {audit.sha256}, which no ledger records."
     return Check("audit", True, text)

@@ -115,12 +115,12 @@ def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
     return points
 
 
-def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.csr_array:
-    """Multiply counts by the weights of their words; scale rows to unit length if `alike`."""
+def weighted(counts: sparse.csr_array, origin: Numbers, unit_length: bool) -> sparse.csr_array:
+    """Multiply counts by the weights of their words; if `unit_length`, scale rows to length 1."""
     values = counts.data * origin[counts.indices]
-    narrow = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)  # for scikit-learn
-    points = sparse.csr_array((values, *narrow), counts.shape)
-    return of_unit_length(points) if alike else points
+    columns = counts.indices.astype(np.int32)  # scikit-learn needs int32
+    points = sparse.csr_array((values, columns, counts.indptr.astype(np.int32)), counts.shape)
+    return of_unit_length(points) if unit_length else points
 
 
 class Centres(ClusterInference):
@@ -150,8 +150,13 @@ class Discriminants(ClusterInference):
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        parts = weights["projection"], weights["directions"], weights["bias"]
-        return Discriminant(*parts, self.settings.temperature).scores(points)
+        discriminant = Discriminant(
+            projection=weights["projection"],
+            directions=weights["directions"],
+            bias=weights["bias"],
+            temperature=self.settings.temperature,
+        )
+        return discriminant.scores(points)
 
 
 class ConsensusShape(ClusterShape):
@@ -197,9 +202,9 @@ class Consensus(ClusterInference):
         return shapes
 
     def layout(self) -> Layout:
-        found = super().layout()
-        single = found.keys() & {"word_means", "word_directions"}
-        return found | {name: (found[name][0], "float32") for name in single}
+        layout = super().layout()
+        single_precision = layout.keys() & {"word_means", "word_directions"}
+        return layout | {name: (layout[name][0], "float32") for name in single_precision}
 
     def infer(
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
@@ -223,14 +228,13 @@ class Consensus(ClusterInference):
         for rows, block in blocks(points):
             bag = counts[rows]
             by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
-            known = (by_rarity > 0).sum(1)[:, None]
-            share = self.settings.word_weight * known / (known + SATURATION)
+            n_with_rarity = (by_rarity > 0).sum(1)[:, None]
+            share = self.settings.word_weight * n_with_rarity / (n_with_rarity + SATURATION)
             by_words = unit_rows(by_rarity @ weights["word_means"])
             moved = unit_rows((1 - share) * block + share * by_words)
-            words = np.diff(bag.indptr)[:, None]
-            directed = (
-                unit_rows(bag.log1p() @ weights["word_directions"]) * words / (words + SATURATION)
-            )
+            n_distinct = np.diff(bag.indptr)[:, None]
+            directions = unit_rows(bag.log1p() @ weights["word_directions"])
+            directed = directions * n_distinct / (n_distinct + SATURATION)
             extended[rows] = np.concatenate([moved, directed], axis=1)
         return extended
 
@@ -251,8 +255,10 @@ class Consensus(ClusterInference):
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""
         arrays: Any = (weights[name] for name in ("projection", "directions", "bias"))
-        each = map(partial(Discriminant, temperature=self.settings.temperature), *arrays)
-        return np.concatenate([softmax(of.scores(points), axis=1) for of in each], axis=1)
+        clusterings = map(partial(Discriminant, temperature=self.settings.temperature), *arrays)
+        return np.concatenate(
+            [softmax(clustering.scores(points), axis=1) for clustering in clusterings], axis=1
+        )
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

@@ -74,10 +74,10 @@ def sample_topics(
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
     lengths = np.array([len(document.words) for document in model.docs])
     return Sampled(
-        list(model.used_vocabs),
-        np.array([model.get_topic_word_dist(topic) for topic in range(n_topics)], np.float64),
-        np.bincount(theta.argmax(1), minlength=n_topics),
-        theta.T @ lengths,
+        words=list(model.used_vocabs),
+        beta=np.array([model.get_topic_word_dist(topic) for topic in range(n_topics)], np.float64),
+        main=np.bincount(theta.argmax(1), minlength=n_topics),
+        occurrences=theta.T @ lengths,
     )
 
 

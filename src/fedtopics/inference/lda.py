@@ -62,8 +62,8 @@ class VariationalLDA(Inference):
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"])
-        settings = self.settings
-        return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
+        alpha = self.settings.theta_prior
+        return infer(counts, topics, alpha, steps=self.settings.inner_steps).read(readout)
 
 
 def topic_weights(
@@ -84,4 +84,5 @@ def refine(
     """Move theta (n, n_topics) towards the documents' words, by variational steps of LDA."""
     from fedtopics.inference.variational import infer
 
-    return infer(counts, np.maximum(beta.T, LEAST_WEIGHT), alpha, REFINEMENT, theta).read(readout)
+    weights = np.maximum(beta.T, LEAST_WEIGHT)
+    return infer(counts, weights, alpha, steps=REFINEMENT, start=theta).read(readout)

@@ -114,17 +114,17 @@ class Merged:
 def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -> Inference:
     """Return an inference from plain values of a model's folder."""
     kind: Any = find(name)
-    types: tuple[Any, ...] = ()
+    network_options: dict[str, Any] = {}
     if name in NETWORKS.names:
         import torch
 
-        types = (getattr(torch, precision),)
-        if not isinstance(types[0], torch.dtype):
+        network_options["dtype"] = getattr(torch, precision)
+        if not isinstance(network_options["dtype"], torch.dtype):
             raise TypeError
-    made: Inference = kind(n_words, kind.settings_type(**settings), *types)
-    if made.precision != precision:
+    inference: Inference = kind(n_words, kind.settings_type(**settings), **network_options)
+    if inference.precision != precision:
         raise TypeError
-    return made
+    return inference
 
 
 def has_tensors(inference: Inference) -> bool:

@@ -70,10 +70,10 @@ class Evidence:
         """Compute the terms from a model's weights, which are sums over documents."""
         weights = sums["weights"] + 1
         return cls(
-            sums["origin"],
-            settings.kappa * unit_rows(sums["directions"]),
-            settings.word_weight * np.log(topics_of(sums["words"], settings.smoothing)),
-            np.log(weights / weights.sum()),
+            origin=sums["origin"],
+            directions=settings.kappa * unit_rows(sums["directions"]),
+            words=settings.word_weight * np.log(topics_of(sums["words"], settings.smoothing)),
+            bias=np.log(weights / weights.sum()),
         )
 
     def memberships(
@@ -91,8 +91,8 @@ class Evidence:
 def topics_of(words: Numbers, smoothing: float) -> Numbers:
     """Return topics, rows sum to 1, from sums of words; both (n_topics, n_words)."""
     seen = words + UNSEEN / len(words)
-    usual = seen.sum(0) / seen.sum()
-    smooth = seen + smoothing * words.shape[1] * usual
+    word_shares = seen.sum(0) / seen.sum()
+    smooth = seen + smoothing * words.shape[1] * word_shares
     return np.asarray(smooth / smooth.sum(1, keepdims=True))
 
 
@@ -100,8 +100,8 @@ def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) ->
     """Return the points of documents, with zeros for documents without an embedding."""
     points = np.zeros((n_documents, len(origin)), np.float32)
     if embeddings is not None:
-        there = embeddings.any(1)
-        points[there] = centred(embeddings[there], origin)
+        rows = embeddings.any(1)
+        points[rows] = centred(embeddings[rows], origin)
     return points
 
 

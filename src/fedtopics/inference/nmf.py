@@ -66,14 +66,14 @@ def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
 
 def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numbers:
     """Return the factor by which each word's occurrences count, from its number of documents."""
-    times = np.maximum(documents / np.maximum(frequency, 1), 1)
-    rare: Numbers = np.asarray(np.log(times) ** power)
-    if not rare.any():
+    ratios = np.maximum(documents / np.maximum(frequency, 1), 1)
+    rarity: Numbers = np.asarray(np.log(ratios) ** power)
+    if not rarity.any():
         raise StudyError(
             "Every agreed word is in every document, so words cannot distinguish topics; set "
             "rarity to 0, or set max_document_share to 1 and give documents that differ."
         )
-    return rare
+    return rarity
 
 
 def weigh(counts: sparse.csr_array, rarity: Numbers, term_weight: str) -> sparse.csr_array:

@@ -39,8 +39,7 @@ class Adapted(ClusterInference):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.n_dimensions
-        settings = self.settings
-        network = Adapter(n, settings.hidden, settings.n_components)
+        network = Adapter(n, self.settings.hidden, self.settings.n_components)
         return {"origin": (n,), **network.shapes}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
@@ -88,10 +87,9 @@ class Contrastive(ClusterInference):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.n_dimensions
-        settings = self.settings
-        network = Adapter(n, settings.hidden, 1).shapes
+        network = Adapter(n, self.settings.hidden, n_outputs=1).shapes
         adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
-        return {"origin": (n,), **adapter, "centres": (settings.n_components, n)}
+        return {"origin": (n,), **adapter, "centres": (self.settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}

@@ -91,9 +91,9 @@ def infer(
     ratios = np.empty_like(data)
     weights = np.ascontiguousarray(weights, np.float64)
     arrays = counts.indptr, counts.indices, data, weights, gamma, topics, scale, ratios
-    in_chunks(n, partial(_settle, *arrays, alpha, steps))
-    scaled = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
-    return Posterior(gamma, topics, scale, scaled)
+    in_chunks(n, partial(_take_steps, *arrays, alpha, steps))
+    by_word = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
+    return Posterior(gamma=gamma, topics=topics, scale=scale, ratios=by_word)
 
 
 def _check_rows(n: int, array: Floats) -> None:
@@ -134,7 +134,7 @@ def _exp_digamma(gamma: Any, topics: Any) -> float:
 
 
 @compiled
-def _settle(
+def _take_steps(
     ends: Any,
     words: Any,
     counts: Any,
@@ -180,8 +180,8 @@ def solve(points: sparse.csr_array, topics: Floats) -> Floats:
     _check_rows(points.shape[1], topics)
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
-    arrays = points.indptr, points.indices, points.data, topics, gram, shares
-    in_chunks(len(shares), partial(_solve, *arrays))
+    work = partial(_solve, points.indptr, points.indices, points.data, topics, gram, shares)
+    in_chunks(len(shares), work)
     return shares
 
 
@@ -198,31 +198,33 @@ def _solve(
 ) -> None:
     """Fit one topic after the other (HALS) to documents first to last - 1, in place."""
     k = topics.shape[1]
-    left = np.empty(k)  # the gradient: a topic whose share stays 0 costs one comparison
+    # The negative gradient, kept up to date: a topic whose share stays 0 costs one comparison.
+    gradient = np.empty(k)
     for document in range(first, last):
-        own = shares[document]
-        left[:] = 0
+        current = shares[document]
+        gradient[:] = 0
         for place in range(ends[document], ends[document + 1]):
             row = topics[words[place]]
             for topic in range(k):
-                left[topic] += values[place] * row[topic]
+                gradient[topic] += values[place] * row[topic]
         for _ in range(SWEEPS):
             moved = False
             for topic in range(k):
                 if gram[topic, topic] > 0:
-                    step = max(own[topic] + left[topic] / gram[topic, topic], 0.0) - own[topic]
+                    share = current[topic] + gradient[topic] / gram[topic, topic]
+                    step = max(share, 0.0) - current[topic]
                     if step != 0:
                         moved = True
-                        own[topic] += step
+                        current[topic] += step
                         for other in range(k):
-                            left[other] -= step * gram[topic, other]
+                            gradient[other] -= step * gram[topic, other]
             if not moved:
                 break
         length = 0.0
         for topic in range(k):
-            length += own[topic] * own[topic]
+            length += current[topic] * current[topic]
         if length > 1:
-            own /= np.sqrt(length)
+            current /= np.sqrt(length)
 
 
 @compiled

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from fedtopics import waiting
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.federation.relay import lead_relay
@@ -30,14 +31,7 @@ from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key
 
-HOLD = 10.0  # seconds that a request waits for a program that computes
-LOST = 3600.0  # seconds without a request until a call has failed
-INTERVAL = 1.0  # seconds between two checks of the addresses
-STEP = 0.05  # seconds of a wait for answers
 # seconds until a member that failed is asked again
-FIRST_PAUSE = 2.0
-LAST_PAUSE = 60.0
-GOODBYE = 5.0  # seconds for the last results
 
 
 class Carrier(Protocol):
@@ -120,7 +114,7 @@ class CarriedLink:
         return self._call("fetch", what)
 
     def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
-        until = time.monotonic() + LOST
+        until = time.monotonic() + waiting.CARRIED_CALL
         with self._changed:
             self._calls.append(CarriedCall(method, content))
             self._number += 1
@@ -144,7 +138,7 @@ class CarriedLink:
     def answer(self, message: bytes) -> bytes:
         """Answer a request of the framework: deliver results, return the next calls."""
         results = decode(message, Results)
-        until = time.monotonic() + HOLD
+        until = time.monotonic() + waiting.CARRIED_REQUEST
         with self._changed:
             if not self._thread.is_alive() and not self.ended:
                 self._thread.start()
@@ -172,7 +166,7 @@ class CarriedLink:
 class _Member:
     results: Results
     due: float = 0.0
-    pause: float = FIRST_PAUSE
+    pause: float = waiting.FIRST_FAILED_MEMBER
     is_pending: bool = False
     has_ended: bool = False
 
@@ -194,21 +188,21 @@ class CarriedServer:
 
     def stop(self) -> None:
         """Bring the last results, and stop."""
-        self._ends = time.monotonic() + GOODBYE
-        self._thread.join(2 * GOODBYE)
+        self._ends = time.monotonic() + waiting.LAST_RESULTS
+        self._thread.join(2 * waiting.LAST_RESULTS)
         self._pool.shutdown(wait=False)
 
     def _run(self) -> None:
         looked = 0.0
         try:
             while time.monotonic() < self._ends and not self._is_over():
-                if time.monotonic() - looked > INTERVAL:
+                if time.monotonic() - looked > waiting.CHECK_ADDRESSES:
                     looked = time.monotonic()
                     for address in self._carrier.addresses():
                         first = Results(self._session, -1, [])
                         self._members.setdefault(address, _Member(first))
                 self._send()
-                for address, content in self._carrier.receive(STEP):
+                for address, content in self._carrier.receive(waiting.CARRIED_ANSWERS):
                     self._take(address, content)
         except FederationError as error:
             self._service.fail(str(error).removesuffix("."))
@@ -241,9 +235,9 @@ class CarriedServer:
         )
         if calls is None or not is_real:
             member.due = time.monotonic() + member.pause  # its process may be back by then
-            member.pause = min(2 * member.pause, LAST_PAUSE)
+            member.pause = min(2 * member.pause, waiting.LAST_FAILED_MEMBER)
             return
-        member.pause = FIRST_PAUSE
+        member.pause = waiting.FIRST_FAILED_MEMBER
         if calls.state == "computes":
             member.due = 0.0
         elif calls.state == "ended":

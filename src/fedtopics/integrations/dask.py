@@ -26,6 +26,7 @@ from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from fedtopics import waiting
 from fedtopics.contract.events import Languages, OnEvent
 from fedtopics.contract.interfaces import Call
 from fedtopics.contract.payload import RunningSum, mapped
@@ -49,8 +50,6 @@ from fedtopics.text.readers import files_of
 TOGETHER = 8  # replies that are added up at a time
 SMALLEST = 1000  # documents of a part, at least
 MOST = 16  # parts of a corpus in memory, whatever the number of workers
-WAIT = 60.0  # seconds until the program checks whether any worker is left
-CONNECT = 30.0  # seconds to reach a scheduler
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
             yield cluster
         return
     try:
-        client = Client(scheduler, timeout=CONNECT)
+        client = Client(scheduler, timeout=waiting.DASK_SCHEDULER)
     except (OSError, ValueError, TypeError, AssertionError, ImportError):
         raise FederationError(
             f"No Dask scheduler answers at {scheduler}; start one with: dask scheduler"
@@ -277,7 +276,7 @@ def result(cluster: Client, future: Any, client: str = "") -> Any:
     """Wait for a result as long as there are workers; errors about documents name the client."""
     while True:
         try:
-            return future.result(timeout=WAIT)
+            return future.result(timeout=waiting.CHECK_DASK_WORKERS)
         except InputError as error:
             raise type(error)(f"Client {client!r}: {error}" if client else str(error)) from None
         except KilledWorker:

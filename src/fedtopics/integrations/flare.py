@@ -13,6 +13,7 @@ from typing import Any
 from nvflare.collab import collab
 from pydantic import Field
 
+from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
@@ -29,7 +30,6 @@ from fedtopics.terminal.run_display import client_sentence
 FAILURE = "failure.txt"  # in a run's folder: one sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results
 STUDY_FILE = "study.toml"
-PATIENCE = 3600.0  # seconds for an answer of a site
 SITE_FILE = "fedtopics.toml"  # in a site's `local`, and in the server's
 
 
@@ -51,7 +51,7 @@ class StudyServer:
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
         """Start; FLARE calls this when all sites are there."""
-        self.lead(FlareCarrier(collab.context, PATIENCE), job_context({}))
+        self.lead(FlareCarrier(collab.context, waiting.FLARE_SITE), job_context({}))
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; copy the run, or the reason of a failure, to the job's results."""

@@ -14,12 +14,12 @@ from typing import Any
 
 from nvflare.collab import collab
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError
 
 logger = logging.getLogger("fedtopics")
 
 SIMULATED = "simulate_job"  # FLARE's name of every job in its simulator
-PAUSE = 1.0  # seconds between two checks whether FLARE ended the job
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class FlareCarrier:
                 )
             left = max(0.0, ends - time.monotonic())
             with suppress(Empty):
-                arrived = [self._arrived.get(timeout=min(PAUSE, left))]
+                arrived = [self._arrived.get(timeout=min(waiting.CHECK_FLARE, left))]
                 while not self._arrived.empty():
                     arrived.append(self._arrived.get())
                 if failed := sorted(name for name, answer in arrived if answer is None):

@@ -17,13 +17,12 @@ from nvflare.collab import CollabRecipe
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.recipe import SimEnv
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError, RunError
 from fedtopics.files import read_bytes, read_text, write_durably
 
 # Classes that a site's FLARE has to allow.
 ALLOWED = ("fedtopics.integrations.flare.", "nvflare.collab.runtime.")
-SYNC = 300  # seconds for a site's worker to start, which imports torch
-LOGIN = 60.0  # seconds: the server may have just started
 OUTPUT = "output.txt"  # FLARE's output, in a workspace
 
 
@@ -43,7 +42,9 @@ def make_job(
     count = len(clients)
     threads = max(100, 4 * len(clients))
     limits = {"min_clients": count, "max_call_threads_for_server": threads}
-    recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
+    recipe = _Recipe(
+        name, server=server, client=site, sync_task_timeout=round(waiting.FLARE_WORKER), **limits
+    )
     recipe._job.set_app_packages(["fedtopics"])
     for party in ("server", *clients):
         recipe._job.add_file_to(str(study), party, app_folder_type="config")
@@ -84,7 +85,7 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
         recipe.export(str(results / "jobs"))
         session: Any = None
         try:
-            session = new_secure_session(user, str(kit), timeout=LOGIN)
+            session = new_secure_session(user, str(kit), timeout=waiting.FLARE_LOGIN)
             job = session.submit_job(str(results / "jobs" / recipe.job_name))
         except Exception as error:  # of many types
             with suppress(Exception):

@@ -15,11 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.escaping import file_name
 from fedtopics.files import read_toml
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
-from fedtopics.integrations.resident_process import IDLE, answer_messages, ask, end
+from fedtopics.integrations.resident_process import answer_messages, ask, end
 
 # A ClientApp starts with each message: modules that need torch are imported where they are used. So
 # is Flower, an extra.
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
-ENDED = 5.0  # seconds that a resident process stays after its client has the model
 SEED = "insecure_seed"
 _OWN = "name", "out", "stay", "key", SEED  # keys of a node configuration, other than the data's
 FAILED = "its settings or its documents cannot be used; see its own log"
@@ -116,7 +116,7 @@ class _Node:
     data: Mapping[str, Any]  # as a study's table [clients.NAME]
     key: str  # its folder
     study: str  # its file
-    stay: float = IDLE
+    stay: float = waiting.RESIDENT_IDLE
     insecure_seed: bool = False  # random choices that everybody can repeat
 
     def ask(self, run: str, message: bytes) -> bytes:
@@ -157,7 +157,7 @@ def resident_main(content: str, folder: str) -> None:
         key = Key.load(node.key)
         study = Study.read(node.study)
     client = CarriedLink(key, study.fingerprint, partial(node.take_part, key, study))
-    idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
+    idle = lambda: waiting.RESIDENT_ENDS if client.ended else node.stay  # noqa: E731
     answer_messages(Path(folder), client.answer, idle)
 
 
@@ -188,7 +188,7 @@ def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     from fedtopics.escaping import check_client_name
 
     name = config.get("name")
-    seconds = config.get("stay", IDLE)
+    seconds = config.get("stay", waiting.RESIDENT_IDLE)
     kinds = isinstance(config.get("key", ""), str) and isinstance(config.get(SEED, True), bool)
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(

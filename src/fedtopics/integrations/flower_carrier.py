@@ -7,6 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from fedtopics import waiting
 from fedtopics.escaping import as_sentence
 
 # Flower is an extra: it is imported where it is used.
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 # seconds between two checks for answers
-FIRST_PAUSE = 0.03
-LONGEST_PAUSE = 0.5
 _NAME = "message"
 _APP_FAILED = 2  # Flower's CLIENT_APP_RAISED_EXCEPTION
 
@@ -55,7 +54,7 @@ class GridCarrier:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._pause = FIRST_PAUSE
+        self._pause = waiting.FIRST_PULL
         self._next_pull = 0.0
         self._open: dict[str, str] = {}  # message to address
         self._failed: list[str] = []
@@ -80,7 +79,7 @@ class GridCarrier:
         identifiers = list(self._grid.push_messages([query]))
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
-            self._pause = FIRST_PAUSE
+            self._pause = waiting.FIRST_PULL
             self._next_pull = 0.0
         else:  # the SuperNode is gone, or the message is too large for the SuperLink
             self._failed.append(address)
@@ -95,7 +94,9 @@ class GridCarrier:
             if now >= self._next_pull:
                 answers = self._pull()
                 arrived += answers
-                self._pause = FIRST_PAUSE if answers else min(self._pause * 1.5, LONGEST_PAUSE)
+                self._pause = (
+                    waiting.FIRST_PULL if answers else min(self._pause * 1.5, waiting.LAST_PULL)
+                )
                 self._next_pull = now + self._pause
             if arrived or now >= ends:
                 return arrived

@@ -12,11 +12,10 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.files import make_folder, read_text, write_durably
 
-IDLE = 1800.0  # seconds without a message until it ends: others may compute that long
-PAUSE = 0.05  # seconds between two attempts to reach it
 _NOTE = "resident_process.json"
 
 
@@ -29,7 +28,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
         while (connection := _connect(folder)) is None:
             if process.poll() is not None:
                 raise FederationError("The process of this client did not start; see its log.")
-            time.sleep(PAUSE)
+            time.sleep(waiting.RESIDENT_REACHED)
     try:
         with connection:
             connection.send_bytes(message)
@@ -48,7 +47,9 @@ def end(folder: Path) -> None:
 
 
 def answer_messages(
-    folder: Path, answer: Callable[[bytes], bytes], idle: Callable[[], float] = lambda: IDLE
+    folder: Path,
+    answer: Callable[[bytes], bytes],
+    idle: Callable[[], float] = lambda: waiting.RESIDENT_IDLE,
 ) -> None:
     """Answer messages until none comes for `idle` seconds, or an empty one."""
     key = secrets.token_bytes(32)

@@ -47,9 +47,14 @@ class Method:
 def exchanges_of(
     client: type[TopicClient[Any]], settings: TopicSettings
 ) -> list[PublishedFunction]:
-    about = {name: vars(function) for name, function in client.functions().items()}
+    declared = {name: vars(function) for name, function in client.functions().items()}
     return [
-        PublishedFunction(name, often, about[name]["data_sent"], about[name]["seen_by_all"])
+        PublishedFunction(
+            function=name,
+            often=often,
+            data_sent=declared[name]["data_sent"],
+            seen_by_all=declared[name]["seen_by_all"],
+        )
         for name, often in client.schedule(settings).items()
     ]
 

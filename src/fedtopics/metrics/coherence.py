@@ -111,11 +111,11 @@ def _count_together(
     rows = np.arange(n_rows.sum()) + np.repeat(first - ends + n_rows, n_rows)
     columns = np.repeat(word, n_rows)
     shape = (max(len(breaks) - 1, 0), n_words)
-    held = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns)), shape)
-    held.data[:] = 1  # a word is in a window or not
-    weighted = held.copy()
-    weighted.data = np.repeat(np.diff(breaks), np.diff(held.indptr))
-    counts: NDArray[np.int64] = (held.T @ weighted).toarray()
+    present = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns)), shape)
+    present.data[:] = 1  # a word is in a window or not
+    weighted = present.copy()
+    weighted.data = np.repeat(np.diff(breaks), np.diff(present.indptr))
+    counts: NDArray[np.int64] = (present.T @ weighted).toarray()
     return counts
 
 
@@ -233,8 +233,8 @@ def coherence_of(
     index = {word: i for i, word in enumerate(dict.fromkeys(w for topic in topics for w in topic))}
     size = WINDOWS[measure] if window == "usual" else window
     counts = count_cooccurrences(documents, list(index), size)
-    chosen = ([index[word] for word in topic] for topic in topics)
-    pairs = (counts["together"][np.ix_(columns, columns)] for columns in chosen)
+    columns_of_topics = ([index[word] for word in topic] for topic in topics)
+    pairs = (counts["together"][np.ix_(columns, columns)] for columns in columns_of_topics)
     return score_pairs(pairs, counts["windows"], measure)
 
 

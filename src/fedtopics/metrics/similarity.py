@@ -11,7 +11,8 @@ from fedtopics.errors import DataError
 BLOCK = 1000  # documents whose similarities to all others are in memory at once
 Topic = Mapping[str, float]  # words with their weights
 USUAL_THRESHOLD = 0.99  # quantile of the similarities of two topics of one client
-THRESHOLDS = 0.1, 0.9  # least and largest threshold
+LEAST_THRESHOLD = 0.1
+LARGEST_THRESHOLD = 0.9
 
 
 def topic_similarity(
@@ -129,10 +130,10 @@ def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
 
     Topics of one client are distinct: two of them are similar only by chance and common words.
     """
-    alike = [
+    similarities = [
         cosines(topics, topics)[np.triu_indices(len(topics), 1)]
         for _, topics in sorted(local.items())
     ]
-    pairs = np.concatenate([*alike, np.zeros(0)])
-    threshold = np.quantile(pairs, USUAL_THRESHOLD) if len(pairs) else 0.5
-    return float(np.clip(threshold, *THRESHOLDS))
+    cosines_of_pairs = np.concatenate([*similarities, np.zeros(0)])
+    threshold = np.quantile(cosines_of_pairs, USUAL_THRESHOLD) if len(cosines_of_pairs) else 0.5
+    return float(np.clip(threshold, LEAST_THRESHOLD, LARGEST_THRESHOLD))

@@ -20,8 +20,8 @@ def card(model: Topics) -> str:
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    made = figure_templates(for_markdown).get_template("card.md.j2")
-    return made.render(
+    template = figure_templates(for_markdown).get_template("card.md.j2")
+    return template.render(
         model=model,
         info=model.info,
         merger=merger(model),
@@ -89,8 +89,11 @@ def counted_units(model: Topics) -> str:
 def summary(model: Topics) -> str:
     """Return one line: the method and the numbers of topics, words and clients."""
     method = visible(str(model.info.get("method", "unknown method")))
-    sizes = {"topics": model.n_topics, "words": len(model.vocabulary)}
-    sizes["clients"] = len(model.documents)
+    sizes = {
+        "topics": model.n_topics,
+        "words": len(model.vocabulary),
+        "clients": len(model.documents),
+    }
     counts = ", ".join(f"{name}: {n:,}" for name, n in sizes.items())
     return f"TopicModel({method}, {counts})"
 
@@ -98,5 +101,5 @@ def summary(model: Topics) -> str:
 def table(model: Topics) -> str:
     """Return the topics as an escaped HTML table: share of all documents, label, ten words."""
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    made = figure_templates(visible).get_template("topic_table.html.j2")
-    return made.render(rows=rows, caption=summary(model))
+    template = figure_templates(visible).get_template("topic_table.html.j2")
+    return template.render(rows=rows, caption=summary(model))

@@ -31,20 +31,24 @@ def federated_coherence(
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
     in_documents, n_documents = counts[0]
-    n_topics = len(topics)
     n_words = in_documents.shape[-1]
-    covered = np.ones((n_topics, n_words), bool)
+    covered = np.ones((len(topics), n_words), bool)
     if expected is not None:
-        found = in_documents.diagonal(axis1=1, axis2=2)
-        usual = n_documents * expected
-        by_chance = np.minimum(COVERED * usual, usual - 3 * np.sqrt(usual / 2))  # in a random half
-        covered = (found > 0) & (found >= by_chance)
-    few = covered.sum(1) < max(2, COVERED * n_words)
+        counted = in_documents.diagonal(axis1=1, axis2=2)
+        expected_count = n_documents * expected
+        # A random half of the documents is counted: three standard deviations less is chance.
+        least = np.minimum(
+            COVERED * expected_count, expected_count - 3 * np.sqrt(expected_count / 2)
+        )
+        covered = (counted > 0) & (counted >= least)
+    too_few = covered.sum(1) < max(2, COVERED * n_words)
     scores: dict[str, NDArray[np.float64]] = {}
     for name, size in sizes.items():
         pairs, n_windows = counts[size or 0]
-        scored = (one[np.ix_(kept, kept)] for one, kept in zip(pairs, covered, strict=True))
-        scores[name] = np.where(few, np.nan, score_pairs(scored, n_windows, name))
+        scored = (
+            of_topic[np.ix_(words, words)] for of_topic, words in zip(pairs, covered, strict=True)
+        )
+        scores[name] = np.where(too_few, np.nan, score_pairs(scored, n_windows, name))
     return scores
 
 
@@ -88,9 +92,9 @@ def count_pairs(
     Leaves the client
         For each pair of words, the number of windows that contain both.
     """
-    found = {}
+    by_size = {}
     for size in windows:
         counts = count_numbered(counted.in_order(words, rows), len(words), size or None)
         together = counts["together"][tuple(pairs.T)]
-        found[str(size)] = {"windows": counts["windows"], "pairs": together}
-    return found
+        by_size[str(size)] = {"windows": counts["windows"], "pairs": together}
+    return by_size

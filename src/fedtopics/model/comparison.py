@@ -95,22 +95,20 @@ def compare(
     >>> both.new[0].words[0], both.removed[0].words[0]
     ('rice', 'yawl')
     """
-    topics_a = word_weights(a)
-    topics_b = word_weights(b)
     if not 0 < threshold <= 1:
         raise StudyError(f"threshold={threshold:g} is out of range; give a number in (0, 1].")
-    pairs = _pairs(a, b, cosines(topics_a, topics_b), threshold, n_words)
+    pairs = _pairs(a, b, cosines(word_weights(a), word_weights(b)), threshold, n_words)
     words_a = a.vocabulary.index.keys()
     words_b = b.vocabulary.index.keys()
     return Comparison(
-        threshold,
-        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
-        pairs,
-        _single(b, n_words, {pair.b for pair in pairs}),
-        _single(a, n_words, {pair.a for pair in pairs}),
-        len(words_a & words_b),
-        len(words_b - words_a),
-        len(words_a - words_b),
+        threshold=threshold,
+        similarity=float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
+        pairs=pairs,
+        new=_single(b, n_words, {pair.b for pair in pairs}),
+        removed=_single(a, n_words, {pair.a for pair in pairs}),
+        words_common=len(words_a & words_b),
+        words_new=len(words_b - words_a),
+        words_removed=len(words_a - words_b),
     )
 
 
@@ -121,31 +119,33 @@ def word_weights(model: TopicModel) -> list[Topic]:
 
 
 def _pairs(
-    a: TopicModel, b: TopicModel, alike: NDArray[np.float64], threshold: float, n_words: int
+    a: TopicModel, b: TopicModel, similarity: NDArray[np.float64], threshold: float, n_words: int
 ) -> list[Pair]:
-    counted = np.where(alike >= threshold, alike, 0.0)
-    rows, columns = linear_sum_assignment(-counted)
+    above = np.where(similarity >= threshold, similarity, 0.0)
+    rows, columns = linear_sum_assignment(-above)
     first_a = a.topics(n_words)
     first_b = b.topics(n_words)
     pairs = [
         Pair(
-            i,
-            j,
-            min(float(alike[i, j]), 1.0),
-            float(a.share[i]),
-            float(b.share[j]),
-            [word for word in first_b[j] if word in first_a[i]],
-            [word for word in first_b[j] if word not in first_a[i]],
-            [word for word in first_a[i] if word not in first_b[j]],
+            a=i,
+            b=j,
+            similarity=min(float(similarity[i, j]), 1.0),  # rounding may exceed 1
+            share_a=float(a.share[i]),
+            share_b=float(b.share[j]),
+            common=[word for word in first_b[j] if word in first_a[i]],
+            new=[word for word in first_b[j] if word not in first_a[i]],
+            removed=[word for word in first_a[i] if word not in first_b[j]],
         )
         for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        if counted[i, j] > 0
+        if above[i, j] > 0
     ]
     return sorted(pairs, key=lambda pair: -pair.share_b)
 
 
 def _single(model: TopicModel, n_words: int, matched: set[int]) -> list[Single]:
     words = model.topics(n_words)
-    left = [k for k in range(model.n_topics) if k not in matched]
-    left.sort(key=lambda k: -model.share[k])
-    return [Single(k, float(model.share[k]), words[k]) for k in left]
+    unmatched = (k for k in range(model.n_topics) if k not in matched)
+    return [
+        Single(topic=k, share=float(model.share[k]), words=words[k])
+        for k in sorted(unmatched, key=lambda k: -model.share[k])  # largest first
+    ]

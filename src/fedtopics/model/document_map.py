@@ -84,8 +84,8 @@ class DocumentMap:
 
     def svg(self, in_report: bool = False) -> str:
         """Return the map as SVG; in a report, its labels link to the topics there."""
-        made = figure_templates(visible, in_report=in_report)
-        return made.get_template("document_map.svg.j2").render(
+        templates = figure_templates(visible, in_report=in_report)
+        return templates.get_template("document_map.svg.j2").render(
             width=WIDTH, height=HEIGHT, documents=len(self.documents), topics=[*self._drawn()]
         )
 
@@ -166,20 +166,27 @@ def document_map(
         raise StudyError(f"most={most} is too small; give 1 or more.")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
-    found, seen = model.theta_and_seen(corpus.take(rows))
-    theta = found[seen].astype(np.float64)
-    kept = rows[seen]
+    all_theta, seen = model.theta_and_seen(corpus.take(rows))
+    theta = all_theta[seen].astype(np.float64)
+    shown = rows[seen]
     texts = None
     if with_text:
-        every = (text for batch in corpus.take(kept).texts() for text in batch)
-        texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in every)
+        whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
+        texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
     names = tuple(
         model.labels.get(topic) or " ".join(words) for topic, words in enumerate(model.topics(3))
     )
-    places = _places(theta, model.info.get("seed") or 0)
-    unknown = int((~seen).sum())
-    shown_as = names, model.unconfirmed, len(corpus), unknown, texts, index_at(documents, kept)
-    return DocumentMap(kept, places, theta, *shown_as)
+    return DocumentMap(
+        documents=shown,
+        places=_places(theta, model.info.get("seed") or 0),
+        theta=theta,
+        names=names,
+        suggested=model.unconfirmed,
+        of=len(corpus),
+        unknown=int((~seen).sum()),
+        texts=texts,
+        index=index_at(documents, shown),
+    )
 
 
 def _places(theta: Numbers, seed: int) -> Numbers:

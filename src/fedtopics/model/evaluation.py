@@ -18,7 +18,7 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
 METRIC_WORDS = 25  # most words of a topic that metrics see
-ROWS = {"counts", "theta", "main_topics", "labels"}  # have one row per document
+ROWS = {"counts", "theta", "main_topics", "labels"}  # inputs of metrics with one row per document
 
 
 def evaluate(
@@ -60,18 +60,32 @@ def evaluate(
         If no document has a word of the model, if labels are lists, or if embeddings do not fit it.
     """
     corpus = Corpus.of(documents)
-    parts = _Parts(model, corpus, by, relevance, (embedding_model, on_progress))
+    parts = _Parts(
+        model=model,
+        corpus=corpus,
+        by=by,
+        relevance=relevance,
+        embedding_model=embedding_model,
+        on_progress=on_progress,
+    )
     if not parts.counts.nnz:
         raise DataError(
             "No document has a word that the model knows, so its topics cannot be scored; give "
             "documents of the same language and kind as those of its training."
         )
-    shown = model.word_ranking.relevance if relevance is None else relevance
-    scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
-    scores |= {"relevance": shown, "absent": parts.absent}
-    known = model.coherence if shown == model.word_ranking.relevance else {}
-    scores |= {f"{name}_in_training": float(np.nanmean(of_all)) for name, of_all in known.items()}
-    for metric in (metrics := [METRICS.find(name) for name in METRICS.names]):
+    ranked_by = model.word_ranking.relevance if relevance is None else relevance
+    scores: dict[str, Any] = {
+        "documents": len(corpus),
+        "topics": model.n_topics,
+        "by": by,
+        "relevance": ranked_by,
+        "absent": parts.absent,
+    }
+    if ranked_by == model.word_ranking.relevance:
+        for name, topic_scores in model.coherence.items():
+            scores[f"{name}_in_training"] = float(np.nanmean(topic_scores))
+    metrics = [METRICS.find(name) for name in METRICS.names]
+    for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
     return scores if corpus.labels is None else scores | _agreement(parts, metrics)
@@ -81,61 +95,62 @@ def evaluate(
 class _Parts:
     """The inputs of metrics (see `Metric`), each computed at first use."""
 
-    _model: TopicModel
-    _corpus: Corpus
-    _by: Literal["windows", "documents"]
-    _lambda: float | None
-    _embedding: tuple[Any, Any]
+    model: TopicModel
+    corpus: Corpus
+    by: Literal["windows", "documents"]
+    relevance: float | None
+    embedding_model: str | None
+    on_progress: Callable[[int, int], None] | None
 
     @property
     def beta(self) -> NDArray[np.float64]:
-        return self._model.beta
+        return self.model.beta
 
     @cached_property
     def words(self) -> list[list[str]]:
-        return self._model.topics(METRIC_WORDS, self._lambda)
+        return self.model.topics(METRIC_WORDS, self.relevance)
 
     @property
     def absent(self) -> int:
-        there = np.asarray(self.counts.sum(0)).ravel() > 0
-        index = self._model.vocabulary.index
-        shown = self._model.topics(WORDS_SHOWN, self._lambda)
-        known = ([there[index[word]] for word in topic] for topic in shown)
-        return int(sum(2 * sum(words) < len(words) for words in known))
+        occurs = np.asarray(self.counts.sum(0)).ravel() > 0
+        index = self.model.vocabulary.index
+        shown = self.model.topics(WORDS_SHOWN, self.relevance)
+        present = ([occurs[index[word]] for word in topic] for topic in shown)
+        return int(sum(2 * sum(words) < len(words) for words in present))
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:
         """Coherence of the words shown, counted as in training."""
-        if self._by not in ("windows", "documents"):
-            raise StudyError(f"by={self._by!r} is unknown; choose from windows, documents.")
-        if self._by == "windows" and self._model.text.ngrams[1] > 1:
+        if self.by not in ("windows", "documents"):
+            raise StudyError(f"by={self.by!r} is unknown; choose from windows, documents.")
+        if self.by == "windows" and self.model.text.ngrams[1] > 1:
             raise StudyError(
                 "With n-grams, the order of a document's words is lost; score by documents."
             )
-        ask = partial(count_pairs, count_words(self._corpus, self._model.text))
-        shown = self._model.topics(WORDS_SHOWN, self._lambda)
-        return federated_coherence(ask, shown, self._by)
+        ask = partial(count_pairs, count_words(self.corpus, self.model.text))
+        shown = self.model.topics(WORDS_SHOWN, self.relevance)
+        return federated_coherence(ask, shown, self.by)
 
     @cached_property
     def _embedded(self) -> Corpus:
-        return self._model.embedded(self._corpus, *self._embedding)
+        return self.model.embedded(self.corpus, self.embedding_model, self.on_progress)
 
     @cached_property
     def counts(self) -> Any:
-        return self._model.count_words(self._corpus)
+        return self.model.count_words(self.corpus)
 
     @cached_property
     def theta(self) -> NDArray[np.float32]:
-        return self._model.transform(self._embedded)
+        return self.model.transform(self._embedded)
 
     @cached_property
     def main_topics(self) -> NDArray[np.int64]:
-        return self._model.main_topics(self._embedded)
+        return self.model.main_topics(self._embedded)
 
     @cached_property
     def labels(self) -> NDArray[np.str_]:
         """The documents' labels as text, "" for a document without one."""
-        return np.array(Column([self._corpus.labels], "the labels").names().to_pylist(), np.str_)
+        return np.array(Column([self.corpus.labels], "the labels").names().to_pylist(), np.str_)
 
 
 def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
@@ -145,9 +160,11 @@ def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for metric in metrics:
         if "labels" in metric.takes:
-            taken = {name: getattr(parts, name) for name in metric.takes}
-            taken |= {name: taken[name][used] for name in taken.keys() & ROWS}
-            scores[metric.name] = metric.function(*taken.values()) if used.any() else None
+            inputs = {name: getattr(parts, name) for name in metric.takes}
+            inputs |= {name: inputs[name][used] for name in inputs.keys() & ROWS}
+            scores[metric.name] = None
+            if used.any():
+                scores[metric.name] = metric.function(*(inputs[name] for name in metric.takes))
     return scores | {
         "labelled": int(used.sum()),
         "without_label": int((~labelled).sum()),

@@ -35,12 +35,11 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, relevance: float | None
         Coherence_MEASURE for each measure, if it was computed for these words.
     """
     rows = model.get_topic_info(n_words, relevance)
-    labels = [shown_label(row) or None for row in rows]
     columns: dict[str, Any] = {
         "Topic": [row["topic"] for row in rows],
         "Count": [row["count"] for row in rows],
         "Name": [row["name"] for row in rows],
-        "CustomName": labels,
+        "CustomName": [shown_label(row) or None for row in rows],
         "Representation": [row["words"] for row in rows],
         "Share": [row["share"] for row in rows],
     }
@@ -60,7 +59,9 @@ def get_topics(
     shares = model.word_shares
     column = model.vocabulary.index
     return {
-        topic: sorted(((w, float(shares[topic, column[w]])) for w in words), key=lambda e: -e[1])
+        topic: sorted(
+            ((w, float(shares[topic, column[w]])) for w in words), key=lambda pair: -pair[1]
+        )
         for topic, words in enumerate(model.topics(n_words, relevance))
     }
 
@@ -91,11 +92,12 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
     corpus = Corpus.of(documents)
     theta, seen = model.theta_and_seen(corpus)
     main = np.where(seen, theta.argmax(1), -1)
-    largest = np.where(seen, theta.max(1), np.nan)
-    info = model.get_topic_info(n_words)
-    rows = {row["topic"]: (row["name"], shown_label(row) or None, row["words"]) for row in info}
-    of_each = [rows.get(topic, (None, None, None)) for topic in main.tolist()]
-    names, labels, words = zip(*of_each, strict=True)
+    rows = {
+        row["topic"]: (row["name"], shown_label(row) or None, row["words"])
+        for row in model.get_topic_info(n_words)
+    }
+    by_document = [rows.get(topic, (None, None, None)) for topic in main.tolist()]
+    names, labels, words = zip(*by_document, strict=True)
     best = np.concatenate(representatives(theta, seen))
     columns: dict[str, Any] = {
         "Document": [text for batch in corpus.texts() for text in batch],
@@ -103,8 +105,8 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
         "Name": names,
         "CustomName": labels,
         "Representation": words,
-        "Top_n_words": [each and " - ".join(each) for each in words],
-        "Probability": largest,
+        "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
+        "Probability": np.where(seen, theta.max(1), np.nan),
         "Representative_document": np.isin(np.arange(len(main)), best),
     }
     return data_frame(columns, index_at(documents, np.arange(len(main))))
@@ -207,8 +209,10 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a Markdown table."""
-    made = figure_templates(for_markdown)
-    made.filters["isnan"] = math.isnan
-    shown = [{**row, "shown": shown_label(row)} for row in rows]
-    names = {"measures": [*rows[0]["coherence"]], "clients": [*rows[0]["clients"]]}
-    return made.get_template("topics.md.j2").render(rows=shown, **names)
+    templates = figure_templates(for_markdown)
+    templates.filters["isnan"] = math.isnan
+    return templates.get_template("topics.md.j2").render(
+        rows=[{**row, "shown": shown_label(row)} for row in rows],
+        measures=[*rows[0]["coherence"]],
+        clients=[*rows[0]["clients"]],
+    )

@@ -106,15 +106,15 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
     taken: list[Box] = [
         (c["x"] - c["r"], c["y"] - c["r"], c["x"] + c["r"], c["y"] + c["r"]) for c in circles
     ]
-    for own, circle in enumerate(circles):
+    for place, circle in enumerate(circles):
         topic = circle["topic"]
         text = short(topic["label"] or ", ".join(topic["words"][:2]))
-        long = LETTER * len(text)
-        for x, y, anchor in _places_around(circle, long):
-            left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]
-            box = (left - 3, y - LINE + 3, left + long + 3, y + 4)
+        length = LETTER * len(text)
+        for x, y, anchor in _places_around(circle):
+            left = {"start": x, "middle": x - length / 2, "end": x - length}[anchor]
+            box = (left - 3, y - LINE + 3, left + length + 3, y + 4)
             inside = box[0] >= 2 and box[1] >= 2 and box[2] <= width - 2 and box[3] <= height - 2
-            others = taken[:own] + taken[own + 1 :]
+            others = taken[:place] + taken[place + 1 :]
             if inside and not any(_meet(box, other) for other in others):
                 circle["name"] = {"x": round(x, 1), "y": round(y, 1), "anchor": anchor}
                 circle["name"]["text"] = text
@@ -122,7 +122,7 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
                 break
 
 
-def _places_around(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
+def _places_around(circle: Shape) -> Iterator[tuple[float, float, str]]:
     x = circle["x"]
     y = circle["y"]
     far = circle["r"] + 4
@@ -140,20 +140,20 @@ def free_places(
 ) -> list[tuple[float, float] | None]:
     """Return a free place for each text, at its middle or above or below; None without room."""
     taken: list[Box] = []
-    found: list[tuple[float, float] | None] = []
+    places: list[tuple[float, float] | None] = []
     for (x, y), text in zip(middles, texts, strict=True):
         reach = LETTER * len(text) / 2
         x = min(max(x, reach), width - reach)
-        found.append(None)
+        places.append(None)
         for line in range(2 * round(height / LINE)):
             at = y + LINE * (-1) ** line * ((line + 1) // 2)
             box = (x - reach, at - LINE / 2, x + reach, at + LINE / 2)
             inside = min(box) >= 0 and box[2] <= width and box[3] <= height
-            if inside and not any(_meet(box, each) for each in taken):
+            if inside and not any(_meet(box, other) for other in taken):
                 taken.append(box)
-                found[-1] = round(x, 1), round(at + LINE / 4, 1)
+                places[-1] = round(x, 1), round(at + LINE / 4, 1)
                 break
-    return found
+    return places
 
 
 def _meet(one: Box, other: Box) -> bool:
@@ -178,18 +178,19 @@ def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:
     ends = {leaf: (100.0, ROW * (place + 0.5)) for place, leaf in enumerate(leaves)}
     branches = []
     for row, x in zip(rows, across.tolist(), strict=True):
-        (x1, y1), (x2, y2) = ends[row["left"]], ends[row["right"]]
+        x1, y1 = ends[row["left"]]
+        x2, y2 = ends[row["right"]]
         branches.append(f"M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}")
         ends[row["parent"]] = x, (y1 + y2) / 2
-    wanted = max(2, min(GROUPS, round(math.sqrt(n_topics))))
-    kept = rows[: n_topics - wanted]
-    inner = {row[side] for row in kept for side in ("left", "right")}
-    tops = {row["parent"]: row for row in kept if row["parent"] not in inner}
-    of_leaf = {leaf: row["parent"] for row in tops.values() for leaf in row["topics"]}
+    n_groups = max(2, min(GROUPS, round(math.sqrt(n_topics))))
+    merges = rows[: n_topics - n_groups]  # the tree is cut where this many groups remain
+    inner = {row[side] for row in merges for side in ("left", "right")}
+    tops = {row["parent"]: row for row in merges if row["parent"] not in inner}
+    top_of = {leaf: row["parent"] for row in tops.values() for leaf in row["topics"]}
     groups: list[Shape] = []
-    for top, own in groupby(leaves, lambda leaf: of_leaf.get(leaf, leaf)):
+    for top, topics in groupby(leaves, lambda leaf: top_of.get(leaf, leaf)):
         row = tops.get(top, {"words": [], "share": None})
-        groups.append({"topics": [*own], "words": row["words"][:3], "share": row["share"]})
+        groups.append({"topics": [*topics], "words": row["words"][:3], "share": row["share"]})
     return {"path": "".join(branches), "height": ROW * len(leaves), "groups": groups}
 
 
@@ -199,17 +200,17 @@ def line(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{100 * x:.1f} {29 - 28 * y / top:.1f}" for x, y in points)
 
 
-def curve(rows: Sequence[Mapping[str, Any]], value: str) -> Shape | None:
+def curve(rows: Sequence[Mapping[str, Any]], name: str) -> Shape | None:
     """Return a value's curve over the rounds; None where it is constant or not finite."""
-    found = [(row["round"], float(row[value])) for row in rows if value in row]
-    if len({y for _, y in found}) < 2 or not all(math.isfinite(y) for _, y in found):
+    values = [(row["round"], float(row[name])) for row in rows if name in row]
+    if len({y for _, y in values}) < 2 or not all(math.isfinite(y) for _, y in values):
         return None
-    step = -(-len(found) // MOST_POINTS)
-    parts = [found[start : start + step] for start in range(0, len(found), step)]
+    step = -(-len(values) // MOST_POINTS)
+    parts = [values[start : start + step] for start in range(0, len(values), step)]
     points = [(part[-1][0], sum(y for _, y in part) / len(part)) for part in parts]
-    lowest = min(y for _, y in points) if value == "loss" else 0.0
+    lowest = min(y for _, y in points) if name == "loss" else 0.0
     first = points[0][0]
     last = points[-1][0]
-    scaled = [((x - first) / max(last - first, 1), y - lowest) for x, y in points]
-    most = max(y for _, y in scaled)
-    return {"path": line(scaled), "first": first, "last": last, "most": most, "lowest": lowest}
+    relative = [((x - first) / max(last - first, 1), y - lowest) for x, y in points]
+    most = max(y for _, y in relative)
+    return {"path": line(relative), "first": first, "last": last, "most": most, "lowest": lowest}

@@ -87,10 +87,11 @@ def plot_over_time(
 
 
 def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> Figure:
-    made = figure_templates(visible)
+    environment = figure_templates(visible)
     summary = figure_facts(model) | {"positions": positions(model.beta), "change": change}
     context = {"s": summary, **drawn(summary)}
-    return Figure(title, "".join(made.get_template(name).render(context) for name in templates))
+    parts = (environment.get_template(name).render(context) for name in templates)
+    return Figure(title, "".join(parts))
 
 
 def figure_facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def figure_templates(
     show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False
 ) -> Environment:
     """Return an environment that escapes all text; `in_report`, figures link to the topics."""
-    made = Environment(
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
         autoescape=show is not for_markdown,  # noqa: S701 - it escapes marks of its own
         finalize=lambda value: show(value) if type(value) is str else value,
@@ -175,21 +176,20 @@ def figure_templates(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["in_report"] = in_report
-    filters = {
+    environment.globals["in_report"] = in_report
+    environment.filters |= {
         "percent": "{:.1%}".format,
         "line": layout.line,
         "name": topic_name,
         "points": _points,
     }
-    made.filters |= filters
-    return made
+    return environment
 
 
-def resource(made: Environment, name: str) -> str:
+def resource(environment: Environment, name: str) -> str:
     """Return a file next to the templates."""
-    assert made.loader is not None  # noqa: S101 - for mypy: it was given above
-    return made.loader.get_source(made, name)[0]
+    assert environment.loader is not None  # noqa: S101 - for mypy: it was given above
+    return environment.loader.get_source(environment, name)[0]
 
 
 def _points(change: float) -> str:
@@ -218,8 +218,8 @@ def chart(panels: Sequence[Panel]) -> str:
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
     ]
-    made = figure_templates(visible).get_template("chart.svg.j2")
-    return made.render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
+    template = figure_templates(visible).get_template("chart.svg.j2")
+    return template.render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
 
 
 def _drawn(panel: Panel) -> dict[str, Any]:
@@ -233,6 +233,7 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     low = min(y for _, y in points)
     high = max(y for _, y in points)
 
+    # `or 1.0`: a line with one value only has no range, and is drawn at the axis.
     def x_of(value: float) -> float:
         part = (value - left) / ((right - left) or 1.0)
         return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)

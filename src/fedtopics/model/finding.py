@@ -73,8 +73,13 @@ class TopicFinder(Topics):
         theta, _ = self._theta(counts, corpus.embeddings)
         if refine:
             rows = np.flatnonzero(np.diff(counts.indptr))
-            how = theta[rows], readout or "mean"
-            theta[rows] = refined(counts[rows], self.beta, self._prior, *how)
+            theta[rows] = refined(
+                counts[rows],
+                beta=self.beta,
+                alpha=self._prior,
+                theta=theta[rows],
+                readout=readout or "mean",
+            )
         elif readout is not None:
             raise StudyError(
                 "readout needs refine=True for this model; give both, or leave out readout."
@@ -168,8 +173,8 @@ class TopicFinder(Topics):
         words = counts.sum(1).astype("int64")
         columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True))
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
-        content = _written(pa.table(columns), Path(path).suffix.lower())
-        write_output(path, content, THETA_FILES, inputs, THETA)
+        content = _as_file(pa.table(columns), Path(path).suffix.lower())
+        write_output(path, content, THETA_FILES, inputs=inputs, names=THETA)
         return int((~seen).sum())
 
     def _theta(
@@ -185,8 +190,10 @@ class TopicFinder(Topics):
         all_rows = np.flatnonzero(seen)
         for start in range(0, len(all_rows), BATCH):
             rows = all_rows[start : start + BATCH]
-            batch = counts[rows], None if embeddings is None else embeddings[rows]
-            theta[rows] = self.inference.infer(self.weights, self.shared, *batch, **how)
+            vectors = None if embeddings is None else embeddings[rows]
+            theta[rows] = self.inference.infer(
+                self.weights, self.shared, counts[rows], vectors, **how
+            )
         return theta, seen
 
     def representative_documents(
@@ -223,21 +230,23 @@ class TopicFinder(Topics):
         check_number(n_documents, "n_documents")
         check_number(0 if topic is None else topic, "topic", 0, self.n_topics - 1)
         by_client = documents if isinstance(documents, Mapping) else {None: documents}
-        corpora = {client: Corpus.of(each) for client, each in by_client.items()}
-        found = [self.theta_and_seen(corpus) for corpus in corpora.values()]
-        theta, seen = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        rows = [(client, row) for client, corpus in corpora.items() for row in range(len(corpus))]
+        corpora = {client: Corpus.of(texts) for client, texts in by_client.items()}
+        by_corpus = [self.theta_and_seen(corpus) for corpus in corpora.values()]
+        theta, seen = (np.concatenate(arrays) for arrays in zip(*by_corpus, strict=True))
+        origins = [
+            (client, row) for client, corpus in corpora.items() for row in range(len(corpus))
+        ]
         texts = [text for corpus in corpora.values() for batch in corpus.texts() for text in batch]
         best = representatives(theta, seen, n_documents)
         return [
-            {"topic": k, "document": rows[i][1], "client": rows[i][0]}
+            {"topic": k, "document": origins[i][1], "client": origins[i][0]}
             | {"share": float(theta[i, k]), "text": texts[i]}
             for k in (range(self.n_topics) if topic is None else [topic])
             for i in best[k]
         ]
 
 
-def _written(table: pa.Table, suffix: str) -> bytes:
+def _as_file(table: pa.Table, suffix: str) -> bytes:
     """Return a table as a file; in CSV no text is a formula for a spreadsheet."""
     file = io.BytesIO()
     if suffix == ".jsonl":

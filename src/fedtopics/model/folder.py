@@ -82,17 +82,18 @@ _DAMAGES = (
 
 def write_model(model: Topics, folder: Path) -> None:
     """Write a model's files into a folder; ModelError if other files would be overwritten."""
-    found = [
+    existing = [
         name for name in ("vocabulary.json", "topics.json", "README.md") if (folder / name).exists()
     ]
-    if found and not (folder / "config.json").exists():
-        raise ModelError(f"The {found[0]} in {folder} is not a model's; choose another folder.")
+    # Without a config.json these files are somebody else's, such as a project's README.md.
+    if existing and not (folder / "config.json").exists():
+        raise ModelError(f"The {existing[0]} in {folder} is not a model's; choose another folder.")
     make_folder(folder)
     arrays = {f"weights/{name}": array for name, array in model.weights.items()}
     for stage, values in model.shared.items():
         arrays |= {f"shared/{stage}/{name}": array for name, array in values.items()}
     arrays["words/sums"] = model.word_sums
-    data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    tensors = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     config = {
         "format": FORMAT,
         "fedtopics": VERSION,
@@ -103,7 +104,7 @@ def write_model(model: Topics, folder: Path) -> None:
         ),
         "text": model.text.model_dump(mode="json"),
         "vocabulary": model.vocabulary.fingerprint,
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "sha256": hashlib.sha256(tensors).hexdigest(),
         "reading": asdict(model.word_ranking),
         "shares": {name: share.tolist() for name, share in model.shares.items()},
         "documents": dict(model.documents),
@@ -113,7 +114,7 @@ def write_model(model: Topics, folder: Path) -> None:
         **({} if model.periods is None else {"periods": model.periods.plain()}),
     }
     words = model.vocabulary.plain()
-    write_durably(folder / "model.safetensors", data)
+    write_durably(folder / "model.safetensors", tensors)
     _write(folder / "config.json", {**config, "digest": content_digest(config, words)})
     _write(folder / "vocabulary.json", words)
     write_labels(model, folder)
@@ -141,11 +142,13 @@ def read_model(folder: Path) -> dict[str, Any]:
     folder = model_folder(folder)
     config = _read(folder / "config.json")
     if config.get("format") != FORMAT:
-        has, by = (as_sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))
+        written_format, written_by = (
+            as_sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics")
+        )
         raise ModelError(
-            f"The model in {folder} has format {has} (written by fedtopics {by}), but fedtopics "
-            f"{VERSION} reads format {FORMAT}; train it again, or install the version that wrote "
-            "it."
+            f"The model in {folder} has format {written_format} (written by fedtopics "
+            f"{written_by}), but fedtopics {VERSION} reads format {FORMAT}; train it again, or "
+            "install the version that wrote it."
         )
     try:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
@@ -183,12 +186,12 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
         raise unfit
     inference = make(config["inference"], len(vocabulary), config["settings"], config["precision"])
-    taken = _tensors if has_tensors(inference) else dict
+    converted = _tensors if has_tensors(inference) else dict
     fields: dict[str, Any] = {
         "inference": inference,
-        "weights": taken(arrays["weights"]),
+        "weights": converted(arrays["weights"]),
         "shared": {
-            owner.removeprefix("shared/"): taken(values)
+            owner.removeprefix("shared/"): converted(values)
             for owner, values in arrays.items()
             if owner.startswith("shared/")
         },
@@ -229,9 +232,9 @@ def _fit(
         or word_sums.dtype != np.float64
         or not np.isfinite(word_sums).all()
         or shares.keys() != documents.keys()
-        or any(len(each) != len(word_sums) for each in lists)
+        or any(len(entries) != len(word_sums) for entries in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
-        or not word_ranking.fits(*word_sums.shape)
+        or not word_ranking.fits(n_topics=word_sums.shape[0], n_words=word_sums.shape[1])
     ):
         return False
     beta = np.asarray(inference.beta(weights, shared))
@@ -251,15 +254,15 @@ def _check_texts(config: Mapping[str, Any]) -> None:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    left = [content]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, Mapping):
-            left += [*each, *each.values()]
-        elif isinstance(each, list):
-            left += each
+    pending = [content]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, Mapping):
+            pending += [*node, *node.values()]
+        elif isinstance(node, list):
+            pending += node
 
 
 def _tensors(arrays: Weights) -> Weights:
@@ -270,11 +273,11 @@ def _tensors(arrays: Weights) -> Weights:
 
 def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the arrays by owner, and below that by name."""
-    data = read_bytes(path)
-    if hashlib.sha256(data).hexdigest() != digest:
+    content = read_bytes(path)
+    if hashlib.sha256(content).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
-    for name, array in load(data).items():
+    for name, array in load(content).items():
         owner, _, last = name.rpartition("/")
         arrays.setdefault(owner, {})[last] = array
     return arrays

@@ -59,8 +59,8 @@ def suggest_labels(
         [[] for _ in words] if documents is None else _phrases(model, documents, min_documents)
     )
     return {
-        topic: _label([*phrases[topic], *sorted(own, key=lambda word: " " not in word)])
-        for topic, own in enumerate(words)
+        topic: _label([*phrases[topic], *sorted(first, key=lambda word: " " not in word)])
+        for topic, first in enumerate(words)
         if topic not in model.labels or topic in model.unconfirmed
     }
 
@@ -73,15 +73,15 @@ def shown_label(row: Mapping[str, Any]) -> str:
 
 def _label(parts: Iterable[str]) -> str:
     """Join the first parts that share no word form with each other."""
-    kept: list[str] = []
+    chosen: list[str] = []
     for part in parts:
-        used = [word for each in kept for word in each.split()]
+        used = " ".join(chosen).split()
         new = not any(is_form(word, other) for word in part.split() for other in used)
-        if new and len(", ".join([*kept, part])) <= LONGEST_LABEL - 2:  # upper case may be longer
-            kept.append(part)
-        if len(kept) == LABEL_PARTS:
+        if new and len(", ".join([*chosen, part])) <= LONGEST_LABEL - 2:  # upper case may be longer
+            chosen.append(part)
+        if len(chosen) == LABEL_PARTS:
             break
-    text = ", ".join(kept)
+    text = ", ".join(chosen)
     return text[:1].upper() + text[1:]
 
 
@@ -89,36 +89,40 @@ def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
     main = model.main_topics(corpus)
-    known = model.vocabulary.index.keys()
+    column = model.vocabulary.index
     first = [{*topic} for topic in model.topics(LABEL_WORDS)]
-    every = Counter[Phrase]()
-    own = [Counter[Phrase]() for _ in first]
+    in_all = Counter[Phrase]()
+    in_topic = [Counter[Phrase]() for _ in first]
     for topic, segments in zip(main.tolist(), _segments(corpus, model.text), strict=True):
-        found = {phrase for words in segments for phrase in _of_segment(words, known)}
-        every.update(found)
+        present = {phrase for words in segments for phrase in _of_segment(words, column.keys())}
+        in_all.update(present)
         if topic >= 0:
-            own[topic].update(phrase for phrase in found if not first[topic].isdisjoint(phrase))
-    bag = (model.count_words(corpus) > 0).tocsc()
+            in_topic[topic].update(p for p in present if not first[topic].isdisjoint(p))
+    contains = (model.count_words(corpus) > 0).tocsc()
 
-    def fits(phrase: Phrase, number: int) -> bool:
+    def fits(phrase: Phrase, count: int) -> bool:
         """Whether it is frequent, and documents with its words mostly contain them as a phrase."""
-        if number < max(least, OWN * every[phrase]):
+        if count < max(least, OWN * in_all[phrase]):
             return False
-        of_words = bag[:, [model.vocabulary.index[word] for word in phrase]].tocsr()
+        of_words = contains[:, [column[word] for word in phrase]].tocsr()
         together = np.diff(of_words.indptr) == len(phrase)
-        return bool(every[phrase] >= CLOSE * together.sum())
+        return bool(in_all[phrase] >= CLOSE * together.sum())
 
-    best = ([p for p in _ranked(counts) if fits(p, counts[p])][:PHRASES] for counts in own)
+    best = ([p for p in _ranked(counts) if fits(p, counts[p])][:PHRASES] for counts in in_topic)
     return [
         [" ".join(phrase) for phrase in phrases if 2 * counts[phrase] >= counts[phrases[0]]]
-        for phrases, counts in zip(best, own, strict=True)
+        for phrases, counts in zip(best, in_topic, strict=True)
     ]
 
 
 def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
     """Yield each document as lists of consecutive words, split at punctuation."""
-    changes: dict[str, Any] = {"stop_words": "none", "own_stop_words": (), "ngrams": (1, 1)}
-    changes["languages"] = rules.languages or (rules.stop_words,)  # needed to split texts
+    changes: dict[str, Any] = {
+        "stop_words": "none",
+        "own_stop_words": (),
+        "ngrams": (1, 1),
+        "languages": rules.languages or (rules.stop_words,),  # needed to split texts
+    }
     as_written = rules.model_copy(update=changes)
     if corpus.is_tokenised:
         yield from ([words] for batch in tokens(corpus, as_written) for words in batch)
@@ -127,18 +131,19 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
 
     punctuation = regex.compile(rf"[^\w\s{WITHIN}]+|\n+")
     for batch in corpus.texts():
-        parts = [punctuation.split(normal_form(text)) for text in batch]
-        flat = Corpus.of([part for each in parts for part in each])
-        words = iter([each for some in tokens(flat, as_written) for each in some])
-        yield from ([*islice(words, len(each))] for each in parts)
+        documents = [punctuation.split(normal_form(text)) for text in batch]
+        # One corpus of all segments, because tokenising many small ones is slow.
+        flat = Corpus.of([segment for segments in documents for segment in segments])
+        words_of_segments = iter([words for part in tokens(flat, as_written) for words in part])
+        yield from ([*islice(words_of_segments, len(segments))] for segments in documents)
 
 
-def _of_segment(words: Sequence[str], known: Collection[str]) -> Iterator[Phrase]:
-    """Yield phrases of known, different words; a phrase may come more than once."""
+def _of_segment(words: Sequence[str], vocabulary: Collection[str]) -> Iterator[Phrase]:
+    """Yield phrases of different words of the vocabulary; a phrase may come more than once."""
     for start in range(len(words)):
         for length in range(2, LONGEST_PHRASE + 1):
             phrase = tuple(words[start : start + length])
-            if len({*phrase}) == length and all(word in known for word in phrase):
+            if len({*phrase}) == length and all(word in vocabulary for word in phrase):
                 yield phrase
 
 

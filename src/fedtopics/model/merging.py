@@ -85,9 +85,9 @@ def _information(masses: NDArray[np.float64]) -> Any:
 
 
 def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
-    reading = replace(model.word_ranking, first=(), class_based=False)
+    ranking = replace(model.word_ranking, first=(), class_based=False)
     shares = (mass / mass.sum())[None]
-    columns = reading.order(shares, model.vocabulary.frequency, n_words)[0]
+    columns = ranking.order(shares, model.vocabulary.frequency, n_words)[0]
     return [model.vocabulary.words[column] for column in columns]
 
 
@@ -111,8 +111,8 @@ def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequenc
         If a topic does not exist or is listed twice.
     """
     try:
-        one = all(isinstance(each, Integral) for each in topics_to_merge)
-        groups: Any = [topics_to_merge] if one else topics_to_merge
+        single = all(isinstance(topic, Integral) for topic in topics_to_merge)
+        groups: Any = [topics_to_merge] if single else topics_to_merge
         return _grouped(model, [[*map(index, group)] for group in groups])
     except TypeError:
         raise StudyError(
@@ -132,7 +132,7 @@ def reduce_topics(model: Model, n_topics: int) -> Model:
 
 
 def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
-    first = np.arange(model.n_topics)
+    first = np.arange(model.n_topics)  # by topic: the smallest number in its group
     for group in groups:
         if unfit := [k for k in group if not 0 <= k < len(first)]:
             raise StudyError(
@@ -141,25 +141,26 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         if twice := [k for k in group if first[k] != k or (first == k).sum() > 1]:
             raise StudyError(f"Topic {twice[0]} is listed twice; list it once.")
         first[list(group)] = min(group, default=0)
-    kept, places = np.unique(first, return_inverse=True)
-    if len(kept) == model.n_topics:
+    remaining, places = np.unique(first, return_inverse=True)
+    if len(remaining) == model.n_topics:
         return model
 
     def sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([rows[places == place].sum(0) for place in range(len(kept))])
+        return np.array([rows[places == place].sum(0) for place in range(len(remaining))])
 
     inference: Any = Merged.of(model.inference, len(model.vocabulary), places.tolist())
-    parts = {PARTS: np.maximum(model.share, TINY)}
+    weights = model.weights
     # A model that was merged before already has the parts of its original topics.
-    weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
-    members = [np.flatnonzero(places == place) for place in range(len(kept))]
+    if not isinstance(model.inference, Merged):
+        weights = {**weights, PARTS: np.maximum(model.share, TINY)}
+    members = [np.flatnonzero(places == place) for place in range(len(remaining))]
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
     manual = manual_labels(model)
-    found = [next((manual[k] for k in each if k in manual), "") for each in largest_first]
-    labels = {k: label for k, label in enumerate(found) if label}
+    new_labels = [next((manual[k] for k in topics if k in manual), "") for topics in largest_first]
+    labels = {k: label for k, label in enumerate(new_labels) if label}
     alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
     suggested = {alone[k]: model.labels[k] for k in model.unconfirmed if k in alone}
-    if lost := sorted({*manual.values()} - {*found}):
+    if lost := sorted({*manual.values()} - {*new_labels}):
         warnings.warn(
             f"Merging drops these labels, because a topic has one: {', '.join(lost)}.", stacklevel=3
         )

@@ -61,8 +61,9 @@ def topics_over_time(
         ``period``, its beginning; ``topic``; its ``share`` of the period's documents, and the same
         as a ``count`` of documents; numbers of ``documents`` and ``clients`` in the period.
     """
-    how: dict[str, Any] = {"by": by, "nr_bins": nr_bins, "min_documents": min_documents}
-    return grouped_by_time(model, documents, timestamps, **how).rows
+    return grouped_by_time(
+        model, documents, timestamps, by=by, nr_bins=nr_bins, min_documents=min_documents
+    ).rows
 
 
 def topics_per_class(
@@ -92,24 +93,26 @@ def grouped_by_time(
                 "The study has no sums of topics by period; give documents and their times, or "
                 "set over_time in its [method]."
             )
-        return Grouped([*model.periods.rows()], 0, 0, 0)
+        return Grouped(rows=[*model.periods.rows()], without=0, few=0, unknown=0)
     if by not in (None, *get_args(Unit)):
         raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Unit))}.")
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
     times = {client: times_of(values, ~missing(values)) for client, values in arrays.items()}
-    timed = [each for each in times.values() if len(each)]
-    if len({each.dtype.kind == "M" for each in timed}) > 1:
+    timed = [values for values in times.values() if len(values)]
+    if len({values.dtype.kind == "M" for values in timed}) > 1:
         raise DataError("Some clients have dates and some have numbers; give one kind for all.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
-    begins = {client: begin_of(each, by, edges) for client, each in times.items()}
-    found = _summed(model, corpora, arrays, begins, "period", min_documents)
-    if not found.rows and found.few and edges is None and timed[0].dtype.kind != "M":
+    begins = {client: begin_of(values, by, edges) for client, values in times.items()}
+    grouped = _grouped(
+        model, corpora, arrays, groups=begins, key="period", min_documents=min_documents
+    )
+    if not grouped.rows and grouped.few and edges is None and timed[0].dtype.kind != "M":
         raise DataError(
             f"Each number is its own period, and none has {min_documents} documents; give dates, "
             "or set the number of periods with nr_bins."
         )
-    return found
+    return grouped
 
 
 def grouped_by_class(
@@ -121,7 +124,7 @@ def grouped_by_class(
         client: np.array([*filter(None, as_column(values).names().to_pylist())], np.str_)
         for client, values in arrays.items()
     }
-    return _summed(model, corpora, arrays, names, "class", min_documents)
+    return _grouped(model, corpora, arrays, groups=names, key="class", min_documents=min_documents)
 
 
 def values_of(documents: Any, values: Any) -> Any:
@@ -129,7 +132,7 @@ def values_of(documents: Any, values: Any) -> Any:
     if not isinstance(values, str):
         return values
     if isinstance(documents, Mapping):
-        return {client: column_of(each, values) for client, each in documents.items()}
+        return {client: column_of(table, values) for client, table in documents.items()}
     return column_of(documents, values)
 
 
@@ -140,7 +143,7 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
         documents = {"": documents}
         values = {"": values}
     check_keys(values, documents, "client", DataError)
-    corpora = {client: Corpus.of(each) for client, each in documents.items()}
+    corpora = {client: Corpus.of(texts) for client, texts in documents.items()}
     arrays = {client: as_array(values.get(client, ())) for client in corpora}
     for client, corpus in corpora.items():
         if arrays[client].shape != (len(corpus),):
@@ -151,12 +154,12 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     return corpora, arrays
 
 
-def _summed(
+def _grouped(
     model: TopicFinder,
     corpora: Mapping[Any, Corpus],
     arrays: Mapping[Any, NDArray[Any]],
     groups: Mapping[Any, NDArray[Any]],
-    name: str,
+    key: str,
     min_documents: int,
 ) -> Grouped:
     """Return rows by group and topic; `groups` has only the documents with a value."""
@@ -164,14 +167,15 @@ def _summed(
     check_number(min_documents, "min_documents", 0)
     without = few = unknown = 0
     for client, corpus in corpora.items():
-        there = ~missing(arrays[client])
+        has_value = ~missing(arrays[client])
         theta, seen = model.theta_and_seen(corpus)
-        theta = theta[there]
-        seen = seen[there]
-        without = without + int((~there).sum())
-        unknown = unknown + int((~seen).sum())
-        of_seen = np.unique(groups[client][seen], return_inverse=True, return_counts=True)
-        values, places, sizes = of_seen
+        theta = theta[has_value]
+        seen = seen[has_value]
+        without += int((~has_value).sum())
+        unknown += int((~seen).sum())
+        values, places, sizes = np.unique(
+            groups[client][seen], return_inverse=True, return_counts=True
+        )
         theta = theta[seen][np.argsort(places, kind="stable")]  # sorted by group
         enough = sizes >= max(min_documents, 1)
         ends = np.cumsum(sizes)
@@ -179,27 +183,30 @@ def _summed(
         for group, end, size in zip(values[enough], ends[enough], sizes[enough], strict=True):
             thetas.setdefault(group, []).append(theta[end - size : end])
     rows = [
-        {name: group.item()} | row
+        {key: group.item()} | row
         for group, of_clients in sorted(thetas.items())
         for row in _rows(of_clients)
     ]
-    return Grouped(rows, without, few, unknown)
+    return Grouped(rows=rows, without=without, few=few, unknown=unknown)
 
 
 def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
     """Yield the row of each topic in a group, from its clients' thetas."""
     n_documents = sum(map(len, thetas))
-    n_clients = len(thetas)
     for topic, count in enumerate(sum(theta.sum(0) for theta in thetas).tolist()):
-        share = count / n_documents
-        whole = {"documents": n_documents, "clients": n_clients}
-        yield {"topic": topic, "share": share, "count": count} | whole
+        yield {
+            "topic": topic,
+            "share": count / n_documents,
+            "count": count,
+            "documents": n_documents,
+            "clients": len(thetas),
+        }
 
 
 def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     """Return the beginnings of periods of equal length, and the end of the last one."""
-    least = min(each.min() for each in times)
-    most = max(each.max() for each in times)
+    least = min(values.min() for values in times)
+    most = max(values.max() for values in times)
     if times[0].dtype.kind == "M":
         first, last = np.array([least, most]).astype("datetime64[us]").astype(np.int64).tolist()
         return np.linspace(first, last, bins + 1).astype(np.int64).astype("datetime64[us]")
@@ -218,8 +225,8 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
     reach = _when(periods[-1]) - start or 1.0  # zero within one day
 
     def share(topic: int, among: Sequence[Any]) -> float:
-        those = [cells[topic, period] for period in among]
-        return float(sum(c["count"] for c in those) / max(sum(c["documents"] for c in those), 1))
+        chosen = [cells[topic, period] for period in among]
+        return float(sum(c["count"] for c in chosen) / max(sum(c["documents"] for c in chosen), 1))
 
     topics = {
         topic: {
@@ -229,9 +236,14 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
         }
         for topic in sorted({row["topic"] for row in rows or ()})
     }
-    named: Change = {"before": _span(earlier), "after": _span(later)}
-    named["of"] = max(row["clients"] or ALL_CLIENTS for row in rows or ())
-    return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
+    return {
+        "before": _span(earlier),
+        "after": _span(later),
+        "of": max(row["clients"] or ALL_CLIENTS for row in rows or ()),
+        "first": _period_name(periods[0]),
+        "last": _period_name(periods[-1]),
+        "topics": topics,
+    }
 
 
 def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -250,7 +262,7 @@ def _when(period: Any) -> float:
     return float(period.toordinal()) if isinstance(period, date) else float(period)
 
 
-def _named(period: Any) -> str:
+def _period_name(period: Any) -> str:
     if not isinstance(period, date):
         return f"{period:g}"
     return f"{period:%b %Y}" if period.day == 1 else f"{period.day} {period:%b %Y}"
@@ -258,8 +270,8 @@ def _named(period: Any) -> str:
 
 def _span(periods: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
-    first = _named(periods[0])
-    last = _named(periods[-1])
+    first = _period_name(periods[0])
+    last = _period_name(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
         step = min((b - a for a, b in pairwise(periods)), default=timedelta())
         begin = periods[0]

@@ -77,28 +77,28 @@ def _check(by: str) -> None:
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
     [words] = words_of(model, [query])
-    known = [columns for word in words if (columns := columns_like(word, model))]
-    if not known:
+    matches = [columns for word in words if (columns := columns_like(word, model))]
+    if not matches:
         raise StudyError(
             "The model knows no word of the query; use words of its vocabulary, or search with "
             'by="meaning".'
         )
     counts = occurrences_in_topics(model)
     shares = counts / counts.sum(0)
-    return np.asarray(np.mean([shares[:, columns].mean(1) for columns in known], axis=0))
+    return np.asarray(np.mean([shares[:, columns].mean(1) for columns in matches], axis=0))
 
 
 def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Split texts as the model's documents were split; words of lists are normalised likewise."""
     rules = TextRules() if model.text.token_pattern == LISTS else model.text
     corpus = Corpus.of(texts)
-    known = model.vocabulary.index
-    found = [words for batch in tokens(corpus, rules) for words in batch]
+    vocabulary = model.vocabulary.index
+    by_text = [words for batch in tokens(corpus, rules) for words in batch]
     if not corpus.is_tokenised:
-        return found
+        return by_text
     return [
-        [form for w in words for form in ([w] if w in known else rules.forms_of([w])[0])]
-        for words in found
+        [form for w in words for form in ([w] if w in vocabulary else rules.forms_of([w])[0])]
+        for words in by_text
     ]
 
 
@@ -136,8 +136,8 @@ def nearness(
     model: Topics, texts: Sequence[str], embedding_model: str | None
 ) -> NDArray[np.float64]:
     """Return the cosines of texts with topics' ten words, shape (n_texts, n_topics)."""
-    usual = getattr(model.inference.settings, "embedding", None) or EmbeddingSettings()
-    encode = sentence_encoder(embedding_model or usual.model)
+    settings = getattr(model.inference.settings, "embedding", None) or EmbeddingSettings()
+    encode = sentence_encoder(embedding_model or settings.model)
     vectors = np.asarray(encode([*texts, *map(" ".join, model.topics())]), np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
     return np.asarray(vectors[: len(texts)] @ vectors[len(texts) :].T)
@@ -181,19 +181,20 @@ def match_terms(
     _check(by)
     if not terms or not all(terms.values()):
         raise StudyError("There are no terms, or one has no synonym; give each at least one word.")
-    texts = [synonym for each in terms.values() for synonym in each]
-    by_words = by == "words"
-    rows = _synonyms_by_words(model, texts) if by_words else nearness(model, texts, embedding_model)
-    ends = np.cumsum([len(each) for each in terms.values()])
+    texts = [synonym for synonyms in terms.values() for synonym in synonyms]
+    if by == "words":
+        rows = _synonyms_by_words(model, texts)
+    else:
+        rows = nearness(model, texts, embedding_model)
+    ends = np.cumsum([len(synonyms) for synonyms in terms.values()])
     near = np.stack([of_term.max(0) for of_term in np.split(rows, ends[:-1])])
 
     def first(number: int) -> list[tuple[str, float]]:
-        found = zip(terms, near[:, number].tolist(), strict=True)
-        return sorted((each for each in found if each[1] > 0), key=lambda each: -each[1])[:top_n]
+        pairs = zip(terms, near[:, number].tolist(), strict=True)
+        return sorted((pair for pair in pairs if pair[1] > 0), key=lambda pair: -pair[1])[:top_n]
 
-    labels = model.labels
     return [
-        {"topic": k, "label": labels.get(k, ""), "words": words, "terms": first(k)}
+        {"topic": k, "label": model.labels.get(k, ""), "words": words, "terms": first(k)}
         for k, words in enumerate(model.topics())
     ]
 
@@ -206,16 +207,18 @@ def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.flo
     of_word = np.sqrt(inside * relative)
     rows = []
     for words in words_of(model, synonyms):
-        found = [columns_like(word, model) for word in words]
-        each = [of_word[:, columns].mean(1) if columns else 0 * of_word[:, 0] for columns in found]
-        rows.append(np.mean(each, axis=0) if each else 0 * of_word[:, 0])
+        matches = [columns_like(word, model) for word in words]
+        near = [
+            of_word[:, columns].mean(1) if columns else 0 * of_word[:, 0] for columns in matches
+        ]
+        rows.append(np.mean(near, axis=0) if near else 0 * of_word[:, 0])
     return np.stack(rows)
 
 
 def read_terms(path: str | Path) -> dict[str, list[str]]:
     """Read terms from TOML (lists by name) or CSV (columns term and synonym, one pair per row)."""
     path = Path(path)
-    found: dict[str, Any] = {}
+    terms: dict[str, Any] = {}
     if path.suffix.lower() == ".csv":
         try:
             table = read_table(path)
@@ -223,17 +226,17 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
         except DataError as error:
             raise StudyError(str(error)) from None
         for term, synonym in filter(any, zip(*columns, strict=True)):
-            found.setdefault(term, []).append(synonym)
+            terms.setdefault(term, []).append(synonym)
     else:
         with suppress(OSError, ValueError):
-            found = read_toml(path)
+            terms = read_toml(path)
     fits = all(
-        isinstance(each, list) and all(isinstance(one, str) for one in each)
-        for each in found.values()
+        isinstance(synonyms, list) and all(isinstance(synonym, str) for synonym in synonyms)
+        for synonyms in terms.values()
     )
-    if not found or not fits:
+    if not terms or not fits:
         raise StudyError(
             f'{path} has no terms; write TOML with one line per term, as in J45 = ["asthma"], or a '
             ".csv with the columns term and synonym."
         )
-    return dict(found)
+    return dict(terms)

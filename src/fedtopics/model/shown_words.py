@@ -41,8 +41,8 @@ class WordRanking:
                 f"lambda={self.relevance} is out of range; give a number from 0 (by lift) to 1 (by "
                 "probability)."
             )
-        first = tuple(tuple(map(int, topic)) for topic in self.first)  # a file has lists
-        object.__setattr__(self, "first", first)
+        # A file has lists, which do not equal tuples.
+        object.__setattr__(self, "first", tuple(tuple(map(int, topic)) for topic in self.first))
 
     def fits(self, n_topics: int, n_words: int) -> bool:
         """Whether `first` is valid for so many topics and words."""
@@ -79,36 +79,39 @@ def choose(
     """Return the reading with the highest mean NPMI among those with enough different words."""
     # Columns are the topics' first words, (n_topics, n); npmi, (n_topics, n, n), of their pairs.
     # Each reading is also tried with its most coherent words as `first`.
-    ways: list[WordRanking] = []
+    variants: list[WordRanking] = []
     scores = []
     different = []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):
         as_ranked = [list(range(words.shape[1]))[:WORDS_SHOWN]] * len(words)
         coherent = [keep_coherent(topic) for topic in pairs]
-        for kept in (as_ranked, coherent):
-            shown = np.take_along_axis(words, np.array(kept), axis=1)
-            first = () if kept == as_ranked else tuple(map(tuple, shown.tolist()))
-            ways.append(replace(reading, first=first))
-            scores.append(np.mean([_mean(*each) for each in zip(pairs, kept, strict=True)]))
+        for positions in (as_ranked, coherent):
+            shown = np.take_along_axis(words, np.array(positions), axis=1)
+            first = () if positions == as_ranked else tuple(map(tuple, shown.tolist()))
+            variants.append(replace(reading, first=first))
+            means = [
+                _mean(of_topic, chosen) for of_topic, chosen in zip(pairs, positions, strict=True)
+            ]
+            scores.append(np.mean(means))
             different.append(len(np.unique(shown)) / shown.size)
     share = np.array(different)
-    ranked = np.array([not way.first for way in ways])
+    ranked = np.array([not variant.first for variant in variants])
     fit = ranked & (share >= min(DIFFERENT, share[ranked].max()))
     best = np.where(fit, scores, -np.inf).argmax()
     fit |= ~ranked & (share >= share[best] - LESS_DIFFERENT)
-    return ways[int(np.where(fit, scores, -np.inf).argmax())]
+    return variants[int(np.where(fit, scores, -np.inf).argmax())]
 
 
 def keep_coherent(npmi: NDArray[np.float64], n_kept: int = WORDS_SHOWN) -> list[int]:
     """Drop the word least coherent with the rest until `n_kept` remain; the last one of equals."""
-    kept = list(range(len(npmi)))
-    while len(kept) > n_kept:
-        among = npmi[np.ix_(kept, kept)]
+    positions = list(range(len(npmi)))
+    while len(positions) > n_kept:
+        among = npmi[np.ix_(positions, positions)]
         loneliest = (among.sum(1) - among.diagonal())[::-1].argmin()
-        kept.pop(-1 - int(loneliest))
-    return kept
+        positions.pop(-1 - int(loneliest))
+    return positions
 
 
-def _mean(npmi: NDArray[np.float64], kept: Sequence[int]) -> float:
-    pairs = npmi[np.ix_(kept, kept)][~np.eye(len(kept), dtype=bool)]
+def _mean(npmi: NDArray[np.float64], positions: Sequence[int]) -> float:
+    pairs = npmi[np.ix_(positions, positions)][~np.eye(len(positions), dtype=bool)]
     return float(pairs.mean()) if len(pairs) else -1.0

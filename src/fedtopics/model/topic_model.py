@@ -26,8 +26,8 @@ class TopicModel(TopicFinder):
             If there is no such topic, or a label is not one line of at most 100 characters.
         """
         new = checked_labels(labels, self.n_topics)
-        kept = self.unconfirmed - new.keys()
-        return replace(self, labels=tidy({**self.labels, **new}), unconfirmed=kept)
+        unconfirmed = self.unconfirmed - new.keys()
+        return replace(self, labels=tidy({**self.labels, **new}), unconfirmed=unconfirmed)
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
         """Return the model with rule-based labels for unlabelled topics; see `suggest_labels`.
@@ -35,8 +35,8 @@ class TopicModel(TopicFinder):
         They are marked as suggested until a label is given with `with_labels` or in
         ``topics.json``.
         """
-        found = self.suggest_labels(documents, **how)
-        return replace(self.with_labels(found), unconfirmed=frozenset(found))
+        suggested = self.suggest_labels(documents, **how)
+        return replace(self.with_labels(suggested), unconfirmed=frozenset(suggested))
 
     def with_client_names(self, names: Mapping[str, str]) -> Self:
         """Return the model with names for these clients as people call them; "" removes one.

@@ -42,12 +42,12 @@ class Periods:
     @property
     def shares(self) -> dict[str, Sums]:
         """Shares of topics per period, by client and under "" for all; NaN without documents."""
-        found = {}
+        shares = {}
         for client, sums in {**self.sums, TOGETHER: self.total}.items():
             documents = sums.sum(1, keepdims=True)
             rows = np.full(sums.shape, np.nan)
-            found[client] = np.divide(sums, documents, out=rows, where=documents > 0)
-        return found
+            shares[client] = np.divide(sums, documents, out=rows, where=documents > 0)
+        return shares
 
     def of_topics(self, change: Callable[[Sums], Sums]) -> Periods:
         """Return periods with other topics: `change` maps arrays with one row per topic."""
@@ -57,12 +57,16 @@ class Periods:
         """Yield one row per period and topic, as in `TopicModel.topics_over_time`."""
         for place, (begin, sums) in enumerate(zip(self.begins, self.total, strict=True)):
             documents = float(sums.sum())
-            there = sum(bool(each[place].any()) for each in self.sums.values())
-            clients = None if TOGETHER in self.sums else there
-            whole = {"documents": round(documents), "clients": clients}
+            clients = sum(bool(by_period[place].any()) for by_period in self.sums.values())
             for topic, count in enumerate(sums.tolist() if documents else ()):
-                row = {"period": date.fromisoformat(begin), "topic": topic}
-                yield row | {"share": count / documents, "count": count} | whole
+                yield {
+                    "period": date.fromisoformat(begin),
+                    "topic": topic,
+                    "share": count / documents,
+                    "count": count,
+                    "documents": round(documents),
+                    "clients": None if TOGETHER in self.sums else clients,
+                }
 
     def plain(self) -> dict[str, Any]:
         """Return the periods as lists."""
@@ -79,12 +83,12 @@ class Periods:
         begins = tuple(plain["begins"])
         sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
         days = [date.fromisoformat(begin) for begin in begins]
-        whole = all(
+        sums_fit = all(
             array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= EXACT
             for array in sums.values()
         )
-        known = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})
-        if not days or days != sorted(set(days)) or not whole or not known:
+        clients_fit = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})
+        if not days or days != sorted(set(days)) or not sums_fit or not clients_fit:
             raise ValueError
         return cls(plain["unit"], begins, sums)
 
@@ -211,7 +215,7 @@ class Topics:
     def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
-        By default words are ranked as in `ranking`, whose `first` words come before all others.
+        By default words are ranked as in `word_ranking`; its `first` words come before all others.
         `relevance` ranks only by relevance: 1 by probability, 0 by lift.
 
         Raises

@@ -73,8 +73,11 @@ class NetworkNoise:
 
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
+    # A large bag is in files (`set_aside`); compiled loops take plain arrays.
     taken = [
-        compiled_loops.take_rows(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
+        compiled_loops.take_rows(
+            np.asarray(bag.indptr), np.asarray(bag.indices), np.asarray(bag.data), rows
+        )
         for bag, rows in parts
     ]
     words, counts, lengths = map(np.concatenate, zip(*taken, strict=True))
@@ -109,17 +112,23 @@ class Batch:
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)
-        seen = values
+        inputs = values
         if encoder_input == "log":
-            seen = values.log1p()
+            inputs = values.log1p()
         elif encoder_input == "shares":
-            each = torch.from_numpy(np.diff(bag.indptr))
-            seen = USUAL_LENGTH * values / lengths.repeat_interleave(each)
-        bag = sparse.csr_array((seen.numpy(), bag.indices, bag.indptr), bag.shape)
+            distinct_words = torch.from_numpy(np.diff(bag.indptr))
+            inputs = USUAL_LENGTH * values / lengths.repeat_interleave(distinct_words)
         present = np.zeros(bag.shape[1], bool)
         present[bag.indices] = True
         vectors = None if embedding is None else torch.from_numpy(embedding).to(dtype)
-        return cls(bag, np.flatnonzero(present), values, lengths, noise, vectors)
+        return cls(
+            bag=sparse.csr_array((inputs.numpy(), bag.indices, bag.indptr), bag.shape),
+            words=np.flatnonzero(present),
+            values=values,
+            lengths=lengths,
+            noise=noise,
+            embedding=vectors,
+        )
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -97,19 +97,17 @@ class NeuralTopicModel(ABC):
         generator = torch.Generator().manual_seed(seed)
         settings = self.settings
         uniform = partial(self.uniform, generator)
-        k, (h1, h2), dimension = (
-            settings.n_components,
-            settings.hidden,
-            settings.embedding.dimension,
-        )
-        seen = self.n_words if self.sees_words else dimension
+        k = settings.n_components
+        h1, h2 = settings.hidden
+        dimension = settings.embedding.dimension
+        n_inputs = self.n_words if self.sees_words else dimension
         weights = {}
         if self.sees_words:
             weights["encoder_words"] = uniform(self.n_words**-0.5, self.n_words, h1)
         if self.sees_embedding:
             weights["encoder_embedding"] = uniform(dimension**-0.5, dimension, h1)
         weights |= {
-            "encoder_bias": uniform(seen**-0.5, h1),
+            "encoder_bias": uniform(n_inputs**-0.5, h1),
             "hidden": uniform(h1**-0.5, h1, h2),
             "hidden_bias": uniform(h1**-0.5, h2),
             "posterior": uniform(h2**-0.5, h2, 2 * k),
@@ -151,30 +149,40 @@ class NeuralTopicModel(ABC):
     ) -> Batch:
         if not self.sees_embedding:
             embedding = None
-        return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
+        return Batch.of(
+            bag,
+            noise=noise,
+            dtype=self.dtype,
+            embedding=embedding,
+            encoder_input=self.settings.encoder_input,
+        )
 
     def draw(self, *parts: tuple[np.random.Generator, int]) -> NetworkNoise:
         """Draw the noise of one pass; each generator draws for its number of documents."""
         settings = self.settings
-        k = self.settings.n_components
+        k = settings.n_components
         n = sum(number for _, number in parts)
         normal = np.empty((n, k), np.float32)
         hidden = np.ones((n, settings.hidden[1]), np.float32)
         theta = np.ones((n, k), np.float32)
         first = 0
         for rng, number in parts:
-            own = slice(first, first := first + number)
-            rng.standard_normal(dtype=np.float32, out=normal[own])
-            for kept, dropout in ((hidden, settings.dropout), (theta, settings.dropout_theta)):
+            rows = slice(first, first + number)
+            first += number
+            rng.standard_normal(dtype=np.float32, out=normal[rows])
+            for units, dropout in ((hidden, settings.dropout), (theta, settings.dropout_theta)):
                 if dropout > 0:
-                    rng.random(dtype=np.float32, out=kept[own])
+                    rng.random(dtype=np.float32, out=units[rows])
 
-        def mask(drawn: NDArray[np.float32], dropout: float) -> Tensor:
-            kept = torch.from_numpy(drawn < 1 - dropout if dropout > 0 else drawn)
-            return kept.to(self.dtype) / (1 - dropout)
+        def mask(units: NDArray[np.float32], dropout: float) -> Tensor:
+            remaining = torch.from_numpy(units < 1 - dropout if dropout > 0 else units)
+            return remaining.to(self.dtype) / (1 - dropout)
 
-        keep = mask(hidden, settings.dropout), mask(theta, settings.dropout_theta)
-        return NetworkNoise(torch.from_numpy(normal).to(self.dtype), *keep)
+        return NetworkNoise(
+            normal=torch.from_numpy(normal).to(self.dtype),
+            keep_hidden=mask(hidden, settings.dropout),
+            keep_theta=mask(theta, settings.dropout_theta),
+        )
 
     @torch.no_grad()
     def infer(
@@ -218,8 +226,9 @@ class NeuralTopicModel(ABC):
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return theta, (n, n_topics): the softmax of the documents' posterior means."""
-        of = lambda stage, _: shared[stage.name]  # noqa: E731
-        carried, entered, _ = through(self.encoder_stages, weights, batch, of)
+        carried, entered, _ = through(
+            self.encoder_stages, weights, batch, share=lambda stage, _: shared[stage.name]
+        )
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:

@@ -25,8 +25,11 @@ def gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, inputs: Sequence[Tensors]
 ) -> list[Tensors]:
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
-    each = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
-    return [{name: g for name in tensors if (g := next(each)) is not None} for tensors in inputs]
+    derivatives = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
+    return [
+        {name: derivative for name in tensors if (derivative := next(derivatives)) is not None}
+        for tensors in inputs
+    ]
 
 
 class ClientPass:
@@ -52,7 +55,8 @@ class ClientPass:
     def loss(self, shared: Tensors) -> tuple[float, Tensors]:
         """Return the summed loss and its gradient with respect to shared values."""
         self._enter(shared)
-        loss = self.network.loss(self.weights, self.batch, *self._inputs[-1])
+        carried, entered = self._inputs[-1]
+        loss = self.network.loss(self.weights, self.batch, carried, entered)
         return float(loss.detach()), self._back([loss], None, len(self.network.stages))
 
     def backward(self, stage: int, totals_gradient: Tensor) -> Tensors:
@@ -67,8 +71,9 @@ class ClientPass:
     def _back(
         self, outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, stage: int
     ) -> Tensors:
-        inputs = [self.weights, *self._inputs[stage]]
-        of_weights, self._carried_gradients, of_shared = gradients(outputs, seeds, inputs)
+        of_weights, self._carried_gradients, of_shared = gradients(
+            outputs, seeds, inputs=[self.weights, *self._inputs[stage]]
+        )
         for name, gradient in of_weights.items():
             earlier = self.weight_gradients.get(name)
             self.weight_gradients[name] = gradient if earlier is None else earlier + gradient
@@ -94,8 +99,11 @@ class ServerPass:
         """Return the gradient of a stage's totals, given the gradients of the shared values."""
         totals, shared = self._tape[stage]
         outputs = [shared[name] for name in shared_gradients]
-        seeds = [*shared_gradients.values()]
-        of_weights, of_totals = gradients(outputs, seeds, [self.weights, {"totals": totals}])
+        of_weights, of_totals = gradients(
+            outputs,
+            seeds=[*shared_gradients.values()],
+            inputs=[self.weights, {"totals": totals}],
+        )
         self.weight_gradients.update(of_weights)  # a weight is used in one stage's finish
         return of_totals["totals"]
 

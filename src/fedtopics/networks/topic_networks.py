@@ -39,9 +39,9 @@ class ProdLDA(NeuralTopicModel):
         reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
             centred, shared["topics"], bias, batch, self._logits[: len(batch)]
         )
-        seen = self.embedding_loss(weights, batch, carried["theta"])
+        direction_loss = self.embedding_loss(weights, batch, carried["theta"])
         divergence = self.divergence(weights, carried["mu"], carried["log_variance"])
-        return reconstruction + seen + divergence
+        return reconstruction + direction_loss + divergence
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         """Return softmax(batchnorm(beta_logits) + bias): the words of a document of one topic."""
@@ -114,12 +114,12 @@ class NeuralLDA(NeuralTopicModel):
         word = torch.from_numpy(batch.bag.indices.astype(np.int64))
         # Only for the words that occur: most of theta @ topics is not needed.
         theta = sampled["theta"].index_select(0, document)
-        chosen = functional.embedding(word, topics.T)
-        observed = (theta * chosen).sum(1)
-        reconstruction = -(batch.values @ (observed + ADDED_PROBABILITY).log())
-        seen = self.embedding_loss(weights, batch, sampled["theta"])
+        of_word = functional.embedding(word, topics.T)
+        probability = (theta * of_word).sum(1)
+        reconstruction = -(batch.values @ (probability + ADDED_PROBABILITY).log())
+        direction_loss = self.embedding_loss(weights, batch, sampled["theta"])
         divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
-        return reconstruction + seen + divergence
+        return reconstruction + direction_loss + divergence
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return torch.softmax(self._biased(weights).double(), 1)
@@ -140,13 +140,16 @@ class Reconstruction(torch.autograd.Function):
         ctx: Any, theta: Tensor, topics: Tensor, bias: Tensor, batch: Batch, memory: Tensor
     ) -> Tensor:
         logits = torch.addmm(bias, theta, topics, out=memory)
-        largest = logits.amax(1).numpy()
-        ends = batch.bag.indptr
-        words = batch.bag.indices
-        counts = batch.values.numpy()
-        loss = reconstruct(logits.numpy(), largest, ends, words, counts, batch.lengths.numpy())
+        loss = reconstruct(
+            logits=logits.numpy(),
+            largest=logits.amax(1).numpy(),
+            ends=batch.bag.indptr,
+            words=batch.bag.indices,
+            counts=batch.values.numpy(),
+            lengths=batch.lengths.numpy(),
+        )
         ctx.save_for_backward(theta, topics)
-        ctx.gradient = logits
+        ctx.gradient = logits  # `reconstruct` wrote the gradient over the logits
         return logits.new_tensor(loss)
 
     @staticmethod

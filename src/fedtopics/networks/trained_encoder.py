@@ -81,8 +81,15 @@ class EncoderNetwork:
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
         texts = [self._prompt + text for text in texts]
-        how = {"padding": True, "truncation": True, "max_length": self._length}
-        return dict(self._tokenizer(texts, **how, return_tensors="pt"))
+        return dict(
+            self._tokenizer(
+                texts,
+                padding=True,
+                truncation=True,
+                max_length=self._length,
+                return_tensors="pt",
+            )
+        )
 
     def __call__(self, weights: Tensors, tokens: Tokens, seed: int | None = None) -> Tensor:
         """Embed texts as one batch, float32 (n_texts, dimension); dropout needs a seed."""
@@ -90,8 +97,8 @@ class EncoderNetwork:
         features = {name: column.to(self.device) for name, column in tokens.items()}
         with _LOCK, _seeded(self.device, seed), _fast(self.device):
             self._network.train(seed is not None)
-            found = functional_call(self._network, parameters, (features,))
-        embedded: Tensor = found["sentence_embedding"]
+            outputs = functional_call(self._network, parameters, (features,))
+        embedded: Tensor = outputs["sentence_embedding"]
         return embedded.float()
 
     @torch.no_grad()
@@ -167,7 +174,7 @@ def _seeded(device: torch.device, seed: int | None) -> Iterator[None]:
 def _fast(device: torch.device) -> torch.autocast:
     """Multiply matrices in bfloat16 if the device is faster at it; weights stay float32."""
     if device.type == "cuda":
-        able = torch.cuda.is_bf16_supported(including_emulation=False)
+        is_faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        able = fast_dtype() is torch.bfloat16
-    return torch.autocast(device.type, torch.bfloat16, enabled=able)
+        is_faster = fast_dtype() is torch.bfloat16
+    return torch.autocast(device.type, torch.bfloat16, enabled=is_faster)

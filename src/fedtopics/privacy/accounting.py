@@ -194,7 +194,7 @@ class Account:
         entry = BudgetEntry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
         with in_turn(self.path):
             self.entries = self._read()  # another study may have started meanwhile
-            if any(each.identity == entry.identity for each in self.entries):
+            if any(earlier.identity == entry.identity for earlier in self.entries):
                 return
             self._check(client, privacy, most)
             self.entries.append(entry)
@@ -232,7 +232,7 @@ def together(promises: Sequence[Privacy]) -> float:
         return 0.0
     if len(promises) == 1 and promises[0].sensitivity == 1:
         return promises[0].epsilon
-    mu = math.sqrt(sum((each.sensitivity * mu_of(each)) ** 2 for each in promises))
-    delta = min(each.delta for each in promises) * (1 - ROUNDING) ** len(promises)
+    mu = math.sqrt(sum((promise.sensitivity * mu_of(promise)) ** 2 for promise in promises))
+    delta = min(promise.delta for promise in promises) * (1 - ROUNDING) ** len(promises)
     exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS))
     return float(exact) + ROUNDING * len(promises)

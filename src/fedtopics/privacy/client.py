@@ -86,14 +86,14 @@ class NoisyClient(TopicClient[Settings]):
         if not self._words:
             raise self._refusal("it has no public words yet")
         columns = np.asarray(columns)
-        usual = (_fits(each, shape) and (each > above).all() for each, shape in numbers)
-        if not _are_columns(columns, len(self._words)) or not all(usual):
+        valid = (_fits(array, shape) and (array > above).all() for array, shape in numbers)
+        if not _are_columns(columns, len(self._words)) or not all(valid):
             raise self._refusal(
                 "a document could count more than once, because a word occurs twice or a number is "
                 "not valid"
             )
         request = hashlib.sha256(vocabulary.encode())
-        for array in (columns, *(each for each, _ in numbers)):
+        for array in (columns, *(array for array, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
         # One request per release: whether two had the same result would be visible despite noise.
         first = self._requests.setdefault((function, number), request.digest())
@@ -151,8 +151,8 @@ class ByWords(NoisyClient[Settings]):
         self._check_request("sketch", vocabulary, columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self.public_seed)
         bag = self._of(columns)
-        found = contributions.sketched(bag, relative(rarity), projection, self._weights)
-        return {"sketch": self._noisy("sketch", found)}
+        sketch = contributions.sketched(bag, relative(rarity), projection, self._weights)
+        return {"sketch": self._noisy("sketch", sketch)}
 
 
 class ByEmbeddings(NoisyClient[Settings]):
@@ -211,8 +211,8 @@ def calls(
     first: Sequence[str], settings: TopicSettings, repeated: str, *last: str
 ) -> dict[str, str]:
     """Return how often a study calls each function; `repeated` is for rounds of no other one."""
-    left = settings.max_rounds - len(first) - len(last)
-    often = {1: "once", 2: "twice"}.get(left, f"{left} times")
+    repeats = settings.max_rounds - len(first) - len(last)
+    often = {1: "once", 2: "twice"}.get(repeats, f"{repeats} times")
     return dict.fromkeys(first, "once") | {repeated: often} | dict.fromkeys(last, "once")
 
 
@@ -227,8 +227,8 @@ def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
     if columns.size == 0:
         return True
     whole = columns.ndim == 1 and columns.dtype.kind == "i"
-    known = whole and columns.min() >= 0 and columns.max() < n_words
-    return bool(known and len(np.unique(columns)) == len(columns))
+    in_range = whole and columns.min() >= 0 and columns.max() < n_words
+    return bool(in_range and len(np.unique(columns)) == len(columns))
 
 
 @lru_cache(maxsize=1)  # public, and the same for all clients of a process

@@ -97,12 +97,12 @@ def nearest_words(
         of_words = vectors[bag.indices[part]]
         close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], of_words)
     order = np.lexsort((-close, documents))
-    place = np.arange(len(order)) - bag.indptr[documents]
-    kept = np.sort(order[place < most])
-    counted = np.bincount(documents[kept], minlength=bag.shape[0])
-    ends = np.concatenate([[0], np.cumsum(counted)])
-    chosen = sparse.csr_array((np.ones(len(kept)), bag.indices[kept], ends), bag.shape)
-    return clipped_rows(chosen)
+    rank = np.arange(len(order)) - bag.indptr[documents]  # in the document, the nearest first
+    chosen = np.sort(order[rank < most])
+    counts = np.bincount(documents[chosen], minlength=bag.shape[0])
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    rows = sparse.csr_array((np.ones(len(chosen)), bag.indices[chosen], ends), bag.shape)
+    return clipped_rows(rows)
 
 
 def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
@@ -137,11 +137,11 @@ def placed(
 ) -> tuple[Vectors, NDArray[np.int64]]:
     """Return embeddings less the origin, scaled to length 1, and each one's nearest unit centre."""
     points = centred(embeddings, origin)
-    found = np.empty(len(embeddings), np.int64)
+    nearest = np.empty(len(embeddings), np.int64)
     for rows, block in blocks(points):
         # With `@` the last bits of a row, and so the result, would depend on the number of rows.
-        found[rows] = np.einsum("ij,kj->ik", block, centres).argmax(1)
-    return points, found
+        nearest[rows] = np.einsum("ij,kj->ik", block, centres).argmax(1)
+    return points, nearest
 
 
 def sketched(
@@ -154,9 +154,9 @@ def sketched(
     """
     rows = clipped_rows(_with_data(bag, np.sqrt(bag.data) * rarity[bag.indices]))
     total = np.zeros(projection.shape)
-    for of, block in blocks(rows):
+    for part, block in blocks(rows):
         mixed = block @ projection
-        shorter = weights[of] / np.maximum(_sketch_lengths(block, mixed, projection), 1)
+        shorter = weights[part] / np.maximum(_sketch_lengths(block, mixed, projection), 1)
         total += block.T @ (mixed * shorter[:, None])
         total -= (_with_data(block, block.data**2).T @ shorter)[:, None] * projection
     return total
@@ -184,11 +184,11 @@ def expected_words(
     topics = np.maximum(topics / topics.max(1, keepdims=True), LEAST_TOPIC)
     total = np.zeros(topics.shape)
     for rows, counts in blocks(bag):
-        found = infer(counts, topics, alpha, STEPS)
+        inferred = infer(counts, topics, alpha, STEPS)
         # Roots damp repetitions; those of a document have length 1 together.
         roots = weighted_rows(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
-        shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
-        total += (shared.T @ found.topics) * topics
+        shared = _with_data(counts, inferred.ratios.data / counts.data * roots.data)
+        total += (shared.T @ inferred.topics) * topics
     return total
 
 
@@ -203,23 +203,24 @@ def factored(
     for rows, block in blocks(clipped_rows(points)):  # tiny squares can make rows longer
         with np.errstate(over="ignore"):
             shares = _short(solve(block, topics))
-        mine = unit_rows(shares) * weights[rows, None]
-        add_products(block, mine, sums)
-        products += shares.T @ mine
+        weighted = unit_rows(shares) * weights[rows, None]
+        add_products(block, weighted, sums)
+        products += shares.T @ weighted
     return sums, packed(products)
 
 
-def memberships(points: Vectors, of: Discriminant) -> Numbers:
+def memberships(points: Vectors, discriminant: Discriminant) -> Numbers:
     """Return points' shares of clusters (n_documents, n_clusters); rows sum to 1, or to 0."""
-    found = np.empty((len(points), len(of.bias)))
-    across = np.ascontiguousarray(of.projection.T)
+    shares = np.empty((len(points), len(discriminant.bias)))
+    projection = np.ascontiguousarray(discriminant.projection.T)
     for rows, block in blocks(points):
         # Not with `@`: see `placed`. A document with an overflow gets no shares.
         with np.errstate(all="ignore"):
-            projected = unit_rows(np.einsum("ij,kj->ik", block, across))
-            close = np.einsum("ij,kj->ik", projected, of.directions)
-            found[rows] = _short(softmax(close / of.temperature + of.bias, axis=1))
-    return found
+            projected = unit_rows(np.einsum("ij,kj->ik", block, projection))
+            cosines = np.einsum("ij,kj->ik", projected, discriminant.directions)
+            scores = cosines / discriminant.temperature + discriminant.bias
+            shares[rows] = _short(softmax(scores, axis=1))
+    return shares
 
 
 def _short(rows: Numbers) -> Numbers:

@@ -33,9 +33,9 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         "common origin, scaled to length 1) times these shares. A document's shares add up to 1. "
         f"The sums are sent {NOISE}."
     )
-    def noisy_class_sums(self, vocabulary: str, number: int, **apart: Numbers) -> dict[str, Any]:
+    def noisy_class_sums(self, vocabulary: str, number: int, **clusters: Numbers) -> dict[str, Any]:
         """Sum, for each cluster, points weighted by memberships, and memberships."""
-        points, members = self._members("noisy_class_sums", vocabulary, (), number, **apart)
+        points, members = self._members("noisy_class_sums", vocabulary, (), number, **clusters)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), self.settings.n_components)
         return {
@@ -48,10 +48,10 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         f"its share of it, as a sum in which a document is a matrix of length 1 or less, {NOISE}."
     )
     def class_words(
-        self, vocabulary: str, columns: NDArray[np.int64], **apart: Numbers
+        self, vocabulary: str, columns: NDArray[np.int64], **clusters: Numbers
     ) -> dict[str, Any]:
         """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
-        _, members = self._members("class_words", vocabulary, columns, 1, **apart)
+        _, members = self._members("class_words", vocabulary, columns, 1, **clusters)
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 
     def _members(
@@ -73,8 +73,8 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         shaped = (origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))
         self._check_request(function, vocabulary, columns, *shaped, number=number)
         points = centred(self.embeddings, origin)
-        of = Discriminant(projection, directions, bias, self.settings.temperature)
-        return points, contributions.memberships(points, of)
+        discriminant = Discriminant(projection, directions, bias, self.settings.temperature)
+        return points, contributions.memberships(points, discriminant)
 
 
 def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
@@ -82,33 +82,47 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     directions = state["directions"]
     k = releases.n_topics
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
-    payload = {"number": releases.number, **apart(state)}
+    payload = {"number": releases.number, **clusters_of(state)}
     reply = releases.ask(agreement, "noisy_class_sums", template, **payload)
     sizes = np.maximum(reply["sizes"], LEAST_SIZE * agreement.documents / k)
-    there = reply["classes"] @ directions
-    nothing = np.zeros(directions.shape[1])
-    moments = Moments(agreement.documents, nothing, state["scatter"])
+    # In all other directions, the sums are mostly noise.
+    projected = reply["classes"] @ directions
+    no_mean = np.zeros(directions.shape[1])
+    moments = Moments(agreement.documents, no_mean, state["scatter"])
     bias = state.get("bias", np.zeros(k))
-    even = np.array([releases.settings.separation.sizes == "even"])
-    split = Split(there[None], sizes[None], bias[None], np.zeros(1), even)
-    found = Separation(releases.settings, state["origin"], moments).direct(split).weights()
-    narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
-    wider = [(0, 0), (0, narrow)]  # to the width of a model, with empty directions
+    split = Split(
+        sums=projected[None],
+        weights=sizes[None],
+        bias=bias[None],
+        apart=np.zeros(1),
+        even=np.array([releases.settings.separation.sizes == "even"]),
+    )
+    clusters = Separation(releases.settings, state["origin"], moments).direct(split).weights()
+    missing = min(k - 1, releases.dimension) - clusters["projection"].shape[1]
+    padding = [(0, 0), (0, missing)]  # to the width of a model, with empty directions
     return {
-        "projection": np.pad(directions @ found["projection"], wider),
-        "axes": np.pad(found["directions"], wider),
-        "bias": found["bias"],
+        "projection": np.pad(directions @ clusters["projection"], padding),
+        "axes": np.pad(clusters["directions"], padding),
+        "bias": clusters["bias"],
         "sums": reply["classes"],
     }
 
 
-def apart(state: Arrays) -> dict[str, Numbers]:
+def clusters_of(state: Arrays) -> dict[str, Numbers]:
     """Return the arrays that determine the cluster of an embedding; at first, only its centres."""
     if "projection" not in state:
-        first = {"projection": state["directions"], "directions": state["centres"]}
-        return {"origin": state["origin"], **first, "bias": np.zeros(len(state["centres"]))}
-    found = {"projection": state["projection"], "directions": state["axes"]}
-    return {"origin": state["origin"], **found, "bias": state["bias"]}
+        return {
+            "origin": state["origin"],
+            "projection": state["directions"],
+            "directions": state["centres"],
+            "bias": np.zeros(len(state["centres"])),
+        }
+    return {
+        "origin": state["origin"],
+        "projection": state["projection"],
+        "directions": state["axes"],
+        "bias": state["bias"],
+    }
 
 
 def why_unsupported(settings: DiscriminativeSettings) -> str:
@@ -120,12 +134,12 @@ def why_unsupported(settings: DiscriminativeSettings) -> str:
 
 RECIPE = clustering(
     NoisyDiscriminativeClient,
-    class_sums,
-    "class_words",
-    apart,
-    Discriminants,
-    {"classes": 0.18, "sizes": 0.02},
-    why_unsupported,
+    repeated=class_sums,
+    function="class_words",
+    clusters=clusters_of,
+    kind=Discriminants,
+    shares={"classes": 0.18, "sizes": 0.02},
+    why_unsupported=why_unsupported,
     preset="single",
     separation={"tolerance": 0.0},
 )

@@ -22,7 +22,8 @@ COSINE_BINS = 25  # bins of cosines, and one more for the largest hundredth
 FEWEST_PAIRS = 20  # least number of pairs of word and cluster in that last bin
 LEAST_COUNT = 1e-6
 FEWEST_OF_CLUSTER = 0.002  # assumed minimum of a cluster's share of all words
-SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its square
+LEAST_VARIANCE = 0.1  # of a count, relative to the expected count's square
+MOST_VARIANCE = 20.0  # relative to the same
 
 # Limits for sketches
 WIDTH = 200
@@ -87,9 +88,9 @@ def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
     expected = np.maximum(expected, LEAST_COUNT)
     # Empirical Bayes: the difference beyond noise is normal, in proportion to the expected count.
     excess = ((counts - expected) ** 2 - sigma**2).sum() / (expected**2).sum()
-    variance = np.clip(excess, *SPREAD) * expected**2
-    found = expected + variance / (variance + sigma**2) * (counts - expected)
-    return np.asarray(np.maximum(found, 0))
+    variance = np.clip(excess, LEAST_VARIANCE, MOST_VARIANCE) * expected**2
+    posterior = expected + variance / (variance + sigma**2) * (counts - expected)
+    return np.asarray(np.maximum(posterior, 0))
 
 
 def smoothed_topics(counts: Numbers, more: float) -> Numbers:
@@ -137,9 +138,9 @@ def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
 
 def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) -> Numbers:
     """Choose directions far from the space of centres and each other; large weights count more."""
-    known = np.minimum(1, weights / np.median(weights)) ** 0.5
+    reliability = np.minimum(1, weights / np.median(weights)) ** 0.5
     axes, _ = np.linalg.qr(centres.T)
-    left = (directions - directions @ axes @ axes.T) * known[:, None]
+    left = (directions - directions @ axes @ axes.T) * reliability[:, None]
     chosen = []
     for _ in range(n):
         farthest = int((left**2).sum(1).argmax())
@@ -156,8 +157,8 @@ def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbe
         nearest = close.argmax(1)
         sums = np.zeros_like(centres)
         np.add.at(sums, nearest, directions * (weights * (close.max(1) > PURE))[:, None])
-        some = np.linalg.norm(sums, axis=1, keepdims=True) > 0
-        centres = np.where(some, unit_rows(sums), centres)
+        has_words = np.linalg.norm(sums, axis=1, keepdims=True) > 0
+        centres = np.where(has_words, unit_rows(sums), centres)
     return centres
 
 
@@ -165,11 +166,11 @@ def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbe
     """Return the centres, without those that are similar to a centre with more words."""
     nearest = (directions @ centres.T).argmax(1)
     order = np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable")
-    kept: list[int] = []
+    chosen: list[int] = []
     for centre in order:
-        if not kept or (centres[kept] @ centres[centre]).max() <= ALIKE:
-            kept.append(int(centre))
-    return np.asarray(centres[np.sort(kept)])
+        if not chosen or (centres[chosen] @ centres[centre]).max() <= ALIKE:
+            chosen.append(int(centre))
+    return np.asarray(centres[np.sort(chosen)])
 
 
 # Clusters of documents
@@ -197,7 +198,7 @@ def move(
     centres: Numbers, sums: Numbers, directions: Numbers, sigma: float
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """Move centres to their points' sums unless these are mostly noise; also return which moved."""
-    there = sums @ directions
+    projected = sums @ directions
     least = max(DEAD * sigma * np.sqrt(directions.shape[1]), TINY)
-    alive = np.linalg.norm(there, axis=1) >= least
-    return np.where(alive[:, None], unit_rows(there), centres), alive
+    alive = np.linalg.norm(projected, axis=1) >= least
+    return np.where(alive[:, None], unit_rows(projected), centres), alive

@@ -35,8 +35,9 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
     ) -> dict[str, Any]:
         """Sum the points nearest to each centre, (n_clusters, n_dimensions)."""
-        where = origin, centres
-        points, nearest = self._placed("noisy_cluster_sums", vocabulary, (), *where, number)
+        points, nearest = self._placed(
+            "noisy_cluster_sums", vocabulary, (), origin=origin, centres=centres, number=number
+        )
         points *= self._weights[:, None]
         sums, _ = sums_by_label(points, nearest, len(centres))
         return {"sums": self._noisy(f"clusters {number}", sums)}
@@ -49,7 +50,9 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
     ) -> dict[str, Any]:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        _, nearest = self._placed("cluster_words", vocabulary, columns, origin, centres)
+        _, nearest = self._placed(
+            "cluster_words", vocabulary, columns, origin=origin, centres=centres
+        )
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
 
@@ -75,19 +78,19 @@ def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     n_topics = releases.n_topics
     number = releases.number
     template = {"sums": (n_topics, releases.dimension)}
-    payload = {"number": number, **where(state)}
-    found = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
+    payload = {"number": number, **clusters_of(state)}
+    sums = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
     sigma = releases.budget.sigma(f"clusters {number}")
-    centres, alive = estimates.move(state["centres"], found, state["directions"], sigma)
+    centres, alive = estimates.move(state["centres"], sums, state["directions"], sigma)
     dead = int(np.count_nonzero(~alive))
     if dead > DEAD_SHARE * n_topics:
         raise releases.refusal(
             f"{dead} of {n_topics} clusters have too few documents to be distinct from noise"
         )
-    return {"centres": centres, "sums": found}
+    return {"centres": centres, "sums": sums}
 
 
-def where(state: Arrays) -> dict[str, Numbers]:
+def clusters_of(state: Arrays) -> dict[str, Numbers]:
     """Return the origin, and centres of length 1, which determine the cluster of an embedding."""
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
 
@@ -106,10 +109,10 @@ def why_unsupported(settings: KMeansSettings) -> str:
 
 RECIPE = clustering(
     NoisyKMeansClient,
-    cluster_sums,
-    "cluster_words",
-    where,
-    Centres,
-    {"clusters": 0.2},
-    why_unsupported,
+    repeated=cluster_sums,
+    function="cluster_words",
+    clusters=clusters_of,
+    kind=Centres,
+    shares={"clusters": 0.2},
+    why_unsupported=why_unsupported,
 )

@@ -39,9 +39,10 @@ class NoisyLDAClient(ByWords[LDASettings]):
         self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
     ) -> dict[str, Any]:
         """Divide the words of documents among topics (n_words, n_topics), and sum them."""
-        of_words = topics, (len(columns), self.settings.n_components)
-        how: Any = {"number": number, "above": 0.0}
-        self._check_request("noisy_topic_words", vocabulary, columns, of_words, **how)
+        shaped = topics, (len(columns), self.settings.n_components)
+        self._check_request(
+            "noisy_topic_words", vocabulary, columns, shaped, number=number, above=0.0
+        )
         bag = self._of(columns)
         alpha = alpha_of(self.settings)
         counts = contributions.expected_words(bag, topics, alpha, self._weights)
@@ -55,16 +56,16 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     summed = releases.ask(agreement, "noisy_topic_words", template, **payload)["counts"]
     expected = state["topics"] * np.maximum(summed.sum(0), 1)
     sigma = releases.budget.sigma(f"topics {releases.number}")
-    found = estimates.shrunk(summed, expected, sigma)
-    topics = estimates.smoothed_topics(found, SMOOTHING)
-    return {"frequency": found.sum(1), "counts": found, "topics": topics}
+    counts = estimates.shrunk(summed, expected, sigma)
+    topics = estimates.smoothed_topics(counts, SMOOTHING)
+    return {"frequency": counts.sum(1), "counts": counts, "topics": topics}
 
 
-def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[str, Any]:
+def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> dict[str, Any]:
     """Return the inference for new documents; see `Recipe`."""
     prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
-    pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
-    inference = VariationalLDA(found.shape[1], prior)
+    pseudo_counts = np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)
+    inference = VariationalLDA(counts.shape[1], prior)
     return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
 
 
@@ -87,6 +88,6 @@ RECIPE = Recipe(
     inferred=lda_inferred,
     once={"words": 0.05, "sketch": 0.7},
     shares={"topics": 0.25},
-    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
+    defaults={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
     why_unsupported=why_unsupported,
 )

@@ -42,10 +42,8 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         topics: Numbers,
     ) -> dict[str, Any]:
         """Fit topics (n_words, n_topics) to documents; return the sums X' W and `packed` W' W."""
-        of_words = topics, (len(columns), self.settings.n_components)
-        self._check_request(
-            "noisy_factors", vocabulary, columns, (rarity, columns.shape), of_words, number=number
-        )
+        shaped = (rarity, columns.shape), (topics, (len(columns), self.settings.n_components))
+        self._check_request("noisy_factors", vocabulary, columns, *shaped, number=number)
         points = weigh(self._of(columns), relative(rarity), self.settings.term_weight)
         sums, products = contributions.factored(points, topics, self._weights)
         return {
@@ -76,21 +74,26 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     reply = releases.ask(agreement, "noisy_factors", template, number=number, **payload)
     products = contributions.unpacked(reply["products"], k)
     expected = topics @ np.maximum(products, 0)
-    found = estimates.shrunk(reply["factors"], expected, releases.budget.sigma(f"factors {number}"))
+    sigma = releases.budget.sigma(f"factors {number}")
+    factors = estimates.shrunk(reply["factors"], expected, sigma)
     settings: NMFSettings = releases.settings
-    held = _seed_directions(settings, agreement, state), settings.strength
-    before = NMFState(topics, found, products, np.zeros(()))
-    sums = {"sums": found, "products": products, "documents": agreement.documents}
-    after = Factorisation(state["weights"], *held).step(agreement, before, sums, number)
-    counts = found / np.maximum(state["weights"], TINY)[:, None]
+    rounds = Factorisation(
+        rarity=state["weights"],
+        seed_vectors=_seed_directions(settings, agreement, state),
+        pull=settings.strength,
+    )
+    before = NMFState(topics, factors, products, np.zeros(()))
+    sums = {"sums": factors, "products": products, "documents": agreement.documents}
+    after = rounds.step(agreement, before, sums, number)
+    counts = factors / np.maximum(state["weights"], TINY)[:, None]
     return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
 
 
-def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[str, Any]:
+def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> dict[str, Any]:
     """Return the inference for new documents; see `Recipe`."""
     shape = settings.shape(NMFShape)
     weights = {"topics": state["topics"], "rarity": state["weights"]}
-    return {"inference": Factors(found.shape[1], shape), "weights": weights}
+    return {"inference": Factors(counts.shape[1], shape), "weights": weights}
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
@@ -108,5 +111,5 @@ RECIPE = Recipe(
     inferred=nmf_inferred,
     once={"words": 0.05, "sketch": 0.5},
     shares={"factors": 0.4, "products": 0.05},
-    usual={"coherence": "nothing", "max_rounds": 8},
+    defaults={"coherence": "nothing", "max_rounds": 8},
 )

@@ -69,12 +69,12 @@ class Noise:
         part *= 1 + math.sqrt(exact.size) * step
         noise = exact_normal(self._derive("noise", purpose), exact.size).reshape(exact.shape)
         exact = np.clip(exact, -LARGEST_SUM, LARGEST_SUM)
-        found = np.rint(exact / step) + np.rint(noise * (part / step))
-        self._check(purpose, found)
-        return found * step
+        whole = np.rint(exact / step) + np.rint(noise * (part / step))
+        self._check(purpose, whole)
+        return whole * step
 
-    def _check(self, purpose: str, found: Numbers) -> None:
-        digest = hashlib.sha256(found.tobytes()).digest()
+    def _check(self, purpose: str, answer: Numbers) -> None:
+        digest = hashlib.sha256(answer.tobytes()).digest()
         if self._answers.setdefault(purpose, digest) != digest:
             raise PolicyError(
                 "Nothing was sent: a second request for the same numbers would get a different "

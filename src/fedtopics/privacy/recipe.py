@@ -43,8 +43,8 @@ class Recipe:
     counts (n_topics, n_words), and returns the inference for new documents and its weights, with
     words in this order. `once` and `shares` are the shares of the budget for single and for all
     repeated releases. They add up to 1, and were chosen by hand on 20ng and synthetic documents.
-    `usual` are default settings. `why_unsupported` returns why settings lack sums with noise, "" if
-    they have such sums.
+    `defaults` are default settings. `why_unsupported` returns why settings lack sums with noise, ""
+    if they have such sums.
     """
 
     client: type[NoisyClient[Any]]
@@ -53,7 +53,7 @@ class Recipe:
     inferred: Callable[[Any, Arrays, Numbers], dict[str, Any]]
     once: Mapping[str, float]
     shares: Mapping[str, float]
-    usual: Mapping[str, Any]
+    defaults: Mapping[str, Any]
     why_unsupported: Callable[[Any], str] = lambda _: ""
     last: Sequence[stages.Stage] = ()
 
@@ -66,12 +66,12 @@ class Recipe:
 
     def budget(self, privacy: Privacy | None, settings: TopicSettings) -> Budget:
         rounds = self.repeats(settings)
-        each = {
+        of_rounds = {
             f"{name} {number + 1}": share / rounds
             for number in range(rounds)
             for name, share in self.shares.items()
         }
-        released = {n: share * (1 - COUNT) for n, share in {**self.once, **each}.items()}
+        released = {n: share * (1 - COUNT) for n, share in {**self.once, **of_rounds}.items()}
         return Budget(privacy, {"documents": COUNT} | released)
 
     def why_not(self, settings: Any) -> str:
@@ -160,8 +160,8 @@ def data_sent_by(method: str, function: str) -> str:
     """Return which data a client sends in reply to a method's function; "" if unknown."""
     recipe = RECIPES.find(method) if method in RECIPES.names else None
     functions = {} if recipe is None else recipe.client.functions()
-    found = (functions | find_method(method).client.functions()).get(function)
-    return "" if found is None else str(vars(found)["data_sent"])
+    called = (functions | find_method(method).client.functions()).get(function)
+    return "" if called is None else str(vars(called)["data_sent"])
 
 
 OF_WORDS = "counts", "topics", "weights"  # parts of a state with one row per word
@@ -184,11 +184,19 @@ class PrivateProgram(Program[Any, Arrays]):
         self._privacy = plan.privacy
         self._words = plan.words
         repeats = recipe.repeats(plan.settings)
-        usual = plan.settings, plan.budget, plan.seed, plan.limits.max_words
         numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
         every = [*recipe.first, *[recipe.repeated] * repeats, *recipe.last]
-        numbered = zip(every, numbers, strict=True)
-        self.stages = [partial(of, stages.Releases(*usual, number)) for of, number in numbered]
+        releases = partial(
+            stages.Releases,
+            settings=plan.settings,
+            budget=plan.budget,
+            seed=plan.seed,
+            most_words=plan.limits.max_words,
+        )
+        self.stages = [
+            partial(stage, releases(number=number))
+            for stage, number in zip(every, numbers, strict=True)
+        ]
 
     @property
     def last_round(self) -> int:
@@ -200,14 +208,14 @@ class PrivateProgram(Program[Any, Arrays]):
         agreed = run.recall("agreement")
         if agreed is None:
             size: Template = {"size": stages.noisy(self._privacy)}
-            found, _ = clients.round(0, partial(clients.sum, "extent", size))
-            agreed = {"documents": max(round(found["size"]), 1)}
+            reply, _ = clients.round(0, partial(clients.sum, "extent", size))
+            agreed = {"documents": max(round(reply["size"]), 1)}
             run.keep("agreement", agreed)
         documents = agreed["documents"]
         clients.tell("take", words=words)
         nothing = np.zeros(len(words), np.int64)
         vocabulary = Vocabulary(tuple(words), nothing, nothing)
-        return Agreement(clients, vocabulary, documents, documents, length=1.0)
+        return Agreement(clients, vocabulary, documents=documents, training=documents, length=1.0)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         return {}
@@ -227,17 +235,17 @@ class PrivateProgram(Program[Any, Arrays]):
         names = tuple(agreement.vocabulary.words[state["kept"][i]] for i in order)
         vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
-        found = np.ascontiguousarray(state["counts"].T)
-        sizes = found.sum(1)
+        word_sums = np.ascontiguousarray(state["counts"].T)
+        sizes = word_sums.sum(1)
         relevance = self.settings.relevance
         return TopicModel(
-            **self._recipe.inferred(self.settings, state, found),
+            **self._recipe.inferred(self.settings, state, word_sums),
             shared={},
             vocabulary=vocabulary,
             text=self.plan.text,
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},
-            word_sums=found,
+            word_sums=word_sums,
             word_ranking=WordRanking(
                 RELEVANCE if relevance is None else relevance
             ),  # no budget to choose
@@ -253,13 +261,13 @@ def clustering(
     kind: type[ClusterInference],
     shares: Mapping[str, float],
     why_unsupported: Callable[[Any], str],
-    **usual: Any,
+    **defaults: Any,
 ) -> Recipe:
     """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
 
-    def inferred(settings: Any, state: Arrays, found: Numbers) -> dict[str, Any]:
-        inference = kind(found.shape[1], settings.shape(ClusterShape))
-        return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
+    def inferred(settings: Any, state: Arrays, counts: Numbers) -> dict[str, Any]:
+        inference = kind(counts.shape[1], settings.shape(ClusterShape))
+        return {"inference": inference, "weights": inference.with_words(clusters(state), counts)}
 
     return Recipe(
         client,
@@ -269,6 +277,6 @@ def clustering(
         inferred=inferred,
         once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
         shares=shares,
-        usual={"coherence": "nothing", "max_rounds": 5, **usual},
+        defaults={"coherence": "nothing", "max_rounds": 5, **defaults},
         why_unsupported=why_unsupported,
     )

@@ -52,13 +52,13 @@ class Releases:
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
         sigma = self.budget.sigma("words")
-        kept = estimates.surely_there(counts, sigma, self.most_words)
-        if len(kept) < WORDS_OF_TOPIC * self.n_topics:
+        columns = estimates.surely_there(counts, sigma, self.most_words)
+        if len(columns) < WORDS_OF_TOPIC * self.n_topics:
             raise self.refusal(
-                f"only {len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} words for each "
-                f"of {self.n_topics} topics"
+                f"only {len(columns)} words surely occur, fewer than {WORDS_OF_TOPIC} words for "
+                f"each of {self.n_topics} topics"
             )
-        return kept
+        return columns
 
     def refusal(self, what: str) -> StudyError:
         """Return the error for results hidden by noise."""
@@ -79,19 +79,24 @@ Stage = Callable[[Releases, Agreement, Arrays], Arrays]
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, and the directions in which embeddings spread."""
     n = releases.dimension
-    budget = releases.budget
-    shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
-    template = {name: (size,) for name, size in shapes.items()}
+    sizes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
+    template = {name: (size,) for name, size in sizes.items()}
     reply = releases.ask(agreement, "key_words", template)
-    kept = releases.known_words(reply["words"])
+    columns = releases.known_words(reply["words"])
     products = contributions.unpacked(reply["products"], n)
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
-    directions = estimates.find_directions(origin, products, number, budget.sigma("products"))
+    sigma = releases.budget.sigma("products")
+    directions = estimates.find_directions(origin, products, number, sigma)
     scatter = products / number - np.outer(origin, origin)  # of points; then of unit points
     along = directions.T @ scatter @ directions / max(np.trace(scatter), TINY)
-    found = {"kept": kept, "frequency": reply["words"][kept], "origin": origin}
-    return {**found, "directions": directions, "scatter": along}
+    return {
+        "kept": columns,
+        "frequency": reply["words"][columns],
+        "origin": origin,
+        "directions": directions,
+        "scatter": along,
+    }
 
 
 def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
@@ -103,9 +108,7 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
     centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
     projected = centred @ state["directions"]
-    n_topics = releases.n_topics
-    seed = releases.seed
-    centres = estimates.first_centres(projected, frequency, n_topics, seed)
+    centres = estimates.first_centres(projected, frequency, releases.n_topics, releases.seed)
     return {"vectors": centred, "centres": centres}
 
 
@@ -125,21 +128,21 @@ def words_of_clusters(
     chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
     close = state["vectors"] @ unit_rows(state["sums"]).T
     expected = estimates.by_closeness(summed, chance, close)
-    found = estimates.shrunk(summed, expected, sigma)
-    others = OTHERS_SHARE / releases.n_topics * found.sum(1, keepdims=True)
-    topics = estimates.smoothed_topics(found + others, LEAST_WORD_COUNT)
-    return {"frequency": chance.sum(1), "counts": found, "topics": topics}
+    counts = estimates.shrunk(summed, expected, sigma)
+    others = OTHERS_SHARE / releases.n_topics * counts.sum(1, keepdims=True)
+    topics = estimates.smoothed_topics(counts + others, LEAST_WORD_COUNT)
+    return {"frequency": chance.sum(1), "counts": counts, "topics": topics}
 
 
 def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, for documents without embeddings."""
     template = {"words": (len(agreement.vocabulary),)}
     counts = releases.ask(agreement, "occurrences", template)["words"]
-    kept = releases.known_words(counts)
+    columns = releases.known_words(counts)
     # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
-    frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
-    rarity = np.sqrt(counts.max() / counts[kept])
-    return {"kept": kept, "frequency": frequency, "rarity": rarity}
+    frequency = counts[columns] * max(counts.sum() / agreement.documents, 1)
+    rarity = np.sqrt(counts.max() / counts[columns])
+    return {"kept": columns, "frequency": frequency, "rarity": rarity}
 
 
 def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:

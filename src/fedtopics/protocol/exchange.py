@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeVar
 
+from fedtopics import waiting
 from fedtopics.contract.events import Event, Reconnecting, WaitsFor
 from fedtopics.errors import FederationError
 from fedtopics.protocol.link import Link, LinkError
@@ -14,13 +15,6 @@ from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import OpenedStep
 
 # seconds between two attempts to reach the relay
-SHORTEST_PAUSE = 0.5
-LONGEST_PAUSE = 10.0
-IDLE = 0.5  # seconds after an answer that changed nothing
-RARELY = 600.0  # seconds between two notices, at most
-LONG = 60.0  # seconds that members may compute before people learn it
-QUIET = 5.0  # seconds without a total until people learn whom the run waits for
-STAY = 60.0  # seconds for the server to learn that this member is done
 T = TypeVar("T")
 
 
@@ -34,36 +28,36 @@ class Patience:
         self._seconds = seconds
         self._notify = notify
         self._since = 0.0
-        self._next = QUIET
+        self._next = waiting.UNSAID_WAIT
         self._shown = dict[str, str]()
 
     def waits_for(
-        self, waiting: Mapping[str, str], since: float, server_ends: bool = False
+        self, awaited: Mapping[str, str], since: float, server_ends: bool = False
     ) -> None:
         """Tell for whom a step waits since it began; FederationError if that is too long."""
         if since != self._since:
-            if self._next > QUIET:  # people know of a wait, which is over
+            if self._next > waiting.UNSAID_WAIT:  # people know of a wait, which is over
                 self._notify(WaitsFor({}, 0.0, None))
             self._since = since
-            self._next = QUIET
+            self._next = waiting.UNSAID_WAIT
             self._shown = {}
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
-        refused = {name: state for name, state in waiting.items() if state.startswith("refused")}
-        absent = any(state != "connected" for state in waiting.values())
+        refused = {name: state for name, state in awaited.items() if state.startswith("refused")}
+        absent = any(state != "connected" for state in awaited.values())
         if left is not None and left < 0 and absent:
             raise FederationError(
-                f"{', '.join(waiting)} did not answer for {self._seconds:,.0f} seconds; start the "
+                f"{', '.join(awaited)} did not answer for {self._seconds:,.0f} seconds; start the "
                 "same command again to resume the run."
             )
-        due = self._next if absent else max(self._next, LONG)
-        if waiting and (passed >= due or refused.items() - self._shown.items()):
-            self._next = min(2 * passed + QUIET, passed + RARELY)
+        due = self._next if absent else max(self._next, waiting.UNSAID_WORK)
+        if awaited and (passed >= due or refused.items() - self._shown.items()):
+            self._next = min(2 * passed + waiting.UNSAID_WAIT, passed + waiting.NEXT_NOTICE)
             self._shown = refused
-            self._notify(WaitsFor(dict(waiting), passed, left))
+            self._notify(WaitsFor(dict(awaited), passed, left))
 
     def __call__(self, call: Callable[[], T]) -> T:
-        pause = SHORTEST_PAUSE
+        pause = waiting.FIRST_RETRY
         until = time.monotonic() + self._seconds
         while True:
             try:
@@ -79,18 +73,18 @@ class Patience:
                 seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311
                 self._notify(Reconnecting(str(error), seconds))
                 time.sleep(seconds)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, waiting.LAST_RETRY)
 
 
 def ask_at_last(link: Link, message: bytes) -> None:
     """Tell the server that this member has the model; give up after a minute."""
-    until = time.monotonic() + STAY
+    until = time.monotonic() + waiting.SAY_DONE
     while time.monotonic() < until:
         try:
             link.ask(message)
             return
         except LinkError:
-            time.sleep(min(SHORTEST_PAUSE, max(0.0, until - time.monotonic())))
+            time.sleep(min(waiting.FIRST_RETRY, max(0.0, until - time.monotonic())))
 
 
 class MemberSteps:
@@ -127,8 +121,8 @@ class MemberSteps:
         else:
             self._say(member.answer(answer.message))
         self._patience.waits_for(answer.waiting, self._since)
-        if member.record is before and time.monotonic() - start < IDLE:
-            time.sleep(IDLE)
+        if member.record is before and time.monotonic() - start < waiting.NO_NEWS:
+            time.sleep(waiting.NO_NEWS)
 
     def _say(self, messages: list[bytes]) -> None:
         for message in messages:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from fedtopics import waiting
 from fedtopics.contract.interfaces import Draw
 from fedtopics.files import read_bytes, write_durably
-from fedtopics.protocol.exchange import IDLE, Patience, ask_at_last
+from fedtopics.protocol.exchange import Patience, ask_at_last
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
@@ -63,8 +64,8 @@ class Remote:
             if answer.what == "reply" and own is not None:
                 is_wanted = True
                 self._say(encode(PlainReply(step, own)))
-            elif not self._take(step, answer) and time.monotonic() - start < IDLE:
-                time.sleep(IDLE)
+            elif not self._take(step, answer) and time.monotonic() - start < waiting.NO_NEWS:
+                time.sleep(waiting.NO_NEWS)
             self._patience.waits_for(answer.waiting, since, server_ends=True)
         if own is not None:
             self._is_live = is_wanted

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedtopics import waiting
 from fedtopics.contract.events import BadReply, Event, Excluded, Repeated, Waiting
 from fedtopics.contract.interfaces import Draw
 from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, check_blame
@@ -16,7 +17,6 @@ from fedtopics.protocol.plain import Attempt, Request
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import loads
 
-PAUSE = 1.0  # seconds between two checks of who is away
 LATE = "it was away, or too late"
 
 
@@ -145,7 +145,7 @@ class Rounds:
                     self._notify(Waiting(round_, present, away, left, ends))
                 if left <= 0:
                     break
-                server.wait(min(left, PAUSE))
+                server.wait(min(left, waiting.CHECK_AWAY))
             server.awaited = ()
 
     # The updates

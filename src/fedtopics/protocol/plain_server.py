@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedtopics import waiting
 from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol.client_side import DEFECT, REFUSED, UNUSABLE
@@ -14,10 +15,8 @@ from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
-from fedtopics.protocol.relay import HOLD
 from fedtopics.protocol.values import dumps
 
-AWAY_AFTER = 45.0  # seconds without a call after which a client that waits for the server is away
 ABSENT = "not connected"
 ENDED = "it ended; its own log gives the reason"
 
@@ -72,7 +71,7 @@ class PlainServer:
     def ask(self, name: str, message: bytes) -> bytes:
         """Answer a `PlainAsk` within 20 seconds; a newer one replaces it."""
         ask = decode(message, PlainAsk)
-        until = time.monotonic() + HOLD
+        until = time.monotonic() + waiting.ASK_HELD
         with self.changed:
             client = self._met(name, ask)
             number = client.asks
@@ -83,7 +82,7 @@ class PlainServer:
                 self.changed.wait(left)
             if client.asks == number:
                 client.called = time.monotonic()
-                client.due = client.called + AWAY_AFTER if answer is None else math.inf
+                client.due = client.called + waiting.AWAY if answer is None else math.inf
             return encode(answer or PlainAnswer("", self.log.run, self._waiting()))
 
     def _met(self, name: str, ask: PlainAsk) -> Caller:

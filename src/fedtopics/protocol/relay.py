@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
@@ -22,9 +23,7 @@ from fedtopics.protocol.messages import (
 )
 
 SMALL = 4096  # bytes of a message other than a body: all members get a copy
-HOLD = 20.0  # seconds until an `Ask` is answered, even without news
 LONGEST_REASON = 100  # characters
-AWAY_AFTER = 30.0  # seconds without a call
 
 
 class Relay:
@@ -182,7 +181,7 @@ def state_of(seconds: float | None, refused: str = "") -> str:
         return f"refused: {refused}"
     if seconds is None:
         return "not connected yet"
-    return "connected" if seconds < AWAY_AFTER else f"no call for {seconds:.0f} s"
+    return "connected" if seconds < waiting.AWAY else f"no call for {seconds:.0f} s"
 
 
 class RelayService:
@@ -198,7 +197,7 @@ class RelayService:
 
     def ask(self, name: str, message: bytes) -> bytes:
         ask = decode(message, Ask)
-        until = time.monotonic() + HOLD
+        until = time.monotonic() + waiting.ASK_HELD
         with self._changed:
             number = self._called.get(name, (0, 0.0))[0] + 1
             self._called[name] = number, time.monotonic()

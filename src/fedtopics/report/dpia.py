@@ -59,8 +59,12 @@ def assess(place: Path, audit: Path | None = None) -> Document:
     phrases = _phrases(records)
     sections = []
     for number, section in SECTIONS.items():
-        found = [p for entry in section.get("parts", ()) for p in _parts(entry, records, phrases)]
-        parts = [part for part in found if not isinstance(part, FormTable) or part.rows]
+        parts = [
+            part
+            for entry in section.get("parts", ())
+            for part in _parts(entry, records, phrases)
+            if not isinstance(part, FormTable) or part.rows  # no record, or an empty one
+        ]
         sections.append(Section(number, section["title"], parts))
     return Document(
         f"Data protection impact assessment: {records.study.name}",
@@ -96,6 +100,7 @@ def _phrases(records: Records) -> dict[str, Any]:
         adder = "the one process of this simulation"
     bound = study.differential_privacy
     n = len(study.clients)
+    # By default, topics get their words from the encoder's tokens.
     words = 0 if bound is None else len(bound.words)
     seed_source = next((facts.name for facts in records.ledgers), "")
     return {
@@ -130,23 +135,26 @@ def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
 
 def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -> Sequence[Part]:
     """Return the parts that an entry of ``dpia_sections.toml`` describes."""
-    kind, *texts = entry
-    if kind == "if":
-        condition, *part = texts
-        return _parts(part, records, phrases) if CONDITIONS[condition](records) else []
-    if kind == "say":
-        return [Statement(*(text.format(**phrases) for text in texts))]
-    if kind == "each ledger":
-        every = ({**phrases, **_of_ledger(facts)} for facts in records.ledgers)
-        return [Statement(*(text.format(**names) for text in texts)) for names in every]
-    if kind == "answer":
-        return [answer_or_gap(records, *texts)]
-    if kind == "before a run":
-        return [] if records.ledgers else [to_controller(*texts)]
-    if kind == "table":
-        table = TABLES[texts[0]]
-        return [FormTable(table["head"], table["rows"], table["source"].format(**phrases))]
-    return [Gap(WHO[kind], *texts)] if kind in WHO else FILLED[kind](records, *texts)
+    match entry:
+        case ["if", condition, *part]:
+            return _parts(part, records, phrases) if CONDITIONS[condition](records) else []
+        case ["say", *texts]:
+            return [Statement(*(text.format(**phrases) for text in texts))]
+        case ["each ledger", *texts]:
+            every = ({**phrases, **_of_ledger(facts)} for facts in records.ledgers)
+            return [Statement(*(text.format(**names) for text in texts)) for names in every]
+        case ["answer", name, question]:
+            return [answer_or_gap(records, name, question)]
+        case ["before a run", question]:
+            return [] if records.ledgers else [to_controller(question)]
+        case ["table", name]:
+            table = TABLES[name]
+            return [FormTable(table["head"], table["rows"], table["source"].format(**phrases))]
+        case ["measures", *purposes]:
+            return _measures(records, purposes)
+        case [("controller" | "officer" | "participant") as kind, question]:
+            return [Gap(WHO[kind], question)]
+    return FILLED[entry[0]](records)
 
 
 def _flows(records: Records) -> list[Part]:
@@ -155,8 +163,13 @@ def _flows(records: Records) -> list[Part]:
         return [part for facts in records.ledgers for part in _flows_of(records, facts)]
     masked = MASKED if records.masked else PLAIN
     rows = [
-        [each.function, each.often, each.data_sent, PLAIN if each.seen_by_all else masked]
-        for each in exchanges(records.study)
+        [
+            exchange.function,
+            exchange.often,
+            exchange.data_sent,
+            PLAIN if exchange.seen_by_all else masked,
+        ]
+        for exchange in exchanges(records.study)
     ]
     head = ["function", "how often", "data sent", "how"]
     return [FormTable(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")]
@@ -179,12 +192,12 @@ def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
         for row in facts.rows
     ]
     table = FormTable(head, rows, f"{facts.name}; meanings: {PROGRAM}")
-    left = sum(row["bytes"] for row in facts.rows)
+    sent = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
-    times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
+    times = f"{sent / texts:,.0f}" if sent >= 10 * texts else f"{sent / max(texts, 1):.2g}"
     ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
     source = f"{facts.began} and those above"
-    return [table, Statement(f"{left:,} bytes left {facts.client}{ratio}.", source), _clear(facts)]
+    return [table, Statement(f"{sent:,} bytes left {facts.client}{ratio}.", source), _clear(facts)]
 
 
 def _clear(facts: LedgerFacts) -> Statement:
@@ -204,26 +217,26 @@ def _files(records: Records) -> list[Part]:
     files = TABLES["files"]["server" if records.place == "server" else "client"]
     files = files | ({"model": NOISY_MODEL} if records.private else {})
     holder = "the server" if records.place == "server" else "each participant, its own"
-    here = records.place != "study"
+    has_run = records.place != "study"
     rows = [
-        [name, what, whose.get(name, holder), records.size(name) if here else ""]
+        [name, what, whose.get(name, holder), records.size(name) if has_run else ""]
         for name, what in files.items()
     ]
-    kept = [[*row] for facts in records.ledgers for row in facts.kept.items()]
+    stored = [[*row] for facts in records.ledgers for row in facts.stored_files.items()]
     head = ["file", "content", "who has it", "bytes here"]
     source = "files in the folder"
     ledgers = ", ".join(facts.name for facts in records.ledgers)
     return [
         FormTable(head, rows, f"{source}; {PROGRAM} deletes none of them"),
-        FormTable(["file", "record of its writing"], kept, ledgers),
+        FormTable(["file", "record of its writing"], stored, ledgers),
     ]
 
 
-def _measures(records: Records, *serves: str) -> list[Part]:
+def _measures(records: Records, purposes: Sequence[str]) -> list[Part]:
     rows = [
-        [each["serves"], each["what"], ", ".join(each["tests"])]
-        for each in records.holding("measures")
-        if each["serves"] in serves
+        [measure["serves"], measure["what"], ", ".join(measure["tests"])]
+        for measure in records.holding("measures")
+        if measure["serves"] in purposes
     ]
     head = ["principle or requirement", "measure, implemented in the program", "its tests"]
     return [FormTable(head, rows, f"{PROGRAM}; {MODEL}")]
@@ -254,8 +267,8 @@ def _shown(value: object) -> str:
 
 def _attacks(records: Records) -> list[Part]:
     rows = [
-        [each[key] for key in ("who", "what", "figure", "command", "less_by")]
-        for each in records.holding("attacks")
+        [attack[key] for key in ("who", "what", "figure", "command", "less_by")]
+        for attack in records.holding("attacks")
     ]
     head = ["who", "what can be learned", "in an experiment", "its command", "reduced by"]
     source = f"{MODEL}; {records.cited}. The experiments used other documents than these"
@@ -281,10 +294,10 @@ def _audit(records: Records) -> list[Part]:
     audit = records.audit
     if audit is None:
         return []
-    found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
+    attacks = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
     if audit.allowed is not None:
-        found.append(("allowed by epsilon", audit.allowed, "-"))
-    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in found]
+        attacks.append(("allowed by epsilon", audit.allowed, "-"))
+    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in attacks]
     share = f"found, at {FALSE_POSITIVES:.0%} false"
     head = ["attack", "AUC (.500 by chance)", share, "tried on"]
     return [FormTable(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
@@ -293,7 +306,7 @@ def _audit(records: Records) -> list[Part]:
 def _risks(records: Records) -> list[Part]:
     bound = records.study.differential_privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
-    risks = [f"{each['what']}, by {each['who']}" for each in records.holding("attacks")]
+    risks = [f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")]
     risks.append(f"what the model and totals reveal about a single document, {within}")
     risks += [row[0] for row in TABLES["threats"]["rows"]]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
@@ -315,7 +328,6 @@ def _settings(records: Records) -> list[Part]:
 FILLED = {
     "flows": _flows,
     "files": _files,
-    "measures": _measures,
     "policies": _policies,
     "attacks": _attacks,
     "budgets": _budgets,

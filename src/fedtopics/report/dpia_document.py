@@ -72,7 +72,7 @@ class Document:
     @property
     def gaps(self) -> int:
         """The number of open questions."""
-        return sum(isinstance(part, Gap) for each in self.sections for part in each.parts)
+        return sum(isinstance(part, Gap) for section in self.sections for part in section.parts)
 
 
 def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = ()) -> Path:
@@ -83,12 +83,12 @@ def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = (
 
 
 def form_as_markdown(form: Document) -> str:
-    made = report_templates(for_markdown)
-    return made.get_template("dpia.md.j2").render(form=form)
+    templates = report_templates(for_markdown)
+    return templates.get_template("dpia.md.j2").render(form=form)
 
 
 def form_as_html(form: Document) -> str:
     """Return a page without scripts that loads nothing from other hosts."""
-    made = report_templates(visible)
-    style = Markup(resource(made, "dpia.css"))  # noqa: S704 - ours
-    return made.get_template("dpia.html.j2").render(form=form, style=style)
+    templates = report_templates(visible)
+    style = Markup(resource(templates, "dpia.css"))  # noqa: S704 - ours
+    return templates.get_template("dpia.html.j2").render(form=form, style=style)

@@ -41,12 +41,15 @@ class Records:
         elif not (place / "study.toml").is_file():
             raise RunError(f"There is no study.toml in {place}; give a run's folder, or a study.")
         else:
-            found = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
-            ledgers = [facts for facts in found if facts.began_line]
+            ledgers = [
+                facts
+                for facts in map(LedgerFacts.read, find_ledgers(place).values())
+                if facts.began_line
+            ]
             study = Study.read(place / "study.toml")
             records = cls(place, study, place_of(place, ran=True), ledgers)
-        usual = records.folder / AUDIT
-        audit = audit or (usual if usual.exists() else None)
+        audit_of_run = records.folder / AUDIT
+        audit = audit or (audit_of_run if audit_of_run.exists() else None)
         if audit is None:
             return records
         return replace(records, audit=Audit.read(audit, records.study.fingerprint))

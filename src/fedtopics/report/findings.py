@@ -116,14 +116,14 @@ def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
         after = shares[topic]["after"]
         return f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}"
 
-    found = []
+    changes = []
     if shares[order[0]]["after"] - shares[order[0]]["before"] >= NOTABLE:
-        found.append(describe_change(order[0], "grew"))
+        changes.append(describe_change(order[0], "grew"))
     if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
-        found.append(describe_change(order[-1], "shrank"))
+        changes.append(describe_change(order[-1], "shrank"))
     when = f"{change['after']} compared with {change['before']}"
     when += ", in the documents of one client" if of_one else ""
-    return f"{when}: {'; '.join(found)}." if found else f"{when}: nothing changed much."
+    return f"{when}: {'; '.join(changes)}." if changes else f"{when}: nothing changed much."
 
 
 def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:
@@ -137,8 +137,8 @@ def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) ->
 
 def scores_of(model: TopicModel) -> list[dict[str, Any]]:
     """Return one row per score: its name, value, meaning and reference."""
-    known = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
-    values = {name: float(np.mean(score)) for name, score in known.items() if len(score)}
+    finite = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
+    values = {name: float(np.mean(score)) for name, score in finite.items() if len(score)}
     values["diversity"] = unique_words(model.topics(10), 10)
     if model.n_topics > 1:
         values["dissimilarity"] = mean_cosine_dissimilarity(model.beta)

@@ -12,7 +12,7 @@ from fedtopics.report.run import Rows, RunFacts
 
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
-UNSAID = "not stated", "The study's [about] can name an operator."
+UNSAID = "The study's [about] can name an operator."
 LATER = {"recipients": "Who gets the model", "retention": "Kept for", "contact": "Whom to ask"}
 UNBOUND = "Sums of few documents can reveal one; no differential privacy was used."
 UPDATES_SEEN: Mapping[object, str] = {
@@ -39,7 +39,11 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     total = sum(model.documents.values())
     who = f"{len(names)} clients" if len(names) > 1 else "One client"
     return [
-        _fact("Who runs it", *([about["operator"]] if "operator" in about else UNSAID)),
+        _fact(
+            "Who runs it",
+            about.get("operator", "not stated"),
+            detail="" if "operator" in about else UNSAID,
+        ),
         _fact("Who took part", who, f"{named}: {total:,} {units}."),
         _private(model, run),
         _policy(run),
@@ -81,8 +85,8 @@ def _policy(run: RunFacts) -> Fact:
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))
     fewest = min((row["documents"] for row in replies), default=0)
     required = max(policy.min_documents for policy in run.policies.values())
-    each = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
-    return _fact(name, "Yes", f"{each}; {required:,} are required.", True)
+    updates = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
+    return _fact(name, "Yes", f"{updates}; {required:,} are required.", True)
 
 
 def _replies(rows: Rows) -> Rows:

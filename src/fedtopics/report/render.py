@@ -61,12 +61,12 @@ def write_report(
 
 def html(summary: Summary) -> str:
     """Return the report as a self-contained page; its digest lets browsers run only our script."""
-    made = report_templates(visible)
+    templates = report_templates(visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
     curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
-    script = "".join(figures.resource(made, name) for name in SCRIPTS)
-    style = "".join(figures.resource(made, name) for name in STYLES)
-    return made.get_template("report.html.j2").render(
+    script = "".join(figures.resource(templates, name) for name in SCRIPTS)
+    style = "".join(figures.resource(templates, name) for name in STYLES)
+    return templates.get_template("report.html.j2").render(
         s=summary,
         **figures.drawn(summary),
         tree=layout.tree(summary["tree"], len(summary["topics"])),
@@ -85,16 +85,16 @@ def html(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    made = report_templates(for_markdown)
-    return made.get_template("report.md.j2").render(s=summary)
+    templates = report_templates(for_markdown)
+    return templates.get_template("report.md.j2").render(s=summary)
 
 
 def report_templates(show: Callable[[str], str]) -> Environment:
     """Return the environment of figures, with the report's templates and filters."""
     ours = PackageLoader("fedtopics.report")
-    made = figures.figure_templates(show, ours, in_report=True)
-    made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
-    return made
+    templates = figures.figure_templates(show, ours, in_report=True)
+    templates.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
+    return templates
 
 
 def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -46,7 +46,7 @@ class LedgerFacts:
     has_certificate: bool = False
     seeded: bool = False  # whether random choices came from the study's seed, known to all
     times: tuple[str, str] = "", ""  # of the first and the last line
-    kept: dict[str, str] = field(default_factory=dict)  # files, with the lines that name them
+    stored_files: dict[str, str] = field(default_factory=dict)  # with the lines that name them
     functions: dict[str, dict[str, Any]] = field(default_factory=dict)  # from `add_line`
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # lines, by function
     left: Counter[int] = field(default_factory=Counter)  # bytes, by round; 0 is before the first
@@ -71,7 +71,7 @@ class LedgerFacts:
             self.has_certificate = "certificate" in line
             self.spent = line.get("epsilon_spent", self.spent)
         elif line["what"] == "stored":
-            self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
+            self.stored_files[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
         else:
             ledger.add_line(self.functions, line)
             first, _ = self.spans.get(line["function"], (self.lines, 0))
@@ -141,11 +141,11 @@ class RunFacts:
     @property
     def clipped(self) -> Rows:
         """Clients whose updates were clipped, with the first such round and the largest factor."""
-        found: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Any]] = {}
         for event in self.of_kind("clipped"):
-            row = found.setdefault(event["client"], dict(event))
+            row = rows.setdefault(event["client"], dict(event))
             row["times"] = max(row["times"], event["times"])
-        return list(found.values())
+        return list(rows.values())
 
 
 def find_model_and_run(place: str | Path) -> tuple[Path, RunFacts]:
@@ -177,7 +177,7 @@ def read_run_facts(folder: Path) -> RunFacts:
         left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
     day = ""
-    known = Policy.model_fields.keys()
+    settings = Policy.model_fields.keys()
     with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
         day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
     return RunFacts(
@@ -188,7 +188,9 @@ def read_run_facts(folder: Path) -> RunFacts:
         left=dict(left),
         seeded=tuple(facts.client for facts in ledgers if facts.seeded),
         policies={
-            facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
+            facts.client: Policy(
+                **{key: facts.policy[key] for key in settings & facts.policy.keys()}
+            )
             for facts in ledgers
             if facts.began_line
         },
@@ -259,16 +261,16 @@ def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
     """Return where the documents of a simulation's clients are; empty for other runs."""
     tables: Mapping[str, Any] = run.study.get("clients", {}) if run.place == "simulation" else {}
     try:
-        read_run_facts = {name: ClientData(**table) for name, table in tables.items()}
+        clients = {name: ClientData(**table) for name, table in tables.items()}
     except (TypeError, ValueError):
         raise StudyError("The study's [clients] tables are damaged; correct them.") from None
-    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read_run_facts.items()}
+    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in clients.items()}
     return {name: table for name, table in dated.items() if table.time and table.data}
 
 
 def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
     """Return a period that suits the span of the times."""
-    days = np.concatenate([times_of(each, ~missing(each)) for each in times])
+    days = np.concatenate([times_of(dates, ~missing(dates)) for dates in times])
     if days.dtype.kind != "M":
         return None  # numbers, or none
     days = days.astype("datetime64[D]")

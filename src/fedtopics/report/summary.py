@@ -83,11 +83,17 @@ def summarise(
         over_time = [*model.periods.rows()]
     topics = _topics(model, facts["topics"])
     change = changes(over_time)
-    details = documents_of, similarity, change, facts["kind"], counted_units(model)
     return {
         **facts,
         "title": run.study.get("name") or run.name or "model",
-        "found": findings.sentences(topics, *details),
+        "found": findings.sentences(
+            topics,
+            documents=documents_of,
+            similarity=similarity,
+            change=change,
+            kind=facts["kind"],
+            units=counted_units(model),
+        ),
         "topics": topics,
         "change": change,
         "similarity": similarity.tolist(),
@@ -123,9 +129,9 @@ def _of_model(model: TopicModel) -> Summary:
 
 def _of_run(model: TopicModel, run: RunFacts) -> Summary:
     """Return the parts of a summary that need the run."""
-    own, policy = next(iter(run.policies.items() if run.place == "client" else ()), ("", None))
+    member, policy = next(iter(run.policies.items() if run.place == "client" else ()), ("", None))
     return {
-        "own": own,
+        "own": member,
         "facts": header.facts(model, run),
         "policy": policy.described(model.info.get("masked") is False) if policy else "",
         "about": list(About(**run.study.get("about", {})).rows()),
@@ -154,9 +160,9 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
         text = " ".join(row["text"].split())
         begins = text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
         examples[row["topic"]].append({"share": row["share"], "text": begins})
-    found = model.document_map(corpus, with_text=with_text)
-    svg = Markup(found.svg(in_report=True))  # noqa: S704 - its text is already escaped
-    return {"examples": examples, "document_map": {"sentence": found.sentence, "svg": svg}}
+    document_map = model.document_map(corpus, with_text=with_text)
+    svg = Markup(document_map.svg(in_report=True))  # noqa: S704 - its text is already escaped
+    return {"examples": examples, "document_map": {"sentence": document_map.sentence, "svg": svg}}
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
@@ -255,7 +261,7 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Write increasing numbers as ranges: 3 to 5, 7."""
-    # In a run, numbers and their places increase alike.
+    # Numbers without a gap have the same difference to their positions.
     pairs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in run] for _, run in pairs]
     return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
@@ -306,8 +312,8 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"fedtopics": VERSION, "Python": platform.python_version()}
+    versions = {"fedtopics": VERSION, "Python": platform.python_version()}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):  # grpcio is optional without a network
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions

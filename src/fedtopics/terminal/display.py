@@ -90,8 +90,8 @@ _OF_SIMULATIONS = {
 def program_name() -> str:
     """Return how to call this program in the shell: its name, or its path if that is not found."""
     typed = Path(sys.argv[0])
-    found = shutil.which("fedtopics")
-    if typed.name != "fedtopics" or (found and Path(found).resolve() == typed.resolve()):
+    installed = shutil.which("fedtopics")
+    if typed.name != "fedtopics" or (installed and Path(installed).resolve() == typed.resolve()):
         return "fedtopics"
     return str(typed)
 

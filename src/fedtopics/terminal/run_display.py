@@ -79,8 +79,8 @@ class ServerNews:
         progress = "waiting for the clients"
         if event:
             traffic = event["bytes_sent"] + event["bytes_received"]
-            each = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB per round"
-            progress = f"{self._progress}   {each}"
+            cost = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB per round"
+            progress = f"{self._progress}   {cost}"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
         service = self._service
@@ -167,17 +167,17 @@ def show_exposure(exposure: Exposure) -> None:
         say(f"  For documents like these the method is {exposure.chosen}.")
     if exposure.words:
         say(f"  Words: {exposure.words:,} occur in enough of these documents.")
-    weighed = exposure.bytes is not None
+    rehearsed = exposure.bytes is not None
     table = Table(box=None, padding=(0, 2))
     for column in ("what", "how often", "who sees it"):
         table.add_column(column, overflow="fold")
-    for column in ("bytes once", "bytes per round") if weighed else ():
+    for column in ("bytes once", "bytes per round") if rehearsed else ():
         table.add_column(column, justify="right")
-    for each in exposure.shown:
-        if weighed and not each.once and not each.round:
+    for row in exposure.shown:
+        if rehearsed and not row.once and not row.round:
             continue  # not in this study
-        sizes = (f"{each.once or 0:,}", f"{each.round or 0:,.0f}") if weighed else ()
-        table.add_row(each.function, each.often, each.seen, *sizes)
+        sizes = (f"{row.once or 0:,}", f"{row.round or 0:,.0f}") if rehearsed else ()
+        table.add_row(row.function, row.often, row.seen, *sizes)
     console.print(table)
     if exposure.bytes is not None:
         say(

@@ -46,10 +46,10 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
     """Return each language's share, if at least 5 %, of the documents clearly in one language."""
     likely = [find_likely(text) for text in _sample(corpus, clean)]
-    found = Counter(first for first, *others in likely if not others)
-    if (n := found.total()) < CLEAR_DOCUMENTS:
+    counts = Counter(first for first, *others in likely if not others)
+    if (n := counts.total()) < CLEAR_DOCUMENTS:
         return {}
-    return {name: count / n for name, count in found.most_common() if count >= NAMED_SHARE * n}
+    return {name: count / n for name, count in counts.most_common() if count >= NAMED_SHARE * n}
 
 
 def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:

@@ -127,8 +127,8 @@ class Column:
         column = self.names() if self.arrow is None else self.arrow
         if is_list(column.type):
             return column
-        there = [value is not None for value in Column([column], self._place).plain()]
-        return pc.if_else(pa.array(there, pa.bool_()), column, pa.scalar(None, column.type))
+        present = [value is not None for value in Column([column], self._place).plain()]
+        return pc.if_else(pa.array(present, pa.bool_()), column, pa.scalar(None, column.type))
 
     def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
         """Return float32 embeddings; unless `strict`, a bad row becomes NaN, a bad column None."""
@@ -141,18 +141,19 @@ class Column:
             kind = "of several types" if column is None else column.type
             raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
-        usual = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
-        another = f"have an embedding whose length is not {usual}"
+        dimension = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
+        differs = f"have an embedding whose length is not {dimension}"
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             flat = np.ascontiguousarray(
-                pc.list_flatten(column.filter(pa.array(lengths == usual))).to_numpy(), np.float32
+                pc.list_flatten(column.filter(pa.array(lengths == dimension))).to_numpy(),
+                np.float32,
             )
-        vectors = np.full((len(column), usual), np.nan, np.float32)
-        vectors[lengths == usual] = flat.reshape(-1, usual) if usual else np.nan
+        vectors = np.full((len(column), dimension), np.nan, np.float32)
+        vectors[lengths == dimension] = flat.reshape(-1, dimension) if dimension else np.nan
         if strict:
-            bad = ~np.isfinite(vectors).all(axis=1) & (lengths == usual)
+            bad = ~np.isfinite(vectors).all(axis=1) & (lengths == dimension)
             self._refuse_rows(lengths == 0, "have no embedding", "give each row one")
-            self._refuse_rows(lengths != usual, another, "give all the same length")
+            self._refuse_rows(lengths != dimension, differs, "give all the same length")
             self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute them again")
         return vectors
 

@@ -201,14 +201,16 @@ class Corpus:
         ids = table.read_column(columns.id, ID_NAMES, Column.names)
         strict = columns.embedding is not None
         corpus = cls(
-            _numbered(table.n_rows) if ids is None else ids,
-            table.column(name).documents(),
-            table.read_column(columns.label, LABEL_NAMES, Column.values),
-            table.read_column(columns.embedding, EMBEDDING_NAMES, lambda c: c.embeddings(strict)),
-            table.read_column(raw, (), lambda column: column.documents(False)),
-            table.read_column(columns.rounds, (), Column.values),
-            table.read_column(columns.author, (), Column.names),
-            table.read_column(columns.time, (), Column.values),
+            ids=_numbered(table.n_rows) if ids is None else ids,
+            documents=table.column(name).documents(),
+            labels=table.read_column(columns.label, LABEL_NAMES, Column.values),
+            embeddings=table.read_column(
+                columns.embedding, EMBEDDING_NAMES, lambda column: column.embeddings(strict)
+            ),
+            raw=table.read_column(raw, (), lambda column: column.documents(may_be_words=False)),
+            rounds=table.read_column(columns.rounds, (), Column.values),
+            authors=table.read_column(columns.author, (), Column.names),
+            times=table.read_column(columns.time, (), Column.values),
             source=table.source(name),
         )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
@@ -244,7 +246,7 @@ class Corpus:
     def first_words(self) -> list[int]:
         """Numbers of words of the first documents, so that people can check what was read."""
         first = self.documents.slice(0, FIRST_DOCUMENTS).to_pylist()
-        return [len(each.split() if isinstance(each, str) else each) for each in first]
+        return [len(text.split() if isinstance(text, str) else text) for text in first]
 
     @property
     def text_bytes(self) -> int:

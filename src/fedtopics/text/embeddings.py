@@ -69,10 +69,16 @@ def document_embeddings(
     encoder = encoder or sentence_encoder(embedding_model or settings.model)
     folder = cache_folder() if cache is None else Path(cache)
     kind = f"{encoder.fingerprint} {settings.dimension}{' apart' if apart else ''}"
-    with closing(_Cache(folder, kind)) as stored:
-        encode = (lambda texts: np.concatenate([encoder([t]) for t in texts])) if apart else encoder
-        computed = _computed(corpus, settings, encode, stored, on_progress or (lambda *_: None))
-    return _of_unit_length(computed)
+    encode = (lambda texts: np.concatenate([encoder([t]) for t in texts])) if apart else encoder
+    with closing(_Cache(folder, kind)) as vectors_on_disk:
+        embeddings = _computed(
+            corpus,
+            settings,
+            encoder=encode,
+            cache=vectors_on_disk,
+            on_progress=on_progress or (lambda *_: None),
+        )
+    return _of_unit_length(embeddings)
 
 
 def check_embeddings(
@@ -137,8 +143,8 @@ def _computed(
     cache: _Cache,
     on_progress: Callable[[int, int], None],
 ) -> Vectors:
-    result = np.zeros((len(corpus), settings.dimension), np.float32)
-    first: dict[bytes, int] = {}  # the first row of each text, so that none is encoded twice
+    embeddings = np.zeros((len(corpus), settings.dimension), np.float32)
+    first_rows: dict[bytes, int] = {}  # by text, so that none is encoded twice
     done = 0
     for texts in (b[i : i + STEP] for b in corpus.texts() for i in range(0, len(b), STEP)):
         rows = {
@@ -146,7 +152,7 @@ def _computed(
             for row, text in enumerate(texts, done)
             if text.strip()
         }
-        new = {key: text for key, text in rows.values() if key not in first}
+        new = {key: text for key, text in rows.values() if key not in first_rows}
         cached = cache.get(new, settings.dimension)
         missing = {key: text for key, text in new.items() if key not in cached}
         if missing:
@@ -155,11 +161,11 @@ def _computed(
             cache.put(fresh)
             cached |= fresh
         for row, (key, _) in rows.items():
-            result[row] = result[first[key]] if key in first else cached[key]
-            first.setdefault(key, row)
+            embeddings[row] = embeddings[first_rows[key]] if key in first_rows else cached[key]
+            first_rows.setdefault(key, row)
         done += len(texts)
         on_progress(done, len(corpus))
-    return result
+    return embeddings
 
 
 def _encoded(
@@ -212,9 +218,9 @@ class _Cache:
         if self._database is not None:
             with self._or_without():
                 for key in keys:
-                    for (value,) in self._database.execute(query, (key,)).fetchall():
-                        if len(value) == 4 * dimension:
-                            vectors[key] = np.frombuffer(value, "<f4")
+                    for (content,) in self._database.execute(query, (key,)).fetchall():
+                        if len(content) == 4 * dimension:  # 4 bytes a number; else it is damaged
+                            vectors[key] = np.frombuffer(content, "<f4")
         return vectors
 
     def put(self, vectors: Mapping[bytes, Vectors]) -> None:
@@ -263,8 +269,11 @@ class SentenceEncoder:
     """A sentence-transformers model, loaded at the first call and identified by its files."""
 
     def __init__(self, model: str) -> None:
-        package = ("sentence_transformers", "sentence-transformers")
-        require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
+        require(
+            f"Embeddings of the model {model!r} need",
+            "'fedtopics[embeddings]'",
+            ("sentence_transformers", "sentence-transformers"),
+        )
         self.model = model
         # The library would search for a missing name for over a minute, so it gets a folder.
         with self._one_sentence():

@@ -45,15 +45,15 @@ class Follow:
         return self._last
 
     def _complete_rows(self) -> Corpus:
-        data = files.read_bytes(self._path)
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
+        content = files.read_bytes(self._path)
+        complete = content[: content.rfind(b"\n") + 1]
+        if len(complete.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or only a header
         with TemporaryDirectory() as folder:
             copy = Path(folder) / self._path.name
-            copy.write_bytes(whole)
+            copy.write_bytes(complete)
             try:
-                read = Corpus.read(copy, self._columns)
+                corpus = Corpus.read(copy, self._columns)
             except DataError as error:
                 raise DataError(str(error).replace(str(copy), str(self._path))) from None
-            return replace(read, source=read.source.replace(str(copy), str(self._path)))
+            return replace(corpus, source=corpus.source.replace(str(copy), str(self._path)))

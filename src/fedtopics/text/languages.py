@@ -70,9 +70,8 @@ def stop_words(language: str) -> frozenset[str]:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         return frozenset(ENGLISH_STOP_WORDS)
-    own = FURTHER.get(language, "").split()
     listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
-    return frozenset((*own, *listed))
+    return frozenset((*FURTHER.get(language, "").split(), *listed))
 
 
 def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
@@ -96,15 +95,15 @@ def is_unspaced(languages: Sequence[str]) -> bool:
 
 def find_likely(text: str, languages: Sequence[str] = (DETECT,)) -> list[str]:
     """Return the probable languages of a text's beginning, likeliest first; at least one."""
-    among = NAMES.keys() if DETECT in languages else set(languages)
-    found: dict[str, float] = {}
+    candidates = NAMES.keys() if DETECT in languages else set(languages)
+    probabilities: dict[str, float] = {}
     for code, probability in _identifier().rank(text[:BEGINNING]):
         name = DETECTED_AS.get(code) or CODES.get(code, "")
-        if name in among:
-            found[name] = found.get(name, 0.0) + probability
-    least = max(LIKELY * sum(found.values()), 0.0)
-    first = max(found, key=found.__getitem__)
-    return [first, *(name for name, p in found.items() if p >= least and name != first)]
+        if name in candidates:
+            probabilities[name] = probabilities.get(name, 0.0) + probability
+    least = max(LIKELY * sum(probabilities.values()), 0.0)
+    first = max(probabilities, key=probabilities.__getitem__)
+    return [first, *(name for name, p in probabilities.items() if p >= least and name != first)]
 
 
 @cache
@@ -132,17 +131,17 @@ class WordsOfLanguages:
         if is_unspaced(self.languages):
             self.split = _cutting(self.split)
         self.languages = self.languages or (self.stop_words,)
-        self._one = len(self.languages) == 1 and DETECT not in self.languages
-        # Base forms depend on a word's case.
-        self._early = self.lowercase and (self.is_own or not self.lemmas)
+        self._is_one_language = len(self.languages) == 1 and DETECT not in self.languages
+        # Base forms depend on a word's case, so they come before lower case.
+        self._lower_first = self.lowercase and (self.is_own or not self.lemmas)
         self._lists: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __call__(self, text: str) -> list[str]:
-        if self._one:
+        if self._is_one_language:
             likely = self.languages
         else:
-            likely = tuple(find_likely(lower(text) if self._early else text, self.languages))
-        words = self._found(text, likely[0])
+            likely = tuple(find_likely(lower(text) if self._lower_first else text, self.languages))
+        words = self._find_words(text, likely[0])
         left_out = self._left_out(likely)
         if self.lemmas:
             words = self._base_forms(words, likely[0], left_out)
@@ -157,21 +156,20 @@ class WordsOfLanguages:
         )
         return [gram for gram in grams if gram not in left_out]
 
-    def _found(self, text: str, language: str) -> list[str]:
-        words = self.split(lower(text, language) if self._early else text)
+    def _find_words(self, text: str, language: str) -> list[str]:
+        words = self.split(lower(text, language) if self._lower_first else text)
         if language not in ELIDED or self.is_own or "'" not in text:
             return words
-        cut = ((word, ELIDED[language](word)) for word in words)
+        prefixes = ((word, ELIDED[language](word)) for word in words)
         return [
             part
-            for word, found in cut
-            for part in (self.split(word[found.end() :]) if found else [word])
+            for word, prefix in prefixes
+            for part in (self.split(word[prefix.end() :]) if prefix else [word])
         ]
 
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
         code = NAMES[language]
-        late = self.lowercase and not self._early
-        case = _lower(language) if late else str
+        case = _lower(language) if self.lowercase and not self._lower_first else str
         # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
         return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
@@ -179,7 +177,7 @@ class WordsOfLanguages:
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words as they appear in texts of these languages."""
         if likely not in self._lists:
-            forms = {*self._as_found(self.own_stop_words, likely[0])}
+            forms = {*self._in_texts(self.own_stop_words, likely[0])}
             for language in likely if self.stop_words == OF_LANGUAGES else (self.stop_words,):
                 for word in stop_words(language):
                     written, words = self._read(word, language)
@@ -187,7 +185,7 @@ class WordsOfLanguages:
             self._lists[likely] = frozenset(forms)
         return self._lists[likely]
 
-    def _as_found(self, terms: Iterable[str], language: str) -> Iterator[str]:
+    def _in_texts(self, terms: Iterable[str], language: str) -> Iterator[str]:
         """Yield people's words in the form they have in texts, split if longer than an n-gram."""
         for word in terms:
             written, words = self._read(word, language)
@@ -195,13 +193,13 @@ class WordsOfLanguages:
 
     def _read(self, word: str, language: str) -> tuple[str, list[str]]:
         written = lower(normal_form(word), language) if self.lowercase else normal_form(word)
-        return written, [written] if self.is_own else self._found(written, language)
+        return written, [written] if self.is_own else self._find_words(written, language)
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return people's words in the form they have in texts, once each, and any stop words."""
-        found = [*dict.fromkeys(self._as_found(words, self.languages[0]))]
+        forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
         left_out = self._left_out(self.languages)
-        return found, [word for word in found if word in left_out]
+        return forms, [form for form in forms if form in left_out]
 
 
 @lru_cache(CACHED_WORDS)
@@ -212,8 +210,8 @@ def _lemma(word: str, code: str) -> str:
 
     if code not in SUPPORTED_LANGUAGES:
         return word
-    found = normal_form(simplemma.lemmatize(word, lang=code))
-    return word if len(found) < SHORTEST_WORD or any(map(str.isspace, found)) else found
+    lemma = normal_form(simplemma.lemmatize(word, lang=code))
+    return word if len(lemma) < SHORTEST_WORD or any(map(str.isspace, lemma)) else lemma
 
 
 @cache
@@ -246,8 +244,11 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
             if number % 2 == 0:
                 words += split(piece) if piece else []
                 continue
-            found = WordBreaker(piece, "ja")
-            words += (w for w in found if len(w) >= SHORTEST_WORD and not hiragana.fullmatch(w))
+            words += (
+                word
+                for word in WordBreaker(piece, "ja")
+                if len(word) >= SHORTEST_WORD and not hiragana.fullmatch(word)
+            )
         return words
 
     return cut

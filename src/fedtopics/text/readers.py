@@ -57,10 +57,10 @@ def read_table(path: Path, kind: str = "") -> Table:
     suffix = Path(path.stem).suffix if _is_packed(path) else path.suffix
     kind = kind or (FOLDER if path.is_dir() else suffix.lower())
     if kind not in FORMATS.names:
-        known = ", ".join(name for name in FORMATS.names if name != FOLDER)
+        suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
         raise DataError(
             f"{path} is of the unknown kind {kind or '(no suffix)'}; "
-            f"give one of {known}, or a folder of .txt files."
+            f"give one of {suffixes}, or a folder of .txt files."
         )
     if _is_packed(path):  # it could unpack to many times its size and fill the memory
         with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
@@ -106,8 +106,12 @@ def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
     with gzip.open(path) if _is_packed(path) else open_file(path) as file:
         has_mark = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         file.seek(0)
-        coding = ("utf-16", "strict") if has_mark else ("utf-8-sig", "surrogateescape")
-        with io.TextIOWrapper(file, *coding, newline=newline) as text:
+        with io.TextIOWrapper(
+            file,
+            encoding="utf-16" if has_mark else "utf-8-sig",
+            errors="strict" if has_mark else "surrogateescape",
+            newline=newline,
+        ) as text:
             try:
                 yield text
             except UnicodeDecodeError:
@@ -150,7 +154,7 @@ def _read_folder(path: Path) -> Table:
 
     how = f"{len(files):,} .txt files of {path}" + (f" (not read: {skipped})" if others else "")
     parts = _collected(rows(), 2, lambda row: f"{files[row]} is not UTF-8; convert it.")
-    return Table(str(path), ("id", "text"), parts, len(files), how)
+    return Table(where=str(path), names=("id", "text"), parts=parts, n_rows=len(files), how=how)
 
 
 def _collected(
@@ -202,7 +206,9 @@ def _read_csv(path: Path) -> Table:
         )
     how = f", separated by {json.dumps(separator)}" if len(names) > 1 else ""
     n_rows = sum(map(len, parts[0])) if parts else 0
-    return Table(str(path), tuple(names), parts, n_rows, how, has_types=False)
+    return Table(
+        where=str(path), names=tuple(names), parts=parts, n_rows=n_rows, how=how, has_types=False
+    )
 
 
 def _separator(path: Path, sample: str, whole: bool) -> str:
@@ -235,7 +241,8 @@ def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
         for row in csv.reader(file, delimiter=separator, strict=True):
             if len(row) < 2 and width != 1 and not any(map(str.strip, row)):
                 continue  # an empty line; with one column, it would be a document
-            row, width = row or [""], width or len(row)
+            width = width or len(row)
+            row = row or [""]  # an empty document
             if len(row) != width:
                 raise _broken(
                     path, number, f"has {len(row)} field{'s' * (len(row) > 1)}, the header {width}"
@@ -269,16 +276,14 @@ def _read_json(path: Path) -> Table:
                 values = [row.get(name) for row in rows]
                 columns.setdefault(name, [pa.nulls(done)]).append(_packed(values))
             done += len(rows)
-    return Table(str(path), tuple(columns), tuple(columns.values()), done)
+    return Table(where=str(path), names=tuple(columns), parts=tuple(columns.values()), n_rows=done)
 
 
 def _object(line: str, row: int, path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(line, object_pairs_hook=_once)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+    with suppress(ValueError, RecursionError):
+        cells = json.loads(line, object_pairs_hook=_once)
+        if isinstance(cells, dict):
+            return cells
     raise DataError(
         f'Row {row} of {path} is not a JSON object with distinct names, such as {{"text": "..."}}; '
         "correct it, or leave it out."
@@ -286,10 +291,10 @@ def _object(line: str, row: int, path: Path) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    cells = dict(pairs)
+    if len(cells) < len(pairs):
         raise ValueError
-    return found
+    return cells
 
 
 def _packed(values: list[Any]) -> Any:

@@ -163,7 +163,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
     def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
         split = tokeniser or splitter(self.token_pattern)
         others = self.model_dump(exclude={"version", "html", "addresses", "token_pattern"})
-        return WordsOfLanguages(split, tokeniser is not None, **others)
+        return WordsOfLanguages(split=split, is_own=tokeniser is not None, **others)
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
@@ -187,7 +187,7 @@ def strip_html(text: str, always: bool = False) -> str:
     for _ in range(2):  # feeds escape mark-up twice
         if "&" not in text:
             break
-        text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
+        text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     text = normal_form(text)  # entities may be soft hyphens
     if not always and not MARKED_UP.search(text):
         return text

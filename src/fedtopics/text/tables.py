@@ -72,8 +72,11 @@ class Table:
         if isinstance(data, Table):
             return data
         if hasattr(data, "iloc"):  # pandas'
-            levels = enumerate(data.index.names)
-            index = {n: data.index.get_level_values(i) for i, n in levels if n is not None}
+            index = {
+                name: data.index.get_level_values(level)
+                for level, name in enumerate(data.index.names)
+                if name is not None
+            }
             names = [*map(str, data.columns), *map(str, index)]
             columns = [data.iloc[:, i] for i in range(data.shape[1])] + [*index.values()]
         else:
@@ -83,7 +86,8 @@ class Table:
                 raise DataError(f"Arrow cannot read {where}; give another form of it.") from None
             columns = data.columns if isinstance(data, pa.Table) else data.get_columns()
             names = data.column_names if isinstance(data, pa.Table) else data.columns
-        return cls(where, tuple(names), tuple([column] for column in columns), len(data))
+        parts = tuple([column] for column in columns)
+        return cls(where=where, names=tuple(names), parts=parts, n_rows=len(data))
 
     def find(self, wanted: str | None, usual: Sequence[str] = ()) -> str | None:
         """Return the wanted column's name, or the first of the usual ones."""
@@ -116,18 +120,20 @@ class Table:
             return None
 
     def without(self, name: str) -> Table:
-        kept = [i for i, other in enumerate(self.names) if other != name]
-        names = tuple(self.names[i] for i in kept)
-        parts = tuple(self.parts[i] for i in kept)
-        return replace(self, names=names, parts=parts)
+        places = [i for i, other in enumerate(self.names) if other != name]
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in places),
+            parts=tuple(self.parts[i] for i in places),
+        )
 
     def document_column(self, columns: Columns) -> str:
         """Return the name of the documents' column: the named, a usual, or the only text column."""
         wanted = columns.text if columns.tokens is None else columns.tokens
         name = self.find(wanted, TEXT_NAMES + TOKEN_NAMES)
         if name is None and self.has_types:
-            columns_ = zip(self.names, self.parts, strict=True)
-            texts = [n for n, parts in columns_ if Column(parts, "").is_text] or self.names
+            named_parts = zip(self.names, self.parts, strict=True)
+            texts = [n for n, parts in named_parts if Column(parts, "").is_text] or self.names
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
@@ -153,8 +159,8 @@ class Table:
     @property
     def listed(self) -> str:
         """The columns' names for an error message, unless they may be the first document."""
-        known = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
-        if known and all(_called(name) != "a column" for name in self.names if name):
+        has_header = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
+        if has_header and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (
             f"it has {len(self.names)} columns, whose names are not shown, as the first row may be "

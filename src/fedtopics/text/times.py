@@ -45,24 +45,25 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.fromiter(map(is_missing, values), bool, len(values))
 
 
-def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
+def times_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
     """Return the times of documents that have one, as numpy's datetimes or as numbers."""
-    found = values[there]
+    times = values[present]
     try:
-        if found.dtype.kind in "OUb":
-            found = np.array([_local(value) for value in found])
-        if found.ndim != 1:  # lists
+        if times.dtype.kind in "OUb":
+            times = np.array([_local(value) for value in times])
+        if times.ndim != 1:  # lists
             raise TypeError
-        times = found if found.dtype.kind in "iufM" else found.astype("datetime64[us]")
+        if times.dtype.kind not in "iufM":
+            times = times.astype("datetime64[us]")
     except (TypeError, ValueError, OverflowError):
-        times = np.array([_or_nothing(value) for value in values[there]], "datetime64[us]")
+        times = np.array([_or_nothing(value) for value in values[present]], "datetime64[us]")
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
     else:
         fit = np.isfinite(times)
     if not fit.all():
-        row = np.flatnonzero(there)[np.argmin(fit)] + 1
+        row = np.flatnonzero(present)[np.argmin(fit)] + 1
         raise DataError(
             f"The timestamp of document {row} cannot be read as a time; check that it is the right "
             "column, and give a date, a time, a text such as 2026-03-01, a number, or nothing."
@@ -80,8 +81,8 @@ def _or_nothing(value: Any) -> Any:
 def _local(value: Any) -> Any:
     """Return a time without its zone, so that its day is that of the place of writing."""
     if isinstance(value, (str, bool, np.bool_)):
-        found = TIME.fullmatch(str(value).strip())
-        return np.datetime64("NaT" if found is None else found[1], "us")
+        match = TIME.fullmatch(str(value).strip())
+        return np.datetime64("NaT" if match is None else match[1], "us")
     return value if getattr(value, "tzinfo", None) is None else value.replace(tzinfo=None)
 
 

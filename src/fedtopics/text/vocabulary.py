@@ -80,8 +80,10 @@ class Vocabulary:
     def of(cls, plain: Mapping[str, Any]) -> Vocabulary:
         """Return the vocabulary that `plain` described."""
         words = tuple(plain["words"])
-        counts = [np.array(plain[name], np.int64) for name in ("document_frequency", "occurrences")]
-        fit = all(each.shape == (len(words),) and (each >= 0).all() for each in counts)
+        counts = {
+            name: np.array(plain[name], np.int64) for name in ("document_frequency", "occurrences")
+        }
+        fit = all(n.shape == (len(words),) and (n >= 0).all() for n in counts.values())
         if not fit or len(set(words)) < len(words):
             raise ValueError("each word needs a document frequency and a number of occurrences")
         if odd := sum(not is_word(word) for word in words):
@@ -89,7 +91,7 @@ class Vocabulary:
                 f"{odd} of {len(words)} words are invalid: words have at most {LONGEST_WORD} "
                 "characters, all printable, with accented letters as one character (NFC)."
             )
-        return cls(words, *counts)
+        return cls(words, **counts)
 
 
 def fingerprint(words: Sequence[str]) -> str:
@@ -146,17 +148,16 @@ class WordCounts:
 
     def columns(self, vocabulary: Mapping[str, int]) -> sparse.csr_array:
         """Return the counts of the agreed words, (n_documents, n_words agreed)."""
-        target = self.targets(vocabulary)
-        columns = target[self.counts.indices]
+        columns = self.targets(vocabulary)[self.counts.indices]
         keep = columns >= 0
         ends = np.zeros(len(keep) + 1, self.counts.indptr.dtype)
         np.cumsum(keep, out=ends[1:])
-        result = sparse.csr_array(
+        counts = sparse.csr_array(
             (self.counts.data[keep], columns[keep], ends[self.counts.indptr]),
             shape=(self.counts.shape[0], len(vocabulary)),
         )
-        result.sort_indices()
-        return result
+        counts.sort_indices()
+        return counts
 
 
 def count_words(
@@ -185,17 +186,27 @@ def count_words(
             lasts.append(lasts[-1][-1] + last[1:])
     words = list(numbers)
     pointers = _short(np.concatenate(ends))
-    matrix = data.array(), columns.array(), pointers
-    counts = sparse.csr_array(matrix, (len(pointers) - 1, len(words)))
-    found = WordCounts(words, counts, order.array(), np.concatenate(lasts))
+    word_counts = WordCounts(
+        words=words,
+        counts=sparse.csr_array(
+            (data.array(), columns.array(), pointers), (len(pointers) - 1, len(words))
+        ),
+        order=order.array(),
+        ends=np.concatenate(lasts),
+    )
     if vocabulary is not None:
-        return found
+        return word_counts
     # Another Python version may spell characters differently that this one's Unicode lacks.
-    kept = [word for word in words if is_word(word) and word.isprintable()]
-    if len(kept) == len(words):
-        return found
-    number = {word: number for number, word in enumerate(kept)}
-    return WordCounts(kept, found.columns(number), found.targets(number)[found.order], found.ends)
+    valid_words = [word for word in words if is_word(word) and word.isprintable()]
+    if len(valid_words) == len(words):
+        return word_counts
+    index = {word: number for number, word in enumerate(valid_words)}
+    return WordCounts(
+        words=valid_words,
+        counts=word_counts.columns(index),
+        order=word_counts.targets(index)[word_counts.order],
+        ends=word_counts.ends,
+    )
 
 
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
@@ -274,13 +285,17 @@ def agree(
     fit = np.flatnonzero(enough & (frequency <= most)).tolist()
     fit.sort(key=lambda row: -occurrences[row])
     chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
-    kept = [row for row in fit if row in chosen]
-    if len(kept) < 2:
+    rows = [row for row in fit if row in chosen]
+    if len(rows) < 2:
         raise StudyError(
             f"The clients named {len(words)} words, of which the study's limits keep "
-            f"{len(kept)}; lower min_clients_per_word or raise max_document_share."
+            f"{len(rows)}; lower min_clients_per_word or raise max_document_share."
         )
-    return Vocabulary(tuple(words[row] for row in kept), frequency[kept], occurrences[kept])
+    return Vocabulary(
+        words=tuple(words[row] for row in rows),
+        document_frequency=frequency[rows],
+        occurrences=occurrences[rows],
+    )
 
 
 class GrowingArray:

@@ -67,8 +67,9 @@ def is_word(text: str) -> bool:
         return False
     if ASCII.sub("", text).isalnum():  # a fast check that covers most words
         return True
-    kinds = unicodedata.category
-    return not is_flooded(text) and all(is_seen(c) and kinds(c) not in NOT_IN_WORDS for c in text)
+    return not is_flooded(text) and all(
+        is_seen(c) and unicodedata.category(c) not in NOT_IN_WORDS for c in text
+    )
 
 
 def normal_form(text: str) -> str:
@@ -80,7 +81,7 @@ def normal_form(text: str) -> str:
     if text.isascii():
         return TICKS.sub("'", text) if "`" in text else text
     if "\u200d" in text:
-        text = WITH_JOINER.sub(lambda found: JOINED[found[1]], text)
+        text = WITH_JOINER.sub(lambda match: JOINED[match[1]], text)
     if "\u200b" in text:
         text = BREAK.sub(" ", text)
     text = ODD.sub(_plain, text)
@@ -89,8 +90,8 @@ def normal_form(text: str) -> str:
     return composed(GERSHAYIM.sub("\u05f4", text))
 
 
-def _plain(found: re.Match[str]) -> str:
-    character = found[0]
+def _plain(match: re.Match[str]) -> str:
+    character = match[0]
     if IS_FORM(character):
         return unicodedata.normalize("NFKC", character).replace("\u0640", "")
     return VARIANTS.get(character, "")
@@ -176,7 +177,7 @@ def _with_marks(pattern: str) -> Callable[[str], list[str]]:
     def words(text: str) -> list[str]:
         if not may_have.search(text):
             return plain(text)
-        found = (word.rstrip(WITHIN) for word in marked(text))
-        return [word for word in found if len(word.rstrip(accents)) > 1]
+        candidates = (word.rstrip(WITHIN) for word in marked(text))
+        return [word for word in candidates if len(word.rstrip(accents)) > 1]
 
     return words

@@ -26,30 +26,32 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
+from fedtopics import waiting
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 
 VERSION = 3  # of the protocol
 CHUNK = 1 << 20  # bytes
-SECONDS = 30.0  # of a call, and more for its bytes:
 SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
 LARGE_REQUESTS = 8  # requests of several chunks that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
-GRACE = 0.5  # seconds for answers on their way
-STOPPING = 5.0  # seconds for all of it
-TICK = 0.1  # seconds
+
+
+def milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)
+
 
 OPTIONS = [
     # A dead connection is noticed within half a minute, by pings that the other side tolerates.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", milliseconds(waiting.KEEPALIVE)),
+    ("grpc.keepalive_timeout_ms", milliseconds(waiting.KEEPALIVE_ANSWER)),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", milliseconds(waiting.PING_INTERVAL)),
     # No retries; no compression, which could turn a few bytes into many.
     ("grpc.enable_retries", 0),
     ("grpc.compression_enabled_algorithms_bitset", 1),
@@ -60,12 +62,12 @@ OPTIONS = [
     # Server: enough streams per connection that ended ones do not matter.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 100),
-    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.server_handshake_timeout_ms", milliseconds(waiting.HANDSHAKE)),
     # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Without its
     # own pool, a new channel would use the old connection.
-    ("grpc.initial_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
-    ("grpc.min_reconnect_backoff_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", milliseconds(waiting.FIRST_CONNECT)),
+    ("grpc.max_reconnect_backoff_ms", milliseconds(waiting.LAST_CONNECT)),
+    ("grpc.min_reconnect_backoff_ms", milliseconds(waiting.ONE_CONNECT)),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
@@ -100,7 +102,7 @@ class _Deadline:
     @classmethod
     def _end_late(cls) -> None:
         while True:
-            time.sleep(TICK)
+            time.sleep(waiting.CHECK_DEADLINES)
             for deadline in cls.watched.copy():
                 if deadline._at < time.monotonic():
                     deadline.passed = True
@@ -140,7 +142,7 @@ class GrpcServer:
         key: bytes,
         certificate: bytes,
         members: Mapping[str, bytes],
-        seconds: float = SECONDS,
+        seconds: float = waiting.CALL,
     ) -> None:
         self._service = service
         self._methods = {"Ask": service.ask, "Say": service.say, "Fetch": service.fetch}
@@ -170,7 +172,7 @@ class GrpcServer:
         self._server.start()
 
     def stop(self) -> None:
-        self._server.stop(GRACE).wait(STOPPING)
+        self._server.stop(waiting.ANSWERS_ON_THEIR_WAY).wait(waiting.SERVER_STOPS)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def service(self, details: Any) -> Any:
@@ -244,7 +246,12 @@ class GrpcLink:
     """A member's connection to the server over gRPC; a `Link`."""
 
     def __init__(
-        self, address: str, key: bytes, certificate: bytes, server: bytes, seconds: float = SECONDS
+        self,
+        address: str,
+        key: bytes,
+        certificate: bytes,
+        server: bytes,
+        seconds: float = waiting.CALL,
     ) -> None:
         self._address = address
         self._seconds = seconds

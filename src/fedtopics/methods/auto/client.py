@@ -42,8 +42,12 @@ class AutoSettings(TopicSettings):
     @property
     def settings_for_short(self) -> dict[str, Any]:
         """Settings of the mixture model, the best choice for short texts with embeddings."""
-        own = {"name": "mixture", "embedding": self.embedding.model_dump()}
-        return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
+        return {
+            "name": "mixture",
+            "embedding": self.embedding.model_dump(),
+            **self._shared,
+            "max_rounds": min(self.max_rounds, 50),
+        }
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -93,8 +97,9 @@ class AutoClient(TopicClient[AutoSettings]):
             method = find_method(chosen["name"])
             for name, when in method.client.schedule(method.settings(**chosen)).items():
                 whens.setdefault(name, []).append(f"{when}, with {method.name}")
-        usual = super().schedule(settings)  # the calls of any method, equally often
-        return {"extent": "once"} | {n: "; ".join(when) for n, when in whens.items()} | usual
+        by_method = {name: "; ".join(when) for name, when in whens.items()}
+        # The last entries replace those above: both methods make these calls equally often.
+        return {"extent": "once"} | by_method | super().schedule(settings)
 
     @staticmethod
     def rounds(settings: AutoSettings) -> dict[str, str]:
@@ -106,8 +111,11 @@ class AutoClient(TopicClient[AutoSettings]):
     def extent(self) -> dict[str, Any]:
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)
-        words = total_words(self.corpus)
-        return {"documents": len(self.corpus), "words": words, "embedded": embedded}
+        return {
+            "documents": len(self.corpus),
+            "words": total_words(self.corpus),
+            "embedded": embedded,
+        }
 
     def take(self, chosen: Mapping[str, Any]) -> None:
         """Become a client of a method with these settings; no data is sent."""

@@ -25,13 +25,13 @@ class Auto:
         self.settings: AutoSettings = plan.settings
 
     def train(self, clients: Clients, run: Run) -> Topics:
-        kept = run.recall("agreement")  # of a resumed run; contains the method as well
-        if kept is None:
-            found = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
-            chosen, why = self.settings.choose(**found)
+        agreed = run.recall("agreement")  # of a resumed run; contains the method as well
+        if agreed is None:
+            extent = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
+            chosen, why = self.settings.choose(**extent)
             run.event(Chosen(chosen["name"], why))
         else:
-            chosen = kept["chosen"]
+            chosen = agreed["chosen"]
         clients.tell("take", chosen=chosen)
         method = find_method(chosen["name"])
         settings = method.settings(**chosen)

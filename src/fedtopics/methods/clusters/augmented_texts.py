@@ -8,7 +8,7 @@ a language model replace them; replacing words does not help if the encoder is f
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,9 +55,10 @@ def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
     """Omit each word with a probability of `share`, but never all words of a text."""
     for text in texts:
         words = text.split()
+        # The text seeds the draw, so a restarted client makes the same views.
         digest = hashlib.sha256(text.encode()).digest()
         rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
-        kept = rng.random(len(words)) >= share
-        if words and not kept.any():
-            kept[rng.integers(len(words))] = True
-        yield " ".join(word for word, stays in zip(words, kept, strict=True) if stays)
+        stays = rng.random(len(words)) >= share
+        if words and not stays.any():
+            stays[rng.integers(len(words))] = True
+        yield " ".join(compress(words, stays))

@@ -59,8 +59,11 @@ class ReleasedLabels:
 
     def of_whole(self, number: int) -> list[Labels]:
         """Return the labels of all clusterings of all documents with this number of clusters."""
-        found = self._last.items()
-        return [labels for (_, *of), (*_, labels) in found if of == [number, WHOLE]]
+        return [
+            labels
+            for (_, n_clusters, part), (*_, labels) in self._last.items()
+            if (n_clusters, part) == (number, WHOLE)
+        ]
 
     def forget(self) -> None:
         if self._last:
@@ -154,20 +157,23 @@ class PointSums(SharedFunctions):
         distances = np.zeros(len(centres))
         n = centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
-        compute = lambda: [nearest_centres(points, each) for each in centres]  # noqa: E731
         request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
-        found = self.client.guard.once(groups, request, compute)
+        nearest = self.client.guard.once(
+            groups, request, lambda: [nearest_centres(points, of_start) for of_start in centres]
+        )
         question = digest_of({"round": round, "origin": origin, "centres": centres})
-        for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
+        for i, (start, (labels, distance)) in enumerate(zip(starts, nearest, strict=True)):
             before = self.released.before((start, n, part), question, labels)
             labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
             if is_count(groups):
                 continue
             self.released.keep((start, n, part), question, labels)
-            sums[i], counts[i] = of_enough(enough, *sums_by_label(points, labels, n))
+            all_sums, all_counts = sums_by_label(points, labels, n)
+            sums[i], counts[i] = of_enough(enough, all_sums, all_counts)
             distances[i] = distance.sum()
         if is_count(groups):
             return {"moves": moves, "documents": points.shape[0]}
+        # Store before sending: a restarted client must know which labels others have sums of.
         self.released.store()
         reply = {"sums": sums, "counts": counts, "distances": distances}
         return reply | {"documents": points.shape[0]}
@@ -178,13 +184,13 @@ class PointSums(SharedFunctions):
         """Move documents only in groups; return labels, which clusters are large enough, moves."""
         moves = flows(before, now, n)
         if not self.client.guard.shares(groups):
-            may, enough = _settled(moves, self.client.guard.least)
-            labels = np.where(may[before, now], now, before)
+            allowed, enough = _settled(moves, self.client.guard.least)
+            labels = np.where(allowed[before, now], now, before)
             return labels, enough, np.diag(np.bincount(labels, minlength=n) * enough)
         if is_count(groups):
             return now, np.ones(n, bool), moves
-        may, enough = _settled(groups["counted"]["moves"][clustering], groups["least"])
-        return np.where(may[before, now], now, before), enough, moves
+        allowed, enough = _settled(groups["counted"]["moves"][clustering], groups["least"])
+        return np.where(allowed[before, now], now, before), enough, moves
 
     def forget(self) -> None:
         self.released.forget()
@@ -218,8 +224,8 @@ def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers,
 
 def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
     """Return which moves are made, and which clusters have enough documents after them."""
-    may = may_move(moves, least)
-    return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
+    allowed = may_move(moves, least)
+    return allowed, as_many((moves * allowed).sum(0) + (moves * ~allowed).sum(1), least)
 
 
 AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
@@ -271,8 +277,8 @@ class ClusterSums(PointSums):
             sums, weights = compute()
 
             def summed(enough: Enough) -> dict[str, Any]:
-                of, sent = of_enough(enough, sums, weights)
-                return {"sums": of, "weights": weights, "sent": sent}
+                sent_sums, sent_weights = of_enough(enough, sums, weights)
+                return {"sums": sent_sums, "weights": weights, "sent": sent_weights}
 
             return {"counts": weights}, summed
 

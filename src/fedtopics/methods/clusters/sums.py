@@ -69,13 +69,13 @@ def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
     """Return which `flows` may happen: at least `least` points must join or leave a cluster."""
     # Undoing moves reduces the moves of other clusters, so the check repeats.
     moves = counts * ~np.eye(len(counts), dtype=bool)
-    may = np.ones(counts.shape, bool)
+    allowed = np.ones(counts.shape, bool)
     while True:
         few = moves.sum(0) + moves.sum(1) < least
         back = (moves > 0) & (few[:, None] | few)
         if not back.any():
-            return may
-        may &= ~back
+            return allowed
+        allowed &= ~back
         moves[back] = 0
 
 
@@ -112,10 +112,10 @@ def discriminate(
     within[np.diag_indices(n_dimensions)] += ball + TINY
     solved = _solve(within, between, ball + TINY)
     values, vectors = np.linalg.eigh(between.T @ solved)
-    kept = np.argsort(-values)[: min(n_clusters - 1, n_dimensions)]
-    scale = np.where(values[kept] > TINY, 1 / np.sqrt(np.maximum(values[kept], TINY)), 0)
-    projection = solved @ (vectors[:, kept] * scale)
-    return projection, unit_rows(means @ projection), float(values[kept].sum())
+    leading = np.argsort(-values)[: min(n_clusters - 1, n_dimensions)]
+    scale = np.where(values[leading] > TINY, 1 / np.sqrt(np.maximum(values[leading], TINY)), 0)
+    projection = solved @ (vectors[:, leading] * scale)
+    return projection, unit_rows(means @ projection), float(values[leading].sum())
 
 
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
@@ -134,8 +134,8 @@ def sums_by_class(
     """Sum points by their memberships in several `Discriminant`s, and sum the memberships."""
     sums = np.zeros((*bias.shape, points.shape[1]))
     weights = np.zeros(bias.shape)
-    for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
-        members = Discriminant(*arrays, temperature).memberships(points)
+    for i, (axes, centres, offsets) in enumerate(zip(projection, directions, bias, strict=True)):
+        members = Discriminant(axes, centres, offsets, temperature).memberships(points)
         sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
     return sums, weights
 
@@ -146,8 +146,10 @@ def agreeing_pairs(
     """Count the pairs of points that share a cluster, for two `Discriminant`s."""
     labels = []
     for clusters in (first, second):
-        of = Discriminant(**clusters, temperature=temperature).memberships(points)
-        labels.append(np.concatenate([np.zeros(0, np.int64), *(s.argmax(1) for _, s in of)]))
+        members = Discriminant(**clusters, temperature=temperature).memberships(points)
+        labels.append(
+            np.concatenate([np.zeros(0, np.int64), *(share.argmax(1) for _, share in members)])
+        )
     table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
     np.add.at(table, tuple(labels), 1)
     sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}

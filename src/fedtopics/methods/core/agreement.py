@@ -23,9 +23,8 @@ from fedtopics.methods.core.plan import Plan
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-SAME_NUMBER = Announced(
-    {}, constant_in_round=True
-)  # number of documents in all exchanges of the agreement
+# The number of documents is the same in all exchanges of the agreement.
+SAME_NUMBER = Announced({}, constant_in_round=True)
 COUNTED: dict[str, Any] = {
     "documents": SAME_NUMBER,
     "training": counts(each=1),
@@ -39,7 +38,10 @@ class NoDocumentsError(StudyError): ...
 
 @dataclass(frozen=True)
 class Agreement:
-    """The clients, their agreed vocabulary, and calls that refer to it."""
+    """The vocabulary and the numbers of documents that a study's clients agreed on.
+
+    A method asks the clients through it, in exchanges that refer to this vocabulary.
+    """
 
     clients: Clients
     vocabulary: Vocabulary
@@ -58,7 +60,7 @@ class Agreement:
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """Call `Clients.sum` for this vocabulary; replies contain a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
-        total = self.clients.sum(function, self._counted(template), **payload)
+        total = self.clients.sum(function, self._with_documents(template), **payload)
         if payload.get("round") and not total["documents"]:
             raise NoDocumentsError(
                 f"None of {', '.join(self.clients.names)} has a document that counts in round "
@@ -73,15 +75,15 @@ class Agreement:
         if self.least == 1:
             return self.sum(function, template, **payload)
         groups: dict[str, Any] = {"least": self.least}
-        found = self.sum(function, counted, groups=groups, **payload)
-        groups = groups | {"counted": {name: found[name] for name in counted}}
+        totals = self.sum(function, counted, groups=groups, **payload)
+        groups = groups | {"counted": {name: totals[name] for name in counted}}
         return self.sum(function, template, groups=groups, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         payload["vocabulary"] = self.vocabulary.fingerprint
-        return self.clients.call(function, self._counted(template), **payload)
+        return self.clients.call(function, self._with_documents(template), **payload)
 
-    def _counted(self, template: Template) -> Template:
+    def _with_documents(self, template: Template) -> Template:
         return {"documents": Announced(self.sizes), **template}
 
     def loss(self, passes: int = 1) -> Bounds:
@@ -114,12 +116,14 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     continued = None if plan.start is None else plan.start.continued
 
     def work() -> dict[str, Any]:
-        if continued is None:
-            found = _agree(clients, plan.limits, least_words)
-        else:
-            found = _agree_on_model(clients, continued)
-        adopt(clients, found, draw)
-        return found | counted(clients, found["words"])
+        words_and_total = (
+            _agree(clients, plan.limits, least_words)
+            if continued is None
+            else _agree_on_model(clients, continued)
+        )
+        # Only clients that have adopted the words know how many documents have none of them.
+        adopt(clients, words_and_total, draw)
+        return words_and_total | count_documents(clients, words_and_total["words"])
 
     if agreed is not None:
         adopt(clients, agreed, draw)
@@ -129,9 +133,17 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     vocabulary = Vocabulary.of(agreed)
     numbers = agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
-    of_all = agreed["total"], numbers["training"], agreed["length"]
-    known = agreed.get("sizes", {}), continued is None, agreed.get("least", 1)
-    return Agreement(clients, vocabulary, *of_all, draw, *known)
+    return Agreement(
+        clients=clients,
+        vocabulary=vocabulary,
+        documents=agreed["total"],
+        training=numbers["training"],
+        length=agreed["length"],
+        draw=draw,
+        sizes=agreed.get("sizes", {}),
+        counted=continued is None,
+        least=agreed.get("least", 1),
+    )
 
 
 def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
@@ -148,20 +160,20 @@ def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict
     return vocabulary.plain() | {"total": total, "length": length}
 
 
-def _check_number(words: int, least: int) -> None:
-    if words < max(least, 2):
+def _check_number(n_words: int, least: int) -> None:
+    if n_words < max(least, 2):
         fewer = f"n_components = {least}; lower n_components," if least > 2 else "2;"
         raise StudyError(
-            f"The agreed vocabulary has {words} words, fewer than {fewer} give more documents, or "
-            "lower min_document_frequency in the study and in policies with a larger value."
+            f"The agreed vocabulary has {n_words} words, fewer than {fewer} give more documents, "
+            "or lower min_document_frequency in the study and in policies with a larger value."
         )
 
 
 def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
     """Reuse the vocabulary of a model that is trained further; clients send no words."""
     total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
-    usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
-    length = float(model.info.get("length", usual))
+    mean_length = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
+    length = float(model.info.get("length", mean_length))
     return model.vocabulary.plain() | {"total": total, "length": length}
 
 
@@ -170,10 +182,11 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 
 
-def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
+def count_documents(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
     """Return numbers of documents: the total ("counts"), by client ("sizes"), "least" in groups."""
     least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
     replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}
-    found = {"counts": total, "sizes": {n: reply["documents"] for n, reply in replies.items()}}
-    return found | {name: max(reply[name] for reply in replies.values()) for name in least}
+    sizes = {name: reply["documents"] for name, reply in replies.items()}
+    greatest = {name: max(reply[name] for reply in replies.values()) for name in least}
+    return {"counts": total, "sizes": sizes, **greatest}

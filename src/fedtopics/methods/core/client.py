@@ -36,8 +36,7 @@ class ClientWords:
         self.name = site.name
         self.site = site
         self.min_documents = site.policy.min_documents
-        rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
-        self.rarest = max(rarest)
+        self.rarest = max(plan.limits.min_document_frequency, site.policy.min_document_frequency)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
         self.corpus = site.corpus
         self.text = plan.text
@@ -52,26 +51,28 @@ class ClientWords:
 
     def counted_words(self) -> dict[str, Any]:
         """Count all words; nothing is sent."""
-        named = (
-            CountsByWord(*self.counts.named(1)) if self.counts.words else CountsByWord.columns(2)
-        )
-        return {"words": named, "documents": len(self.corpus)}
+        if not self.counts.words:
+            return {"words": CountsByWord.columns(2), "documents": len(self.corpus)}
+        names, values = self.counts.named(1)
+        return {"words": CountsByWord(names, values), "documents": len(self.corpus)}
 
     def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
         """Return the words of the whole client that enough of its documents contain."""
-        words = counted_words["words"]
         documents = counted_words["documents"]
-        rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
-        names, counted = _frequent_words(words, documents, *rarest)
+        names, counted = _frequent_words(
+            counted_words["words"],
+            documents,
+            study=self.limits.min_document_frequency,
+            policy=self.site.policy.min_document_frequency,
+        )
         if counted[:, 1].sum() > LONGEST * documents:
             raise DataError(
                 f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
                 "average; split them."
             )
-        ones = np.ones(len(names), np.int64)
-        first = np.zeros(len(names), np.int64)
-        first[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
-        columns = np.column_stack([counted, ones, first])
+        most_frequent = np.zeros(len(names), np.int64)
+        most_frequent[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
+        columns = np.column_stack([counted, np.ones(len(names), np.int64), most_frequent])
         return {"words": CountsByWord(names, columns), "documents": documents}
 
     @published("The number of documents.")
@@ -116,8 +117,9 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         super().__init__(plan, site)
         self.settings = plan.settings
         self.method = self.settings.method_name
-        of_all = site.is_part or (site.masked and site.policy.counts_of_all)
-        self.guard = GroupThreshold(self.min_documents, of_all)
+        # Groups are then counted over all clients, or over all parts of this client's documents.
+        counts_together = site.is_part or (site.masked and site.policy.counts_of_all)
+        self.guard = GroupThreshold(self.min_documents, of_all=counts_together)
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self._fingerprint = ""
@@ -141,13 +143,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
         kinds = LastSums, *cls.exchanges, cls
-        found = {name: getattr(kind, name) for kind in kinds for name in dir(kind)}
-        return {
-            name: function for name, function in found.items() if hasattr(function, "data_sent")
-        }
+        members = {name: getattr(kind, name) for kind in kinds for name in dir(kind)}
+        return {name: member for name, member in members.items() if hasattr(member, "data_sent")}
 
     def function(self, name: str) -> Callable[..., Any]:
-        owner = next((of for of in (self, *self._parts.values()) if hasattr(of, name)), self)
+        owner = next((part for part in (self, *self._parts.values()) if hasattr(part, name)), self)
         return cast("Callable[..., Any]", getattr(owner, name))
 
     def part(self, kind: type[Part]) -> Part:
@@ -209,8 +209,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         frequency = document_frequency(bag) if self.whole is None else self.whole[0]
         bag = frequent(bag, self.rarest, frequency)
         self.bag = set_aside(bag.astype(np.float32))
-        self.__dict__.pop("_counts", None)  # as large as the bag of words, and no longer needed
-        for name in ("frequency", "in_halves"):
+        for name in ("frequency", "in_halves"):  # cached for the words before
             self.__dict__.pop(name, None)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
@@ -225,10 +224,13 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     def counted(self, vocabulary: str) -> dict[str, Any]:
         self.check(vocabulary)
         documents = self.bag.shape[0]
-        unknown = documents - len(self.usable)
-        found = {"documents": documents, "training": self._training, "without_known_word": unknown}
+        numbers = {
+            "documents": documents,
+            "training": self._training,
+            "without_known_word": documents - len(self.usable),
+        }
         least = self.guard.least if self.guard.of_all else 1
-        return found | ({"least": least} if self.site.masked else {})
+        return numbers | ({"least": least} if self.site.masked else {})
 
     def check(self, vocabulary: str) -> None:
         if vocabulary != self._fingerprint:
@@ -261,24 +263,23 @@ def _frequent_words(
         )
     frequency = words.values[:, 0]
     most = frequency.max()
-    asking = {"the study": study, "the client's policy": policy}
-    names = " and of ".join(name for name, least in asking.items() if least > most)
-    if names:
+    limits = {"the study": study, "the client's policy": policy}
+    if names := " and of ".join(name for name, least in limits.items() if least > most):
         raise DataError(
             f"No word occurs in {max(study, policy)} or more of the {documents} "
             "documents; give more documents or, if rarer words may be shared, lower "
             f"min_document_frequency of {names}."
         )
-    kept = np.flatnonzero(frequency >= max(study, policy))
-    return [words.names[row] for row in kept], words.values[kept]
+    rows = np.flatnonzero(frequency >= max(study, policy))
+    return [words.names[row] for row in rows], words.values[rows]
 
 
 def frequent(bag: sparse.csr_array, least: int, frequency: NDArray[np.int64]) -> sparse.csr_array:
     """Return the bag without words that fewer than `least` documents have by `frequency`."""
-    kept = bag.copy()
-    kept.data[frequency[kept.indices] < least] = 0
-    kept.eliminate_zeros()
-    return kept
+    smaller = bag.copy()
+    smaller.data[frequency[smaller.indices] < least] = 0
+    smaller.eliminate_zeros()
+    return smaller
 
 
 def batches(rows: Documents) -> Iterator[Documents]:

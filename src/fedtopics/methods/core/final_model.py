@@ -19,7 +19,7 @@ from fedtopics.methods.core.groups import (
     OverTime,
     Thetas,
     enough_have,
-    own_sums,
+    sums_by_period,
 )
 from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.settings import TopicSettings
@@ -29,8 +29,8 @@ from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
 CHOOSING, SCORED, ALL = range(3)
-SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
 """Parts of the documents for counts of word pairs: to choose words, to score them, or both."""
+SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
 
 
 class LastSums(SharedFunctions):
@@ -57,9 +57,13 @@ class LastSums(SharedFunctions):
         """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
         # Not part of `shares`, which all participants see, because here the sum is enough.
         self.client.check(vocabulary)
-        thetas = self.client.thetas(**model)
-        n_topics = self.client.n_topics(**model)
-        return sums_of_words(self.client, groups, model, thetas, n_topics)
+        return sums_of_words(
+            self.client,
+            groups,
+            request=model,
+            thetas=self.client.thetas(**model),
+            n_topics=self.client.n_topics(**model),
+        )
 
     @published(
         "For each period with enough documents, the sum of their topics' shares, and zeros for the "
@@ -71,11 +75,14 @@ class LastSums(SharedFunctions):
     ) -> dict[str, Any]:
         self.client.check(vocabulary)
         over_time = cast("OverTime", self.client.settings.over_time)
-        places = over_time.places(self.client.corpus)
-        n_topics = self.client.n_topics(**model)
-        of_each = partial(self.client.thetas, **model)
-        shape = len(over_time.begins), n_topics
-        reply = own_sums(self.client.guard, places, of_each, groups, model, shape)
+        reply = sums_by_period(
+            self.client.guard,
+            places=over_time.places(self.client.corpus),
+            thetas=partial(self.client.thetas, **model),
+            groups=groups,
+            model=model,
+            shape=(len(over_time.begins), self.client.n_topics(**model)),
+        )
         return reply | {"documents": len(self.client.usable)}
 
     @published(
@@ -107,31 +114,31 @@ class LastSums(SharedFunctions):
         self.client.check(vocabulary)
         rows = np.arange(len(self.client.corpus))
         frequency = self.client.frequency
-        usual = frequency > 0
+        countable = frequency > 0
         if part != ALL:
             halves = draw_halves(self.client.secret, len(rows), self.client.min_documents)
             in_halves = self.client.in_halves
-            in_both = usual & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
+            in_both = countable & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
             # If too few words remain in halves, no documents choose words, and all score them.
             if frequency[in_both].sum() < SURVIVING * frequency.sum():
                 halves = [halves[0][:0], rows]
             else:
-                usual = in_both
+                countable = in_both
             rows = halves[part]
         counts = coherence.count_pairs(self.client.counts, words, pairs, windows, rows)
-        both = usual[[self.client.columns[word] for word in words]][pairs].all(1)
-        for counted in counts.values():
-            counted["pairs"] = counted["pairs"] * both
+        both = countable[[self.client.columns[word] for word in words]][pairs].all(1)
+        for by_pair in counts.values():
+            by_pair["pairs"] = by_pair["pairs"] * both
         return counts | {"documents": len(rows)}
 
 
 def bag_of_part(client: Any, part: int) -> sparse.csr_array:
     """Return the words that enough documents of each half have; none if a half is too small."""
-    usual = (client.in_halves >= client.rarest).all(0)
+    in_both = (client.in_halves >= client.rarest).all(0)
     bags = []
     for rows in draw_halves(client.secret, client.bag.shape[0], client.min_documents):
         bag = client.bag[rows]
-        bag.data = bag.data * usual[bag.indices]
+        bag.data = bag.data * in_both[bag.indices]
         bag.eliminate_zeros()
         bags.append(bag)
     fewest = min(np.count_nonzero(np.diff(bag.indptr)) for bag in bags)
@@ -158,8 +165,8 @@ def sums_of_words(
             total += theta.T @ client.bag[rows]
             shares += theta.sum(0)
             squares += np.square(theta).sum(0)
-        own = {"shares": shares, "squares": squares}
-        return own, lambda enough: {"sums": total * enough[:, None]}
+        counts = {"shares": shares, "squares": squares}
+        return counts, lambda enough: {"sums": total * enough[:, None]}
 
     reply: dict[str, Any] = client.guard.sums(
         groups, {"sums": "by topic", **request}, enough_have, compute
@@ -186,16 +193,15 @@ def assemble_model(
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     word_sums = partial(agreement.sum_groups, "word_sums", words, of_topics(n_topics), **model)
-    made = make(
+    topics = make(
         vocabulary=vocabulary,
         shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
         documents=documents,
         word_sums=agreement.clients.round(0, word_sums)[0]["sums"],
     )
-    made = made if start is None else start.added_to(made)
+    topics = topics if start is None else start.added_to(topics)
     periods = sum_periods(agreement, settings.over_time, n_topics, model)
-    made = replace(made, periods=periods)
-    return choose_words(agreement, settings, made)
+    return choose_words(agreement, settings, replace(topics, periods=periods))
 
 
 def sum_periods(
@@ -207,8 +213,8 @@ def sum_periods(
     template: Template = {"sums": sums(len(begins), n_topics, each=1)}
     if over_time.by_client:
         replies = agreement.call("period_shares", template, **model)
-        found = {name: reply["sums"] for name, reply in replies.items()}
-        return Periods(over_time.period, begins, found)
+        by_client = {name: reply["sums"] for name, reply in replies.items()}
+        return Periods(over_time.period, begins, by_client)
     counted: Template = {"counts": sums(len(begins) + 1, each=1)}
     work = partial(agreement.sum_groups, "period_sums", template, counted, **model)
     total = agreement.clients.round(0, work)[0]["sums"]
@@ -223,8 +229,8 @@ def sum_pair_counts(
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each word occurs in at most this many windows
         counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
-        most = agreement.bound_if_announced(counted[places]) if agreement.counted else np.inf
-        most = np.broadcast_to(most, len(words))
+        bound = agreement.bound_if_announced(counted[places]) if agreement.counted else np.inf
+        most = np.broadcast_to(bound, len(words))
         template[str(size)] = Windows(pairs, most, documents=size == 0)
     request = {"words": words, "pairs": pairs, "windows": windows, "part": part}
     return agreement.sum("pairs", template, **request)
@@ -252,6 +258,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     shown = model.topics(WORDS_SHOWN)
     shares = vocabulary.document_frequency / max(agreement.documents, 1)
     expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
-    scored = partial(ask, part=part)
-    scores = coherence.federated_coherence(scored, shown, within, expected * agreement.counted)
+    scores = coherence.federated_coherence(
+        partial(ask, part=part), shown, within, expected * agreement.counted
+    )
     return replace(model, coherence=scores)

@@ -51,11 +51,11 @@ class GroupThreshold:
         compute: Callable[[], Grouped],
     ) -> dict[str, Any]:
         """Return the counts of the client's groups if requested, else sums of groups by `rule`."""
-        own, summed = self.once(groups, request, compute)
-        enough = rule(**own, least=self.least)
+        counts, summed = self.once(groups, request, compute)
+        enough = rule(**counts, least=self.least)
         shares = self.shares(groups)
         if is_count(groups):
-            return {name: count if shares else count * enough for name, count in own.items()}
+            return {name: count if shares else count * enough for name, count in counts.items()}
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
     def once(self, groups: GroupRequest, request: Payload, compute: Callable[[], Result]) -> Result:
@@ -65,8 +65,8 @@ class GroupThreshold:
         digest = digest_of(request)
         if self._last[0] != digest:
             self._last = digest, compute()
-        found: Result = self._last[1]
-        return found
+        computed: Result = self._last[1]
+        return computed
 
 
 def is_count(groups: GroupRequest) -> bool:
@@ -129,13 +129,12 @@ class OverTime(BaseModel, extra="forbid", frozen=True):
         if corpus.times is None:
             return places
         values = as_array(corpus.times)
-        there = ~missing(values)
-        if not there.any():
+        has_time = ~missing(values)
+        if not has_time.any():
             return places
-        times = times_of(values, there)
-        begins = begin_of(times, self.period)
-        found = np.searchsorted(self.begins, begins).clip(max=n_periods - 1)
-        places[there] = np.where(self.begins[found] == begins, found, n_periods)
+        begins = begin_of(times_of(values, has_time), self.period)
+        periods = np.searchsorted(self.begins, begins).clip(max=n_periods - 1)
+        places[has_time] = np.where(self.begins[periods] == begins, periods, n_periods)
         return places
 
 
@@ -164,7 +163,7 @@ def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
     return enough
 
 
-def own_sums(
+def sums_by_period(
     guard: GroupThreshold,
     places: NDArray[np.int64],
     thetas: Callable[[], Thetas],

@@ -32,12 +32,12 @@ class Minibatches:
                 "min_document_frequency."
             )
         shuffled = secret.rng("validation").permutation(usable)
-        held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
-        if held > 0 and len(usable) - held < smallest:
+        n_held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
+        if n_held > 0 and len(usable) - n_held < smallest:
             self.training = self.held = shuffled
         else:
-            self.training = shuffled[held:]
-            self.held = shuffled[:held]
+            self.training = shuffled[n_held:]
+            self.held = shuffled[:n_held]
         self.size = min(len(self.training), max(round(wanted), smallest))
 
     @classmethod
@@ -47,7 +47,13 @@ class Minibatches:
         """Split a client's documents; `share` is its part of a round's documents."""
         settings: MinibatchSettings = client.settings
         wanted = settings.batch_size * (share if settings.batch_split == "proportional" else 1)
-        return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)
+        return cls(
+            client.usable,
+            client.secret,
+            wanted=wanted,
+            validation_share=validation_share,
+            smallest=client.min_documents,
+        )
 
     def draw(self, number: int, attempt: int = 1) -> Documents:
         """Return minibatch 1, 2, ...; a repeated attempt uses other documents."""

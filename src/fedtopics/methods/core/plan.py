@@ -111,13 +111,19 @@ class WarmStart:
                     "begin with a model from a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
-            return cls(source.vocabulary.words, topics, source, vocabulary, adds_documents)
+            return cls(
+                words=source.vocabulary.words,
+                topics=topics,
+                model=source,
+                vocabulary=vocabulary,
+                adds_documents=adds_documents,
+            )
         if vocabulary == "keep":
             raise StudyError(
                 'A pair of beta and words has no vocabulary to keep; set vocabulary to "agree", or '
                 "give a TopicModel."
             )
-        try:
+        try:  # wrong types and wrong numbers get the same advice
             beta, words = source
             topics = np.asarray(beta, np.float64)
             usable = np.isfinite(topics).all() and (topics >= 0).all() and topics.sum() > 0
@@ -178,14 +184,17 @@ class WarmStart:
         shares = {}
         documents = {}
         for name in sorted({*before.documents, *model.documents}):
-            n = before.documents.get(name, 0)
-            more = model.documents.get(name, 0)
-            share = same @ before.shares[name] if n else none
-            theta = n * share / max(share.sum(), TINY) + more * model.shares.get(name, none)
-            shares[name] = theta / max(n + more, 1)
-            documents[name] = n + more
-        words = before.vocabulary.words, model.vocabulary.words
-        sums = model.word_sums + same @ align_words(before.word_sums, *words)
+            n_old = before.documents.get(name, 0)
+            n_new = model.documents.get(name, 0)
+            share = same @ before.shares[name] if n_old else none
+            # Shares of topics that no longer exist are missing, so the others are scaled up to 1.
+            theta = n_old * share / max(share.sum(), TINY) + n_new * model.shares.get(name, none)
+            shares[name] = theta / max(n_old + n_new, 1)
+            documents[name] = n_old + n_new
+        old_sums = align_words(
+            before.word_sums, words=before.vocabulary.words, wanted=model.vocabulary.words
+        )
+        sums = model.word_sums + same @ old_sums
         return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def check_method(self, method: str) -> None:
@@ -251,14 +260,15 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Plan(Generic[Settings]):
+    """The part of a study from which its program and its client sides are made."""
+
     settings: Settings
     text: TextRules
     limits: VocabularyLimits
     seed: int
     start: WarmStart | None = None  # used only by the program
-    stored_with_agreement: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # data stored with the agreement
+    # More data that the run keeps next to the agreement, for a resumed run.
+    stored_with_agreement: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Limits(Protocol):

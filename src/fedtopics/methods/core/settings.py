@@ -64,13 +64,14 @@ Beginning = Literal["random", "anchors", "nmf"]
 NetworkBeginning = Literal[Beginning, "mixture"]
 
 
-def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def filled(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Fill missing settings, also in groups; None counts as missing, as TOML has no None."""
-    found = {**settings, **{key: each for key, each in usual.items() if settings.get(key) is None}}
-    for key, each in usual.items():
-        if isinstance(each, Mapping) and isinstance(found[key], Mapping):
-            found[key] = {**each, **found[key]}
-    return found
+    missing = {key: default for key, default in defaults.items() if settings.get(key) is None}
+    complete = {**settings, **missing}
+    for key, default in defaults.items():
+        if isinstance(default, Mapping) and isinstance(complete[key], Mapping):
+            complete[key] = {**default, **complete[key]}
+    return complete
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
@@ -87,26 +88,26 @@ def seeds_in(
     text: TextRules, seeds: Sequence[Sequence[str]], n_topics: int
 ) -> tuple[tuple[str, ...], ...]:
     """Return seed_topics in the form they have in texts; StudyError if a topic has no word left."""
-    found = []
+    topics = []
     for number, words in enumerate(seeds):
         forms, left_out = text.forms_of(words)
-        found.append(tuple(word for word in forms if word not in left_out))
-        if not found[-1]:
+        topics.append(tuple(word for word in forms if word not in left_out))
+        if not topics[-1]:
             raise StudyError(
                 f"All words of topic {number} of seed_topics are stop words, which are removed "
                 f"from documents: {', '.join(forms)}. Give other words, or set stop_words."
             )
     try:
-        check_seeds(found, n_topics)
+        check_seeds(topics, n_topics)
     except ValueError as error:
         raise StudyError(f"After processing words like documents, {error}.") from None
-    return tuple(found)
+    return tuple(topics)
 
 
-def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> None:
+def check_known(seeds: Mapping[int, Sequence[str]], vocabulary: Collection[str]) -> None:
     for number, words in seeds.items():
-        if not any(word in known for word in words):
-            near = next(filter(None, (closest(word, known) for word in words)), "")
+        if not any(word in vocabulary for word in words):
+            near = next(filter(None, (closest(word, vocabulary) for word in words)), "")
             raise StudyError(
                 f"No word of topic {number} of seed_topics is in the agreed vocabulary: "
                 f"{', '.join(words)}. Give words that documents have{near and f', such as {near}'}."
@@ -168,13 +169,13 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
             raise ValueError(
                 "this method needs n_components; nmf, discriminative and fstc can choose it"
             )
-        own = {  # a method's own defaults in a group also apply if the group is given in part
+        groups = {  # a method's own defaults in a group also apply if the group is given in part
             name: info.default.model_dump(exclude_unset=True)
             for name, info in cls.model_fields.items()
             if isinstance(info.default, BaseModel)
         }
         preset = cls.PRESETS.get(str(settings.get("preset")), {})
-        return filled(filled(settings, preset), own)
+        return filled(filled(settings, preset), groups)
 
     @property
     def adds_up(self) -> bool:
@@ -183,8 +184,8 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("stop_when")
     @classmethod
-    def _rules_exist(cls, value: dict[str, float]) -> dict[str, float]:
-        for name in value:
+    def _rules_exist(cls, rules: dict[str, float]) -> dict[str, float]:
+        for name in rules:
             if name in SETTINGS_OF_METHODS:
                 raise ValueError(
                     f"{name} is a setting of the methods that measure it; set it in [method], not "
@@ -194,13 +195,14 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
                 STOP_RULES.find(name)
             except StudyError as error:
                 raise ValueError(str(error)) from None
-        return value
+        return rules
 
     def shape(self, kind: type[BaseModel], **more: Any) -> Any:
         """Return the settings that a model keeps, as an object of this kind."""
-        own = self.model_dump()
-        own |= (own["network"] if isinstance(own.get("network"), dict) else {}) | more
-        return kind(**{name: own[name] for name in kind.model_fields if name in own})
+        settings = self.model_dump()
+        network = settings.get("network")
+        settings |= (network if isinstance(network, dict) else {}) | more
+        return kind(**{name: settings[name] for name in kind.model_fields if name in settings})
 
     @property
     def number(self) -> str:
@@ -265,15 +267,15 @@ class ChoosesNumber(BaseModel):
     def _find_candidates(cls, settings: Any) -> Any:
         if not isinstance(settings, dict) or settings.get("n_components") != "auto":
             return settings
-        others = {name: each for name, each in settings.items() if name != "n_components"}
+        others = {name: setting for name, setting in settings.items() if name != "n_components"}
         return others | {"candidates": others.get("candidates") or NUMBERS}
 
     @field_validator("candidates")
     @classmethod
-    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(number < 2 for number in value) or list(value) != sorted(set(value)):
+    def _ascending(cls, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        if any(number < 2 for number in numbers) or list(numbers) != sorted(set(numbers)):
             raise ValueError("give numbers in ascending order, each once, at least 2")
-        return value
+        return numbers
 
 
 class MinibatchSettings(TopicSettings):

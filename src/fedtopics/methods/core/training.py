@@ -79,15 +79,17 @@ class TrainingStatus:
     stopped: bool = False
     best: Arrays = field(default_factory=dict)
     best_loss: float = np.inf
-    waited: int = 0
+    waited: int = 0  # number of validations since the best loss
 
     @classmethod
     def resumed(cls, saved: Checkpoint) -> TrainingStatus:
-        numbers = saved.numbers
-        best_loss = numbers.get("best_loss", np.inf)
-        waited = int(numbers.get("waited", 0))
-        stopped = bool(numbers.get("stopped", 0))
-        return cls(saved.round, stopped, without_prefix("best", saved.arrays), best_loss, waited)
+        return cls(
+            round=saved.round,
+            stopped=bool(saved.numbers.get("stopped", 0)),
+            best=without_prefix("best", saved.arrays),
+            best_loss=saved.numbers.get("best_loss", np.inf),
+            waited=int(saved.numbers.get("waited", 0)),
+        )
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
         numbers = {"best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped)}
@@ -221,7 +223,7 @@ class Program(ABC, Generic[Settings, State]):
                     "resume from the previous checkpoint, or start a new run."
                 ) from None
         last = status.round if status.stopped else self.last_round
-        ends = partial(self._ends, agreement, run, status)
+        ends = partial(self._finish_round, agreement, run, status)
         numbers = run.rounds(status.round, last)
         state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)
         if status.best:
@@ -233,7 +235,7 @@ class Program(ABC, Generic[Settings, State]):
             run.event(events.LeftOut(status.round + 1, missing))
         return model
 
-    def _ends(
+    def _finish_round(
         self,
         agreement: Agreement,
         run: Run,
@@ -242,6 +244,7 @@ class Program(ABC, Generic[Settings, State]):
         round_: int,
         report: events.RoundReport,
     ) -> bool:
+        """Report a round, validate and save its state; return whether the training ends here."""
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
@@ -252,8 +255,8 @@ class Program(ABC, Generic[Settings, State]):
         for name, content in step.files.items():
             run.publish(name, content)
         run.event(events.RoundEnded(round_, step.facts, report))
-        if (result := self.validate(agreement, step.state, round_)) is not None:
-            held_out, documents = result
+        if (validation := self.validate(agreement, step.state, round_)) is not None:
+            held_out, documents = validation
             run.event(events.Validation(round_, held_out, documents))
             if status.best_loss - held_out > GAIN * abs(held_out):
                 status.best = self.best(step.state)
@@ -261,8 +264,9 @@ class Program(ABC, Generic[Settings, State]):
                 status.waited = 0
             else:
                 status.waited += 1
-        waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
-        reason = step.why_stop(round_, self.stops, **waited)
+        reason = step.why_stop(
+            round_, self.stops, validations_without_gain=status.waited, best_loss=status.best_loss
+        )
         status.stopped = bool(reason)
         if self.saves_every_round or reason or run.due(round_):
             self._save(run, status, step.state)

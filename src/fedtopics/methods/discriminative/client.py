@@ -47,7 +47,7 @@ class ConsensusSums(SharedFunctions):
         """Sum the points of the documents with each word; see `distinct_words`."""
         self.client.check(vocabulary)
         client = self.client
-        rows = self.client.usable
+        rows = client.usable
 
         def compute() -> tuple[Numbers, Numbers]:
             has = (client.bag[rows] > 0).astype(np.float64)
@@ -133,36 +133,36 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     attacker who knows which words documents contain could solve them.
     """
     counts = document_frequency(bag)
-    kept = 2 * counts >= least
+    summed = 2 * counts >= least
     if least == 1:
-        return kept
+        return summed
     rank = np.argsort(np.argsort(-counts, kind="stable"))
-    there = sparse.csr_array((np.ones(bag.nnz, np.int32), bag.indices, bag.indptr), bag.shape)
-    transposed = there.T.tocsr()
+    contains = sparse.csr_array((np.ones(bag.nnz, np.int32), bag.indices, bag.indptr), bag.shape)
+    transposed = contains.T.tocsr()
     alike = set[tuple[int, int]]()
     for start in range(0, len(counts), COLUMNS):
-        both = (transposed[start : start + COLUMNS] @ there).tocoo()
+        both = (transposed[start : start + COLUMNS] @ contains).tocoo()
         first = both.coords[0] + start
         second = both.coords[1]
         few = counts[first] + counts[second] - 2 * both.data < least
-        few &= kept[first] & kept[second] & (rank[first] > rank[second])
+        few &= summed[first] & summed[second] & (rank[first] > rank[second])
         alike |= set(zip(rank[first[few]].tolist(), second[few].tolist(), strict=True))
     by_rank = np.argsort(rank)
     for rarer, other in sorted(alike):  # more frequent words are decided first
-        kept[by_rank[rarer]] &= not kept[other]
-    kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / PER_WORD]] = False
-    return kept
+        summed[by_rank[rarer]] &= not summed[other]
+    summed[by_rank[summed[by_rank].cumsum() > bag.shape[0] / PER_WORD]] = False
+    return summed
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
     calls = calls_of_start(settings.start)
-    n = MOST_PAIRS * len(settings.candidates)
-    if n:
+    n_pairs = MOST_PAIRS * len(settings.candidates)
+    if n_pairs:
         calls = with_call(calls, "moments", f"at most {sum(PARTS[1:])} times for parts")
-        often = f"at most {2 * n * START.rounds} times to choose the number"
+        often = f"at most {2 * n_pairs * START.rounds} times to choose the number"
         calls = with_call(calls, "cluster_sums", often)
-        calls["class_sums"] = f"at most {2 * n * MOST_ROUNDS} times, before the first round"
-        calls["agreeing_pairs"] = f"at most {n} times, before the first round"
+        calls["class_sums"] = f"at most {2 * n_pairs * MOST_ROUNDS} times, before the first round"
+        calls["agreeing_pairs"] = f"at most {n_pairs} times, before the first round"
     return calls
 
 

@@ -56,11 +56,18 @@ def start_separation(
     if isinstance(inference, Consensus) and inference.n_directions:
         words = find_words(agreement, inference, seed)
     origin, moments = find_moments(agreement, inference.n_dimensions)
-    settings = with_number(agreement, settings, origin, moments, seed, notify)
-    start = settings.start
-    k = settings.n_components
-    finalists = settings.separation.finalists
-    clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
+    settings = with_number(
+        agreement, settings, origin=origin, moments=moments, seed=seed, notify=notify
+    )
+    clusters = start_with_kmeans(
+        agreement,
+        settings.start,
+        settings.n_components,
+        origin=origin,
+        moments=moments,
+        seed=seed,
+        finalists=settings.separation.finalists,
+    )
     split = Split.of(clusters, settings.separation.sizes)
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
 
@@ -133,8 +140,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         if self.inference is Consensus:
             both = self.settings.separation.sizes == "both"
             split = state.split if both else state.split.best()  # rounds may end before a trial
-            found = agree_on_clusters(agreement, state.separation, split)
-            return found | state.words
+            return agree_on_clusters(agreement, state.separation, split) | state.words
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
 

@@ -61,8 +61,8 @@ class DrawnPoints:
         return work(), {}
 
     def sum(self, function: str, template: Template, **request: Any) -> dict[str, Any]:
-        found: dict[str, Any] = getattr(self, f"_{function}")(**request)
-        return found
+        reply: dict[str, Any] = getattr(self, f"_{function}")(**request)
+        return reply
 
     def sum_groups(
         self, function: str, template: Template, counted: Template, *, part: Part, **request: Any
@@ -77,9 +77,9 @@ class DrawnPoints:
 
     @staticmethod
     def _cluster_sums(points: Numbers, centres: Numbers, **others: Any) -> dict[str, Any]:
-        labels, distances = zip(*(nearest_centres(points, each) for each in centres), strict=True)
-        found = [sums_by_label(points, each, centres.shape[1]) for each in labels]
-        sums, counts = map(np.stack, zip(*found, strict=True))
+        labels, distances = zip(*(nearest_centres(points, start) for start in centres), strict=True)
+        by_start = [sums_by_label(points, of_start, centres.shape[1]) for of_start in labels]
+        sums, counts = map(np.stack, zip(*by_start, strict=True))
         return {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
 
     def _class_sums(
@@ -103,17 +103,16 @@ def with_number(
     """Return the settings with the number of clusters chosen, if there are candidates."""
     if not settings.candidates:
         return settings
-    own = _moments_of_parts(agreement, origin, moments.count)
+    parts = _moments_of_parts(agreement, origin, moments.count)
     drawn: Any = DrawnPoints(moments, settings.temperature, seed)
-    without: dict[Part, Moments] = {part: moments_about(drawn, origin, part) for part in own}
-    most = min(one.count for one in own.values()) // PER_CLUSTER
+    drawn_parts: dict[Part, Moments] = {part: moments_about(drawn, origin, part) for part in parts}
+    most = min(of_part.count for of_part in parts.values()) // PER_CLUSTER
     scores: dict[int, float] = {}
-    for number in (each for each in settings.candidates if each <= most):
-        found, usual = (
-            _mean_agreement(source, settings, number, origin, parts, seed)
-            for source, parts in ((agreement, own), (drawn, without))
+    for number in (n for n in settings.candidates if n <= most):
+        mean_agreement = partial(
+            _mean_agreement, settings=settings, number=number, origin=origin, seed=seed
         )
-        scores[number] = found - usual
+        scores[number] = mean_agreement(agreement, parts) - mean_agreement(drawn, drawn_parts)
         notify(Candidate(number, scores[number]))
     if not scores:
         raise StudyError(TOO_FEW)
@@ -126,11 +125,11 @@ def _moments_of_parts(agreement: Any, origin: Numbers, documents: int) -> dict[P
 
     Clients with few documents are in no part if there are many parts.
     """
-    for parts in (n for n in (8, 4) if n <= documents // PER_PART):
+    for n in (n_parts for n_parts in (8, 4) if n_parts <= documents // PER_PART):
         with suppress(StudyError):  # all clients have too few documents
-            found = {(i, parts): moments_about(agreement, origin, (i, parts)) for i in range(parts)}
-            if sum(one.count for one in found.values()) >= MOSTLY * documents:
-                return found
+            moments = {(i, n): moments_about(agreement, origin, (i, n)) for i in range(n)}
+            if sum(of_part.count for of_part in moments.values()) >= MOSTLY * documents:
+                return moments
     try:
         return {(i, 2): moments_about(agreement, origin, (i, 2)) for i in range(2)}
     except StudyError:
@@ -139,28 +138,40 @@ def _moments_of_parts(agreement: Any, origin: Numbers, documents: int) -> dict[P
 
 def _mean_agreement(
     source: Any,
+    parts: dict[Part, Moments],
     settings: DiscriminativeSettings,
     number: int,
     origin: Numbers,
-    parts: dict[Part, Moments],
     seed: int,
 ) -> float:
     """Return how well clusterings of two parts agree, the mean over pairs of parts."""
     clusterings = []
     for part, moments in parts.items():
-        first = start_with_kmeans(source, START, number, origin, moments, seed + part[0], 1, part)
+        clusters = start_with_kmeans(
+            source,
+            START,
+            number,
+            origin=origin,
+            moments=moments,
+            seed=seed + part[0],
+            finalists=1,
+            part=part,
+        )
         separation = Separation(settings, origin, moments, part)
-        split = separation.iterate(source, Split.of(first, "free"), MOST_ROUNDS)
+        split = separation.iterate(source, Split.of(clusters, "free"), MOST_ROUNDS)
         clusterings.append(separation.direct(split).weights())
     pairs = zip(clusterings[::2], clusterings[1::2], strict=True)
-    return float(np.mean([_adjusted_rand_index(source, origin, *both) for both in pairs]))
+    return float(
+        np.mean([_adjusted_rand_index(source, origin, first, second) for first, second in pairs])
+    )
 
 
 def _adjusted_rand_index(source: Any, origin: Numbers, first: Arrays, second: Arrays) -> float:
     """Return how well two clusterings agree on pairs of documents of one client."""
     template = {"pairs": AgreeingPairs()}
-    both = {"first": first, "second": second}
-    work = partial(source.sum, "agreeing_pairs", template, origin=origin, **both)
-    pairs = source.round(0, work)[0]["pairs"]
+    count_pairs = partial(
+        source.sum, "agreeing_pairs", template, origin=origin, first=first, second=second
+    )
+    pairs = source.round(0, count_pairs)[0]["pairs"]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

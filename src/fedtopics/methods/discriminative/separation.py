@@ -45,13 +45,18 @@ class Split:
         An empty cluster gets a tiny part of a document at its centre. Otherwise, two empty clusters
         would be the same, and stay the same.
         """
-        no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
         sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
         even = np.repeat([True, False] if sizes == "both" else [sizes == "even"], len(counts))
-        found = cls(sums, counts, no_bias, np.zeros(len(counts)), even[: len(counts)])
-        return replace(chosen_start(found, np.arange(len(even)) % len(counts)), even=even)
+        split = cls(
+            sums=sums,
+            weights=counts,
+            bias=np.zeros_like(clusters.counts),
+            apart=np.zeros(len(counts)),
+            even=even[: len(counts)],
+        )
+        return replace(chosen_start(split, np.arange(len(even)) % len(counts)), even=even)
 
     def best(self) -> Split:
         return chosen_start(self, ranked(-self.apart)[:1])
@@ -83,17 +88,26 @@ class Separation:
     ) -> RoundResult[Split]:
         directed, new = reply
         check_enough(new["sent"])
-        kept = agreement.weight_of_earlier_sums(round_)
+        earlier_weight = agreement.weight_of_earlier_sums(round_)
         sums, weights = complete(new, state.sums, state.weights)
-        sums = sums + kept * state.sums
-        weights = weights + kept * state.weights
+        sums = sums + earlier_weight * state.sums
+        weights = weights + earlier_weight * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        after = Split(sums, weights, directed.bias, directed.apart, state.even, state.rounds + 1)
+        after = Split(
+            sums=sums,
+            weights=weights,
+            bias=directed.bias,
+            apart=directed.apart,
+            even=state.even,
+            rounds=state.rounds + 1,
+        )
         loss = -float(after.apart.max())
-        documents = int(self.moments.count)
+        # With both even and free sizes, all starts continue: the consensus needs them.
         if after.rounds == TRIAL and len(set(state.even.tolist())) == 1:
             after = after.best()
-        return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
+        return RoundResult(
+            after, {"loss": loss, "documents": int(self.moments.count)}, float(change)
+        )
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
         """Run at most `most` rounds before the study's first round; return the best clustering."""
@@ -177,15 +191,17 @@ class ConsensusRounds:
 
     def exchange(self, agreement: Agreement, state: Members, round_: int) -> dict[str, Any]:
         """Request the memberships, summed by cluster of the consensus."""
-        clusters = self.arrays | (votes_of(*state) if state[1].any() else {})
-        return sum_by_group(agreement, "member_sums", state[0].shape, clusters=clusters)
+        sums, weights = state
+        # Without sums, clients take the clusters of the first clustering.
+        clusters = self.arrays | (votes_of(sums, weights) if weights.any() else {})
+        return sum_by_group(agreement, "member_sums", sums.shape, clusters=clusters)
 
     def step(
         self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int
     ) -> RoundResult[Members]:
         """Replace the sums; a cluster with too few documents keeps its mean."""
         check_enough(reply["sent"])
-        after = complete(reply, *state)
+        after = complete(reply, sums=state[0], weights=state[1])
         return RoundResult(after, {}, float(np.abs(after[1] - state[1]).sum() / self.documents))
 
 
@@ -209,5 +225,6 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     n_starts, k = split.weights.shape
     rounds = ConsensusRounds(arrays, int(separation.moments.count))
     first = np.zeros((k, n_starts * k)), np.zeros(k)
-    stops = {"tolerance": TOLERANCE}
-    return arrays | votes_of(*iterate(agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), stops))
+    numbers = repeat(0, CONSENSUS_ROUNDS)
+    sums, weights = iterate(agreement, rounds, first, numbers, {"tolerance": TOLERANCE})
+    return arrays | votes_of(sums, weights)

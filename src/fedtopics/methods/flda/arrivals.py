@@ -77,8 +77,8 @@ class Arrivals:
         keys = self._keys()
         rows = [row for row, key in enumerate(keys) if self._used.get(key) == round_]
         if not rows:
-            there = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
-            rows = [row for row in np.flatnonzero(there).tolist() if keys[row] not in self._used]
+            arrived = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
+            rows = [row for row in np.flatnonzero(arrived).tolist() if keys[row] not in self._used]
             if len(rows) >= least:
                 used = [keys[row] for row in rows]
                 if self._state is not None:

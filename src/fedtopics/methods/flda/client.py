@@ -25,8 +25,9 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    remembers = True
     """LDA of the documents that arrived since the last round, without words that few contain."""
+
+    remembers = True
 
     def __init__(self, plan: Plan[FLDASettings], site: ClientContext) -> None:
         load_tomotopy()  # here, so that a missing package is noticed before any data is sent
@@ -70,8 +71,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         least = max(self.settings.min_new_documents, self.min_documents)
         corpus = self._arrivals.take(round, least)
         few = len(corpus) < least
-        happened = Skipped if few else Arrived
-        self.site.notify(happened(self.name, round, len(corpus), least))
+        event = Skipped if few else Arrived
+        self.site.notify(event(self.name, round, len(corpus), least))
         if few:
             return _reply([], [], [], 0)
         return self._sampled(corpus, [topics[id_] for id_ in chosen], chosen, round)
@@ -80,7 +81,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         self, corpus: Corpus, guides: list[dict[str, float]], ids: list[int], round_: int
     ) -> dict[str, Any]:
         settings = self.settings
-        words, counts = self._usual_words(corpus)
+        words, counts = self._informative_words(corpus)
         if not counts.nnz:
             return _reply([], [], [], len(corpus))
         n_topics = settings.n_local if settings.refill or not guides else len(guides)
@@ -96,16 +97,15 @@ class FLDAClient(TopicClient[FLDASettings]):
         seeds = [ids[n] if is_guided else -1 for n, is_guided in zip(topics, guided, strict=True)]
         return _reply([*topics.values()], seeds, sampled.occurrences[[*topics]], len(corpus))
 
-    def _usual_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
+    def _informative_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
         """Count the words that are in neither too few nor too many documents."""
         counted = count_words(corpus, self.text)
         frequency = np.bincount(counted.counts.indices, minlength=len(counted.words))
         most = self.limits.max_document_share * len(corpus)
-        kept = np.flatnonzero((frequency >= self.rarest) & (frequency <= most))
-        kept = kept[np.argsort(-frequency[kept], kind="stable")][: self.limits.max_words]
-        words = [counted.words[column] for column in kept]
-        columns = {word: number for number, word in enumerate(words)}
-        bag = counted.columns(columns)
+        numbers = np.flatnonzero((frequency >= self.rarest) & (frequency <= most))
+        by_frequency = numbers[np.argsort(-frequency[numbers], kind="stable")]
+        words = [counted.words[number] for number in by_frequency[: self.limits.max_words]]
+        bag = counted.columns({word: column for column, word in enumerate(words)})
         return words, frequent(bag, self.rarest, document_frequency(bag))
 
     def adopt(self, words: list[str], total: int, length: float) -> None:

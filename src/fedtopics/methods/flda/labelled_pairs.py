@@ -67,7 +67,7 @@ def _read_round(path: Path) -> dict[str, list[Topic]]:
         sent = msgspec.json.decode(read_text(path), type=dict[str, SentTopics])
     except ValueError:  # also msgspec's errors
         raise RunError(f"{path} is damaged; copy the folder of the run again.") from None
-    return {name: [topic for topic in each.topics if topic] for name, each in sent.items()}
+    return {name: [topic for topic in reply.topics if topic] for name, reply in sent.items()}
 
 
 def sample_pairs(

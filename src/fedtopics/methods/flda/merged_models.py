@@ -68,9 +68,9 @@ def merge_models(
         return joined.reduce_topics(n_topics)
     names = [f"{number:06d}" for number in range(len(models))]  # sorted like the models
     local = {name: word_weights(model) for name, model in zip(names, models, strict=True)}
-    found = usual_threshold(local) if threshold is None else threshold
+    least_cosine = usual_threshold(local) if threshold is None else threshold
     first = dict(zip(names, _firsts(models), strict=True))
-    groups = group_topics(local, found, "average")
+    groups = group_topics(local, least_cosine, "average")
     return joined.merge_topics([[first[name] + k for name, k in group] for group in groups])
 
 
@@ -95,11 +95,11 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
     sums = np.zeros((sum(model.n_topics for model in models), len(vocabulary)))
     shares: dict[str, NDArray[np.float64]] = {}
     for model, first in zip(models, _firsts(models), strict=True):
-        own = slice(first, first + model.n_topics)
-        sums[own, [vocabulary.index[word] for word in model.vocabulary.words]] = model.word_sums
+        rows = slice(first, first + model.n_topics)
+        sums[rows, [vocabulary.index[word] for word in model.vocabulary.words]] = model.word_sums
         for name, share in model.shares.items():
             shares[name] = np.zeros(len(sums))
-            shares[name][own] = share
+            shares[name][rows] = share
     prior = LDAPrior(n_components=len(sums))
     return TopicModel(
         inference=VariationalLDA(len(vocabulary), prior),
@@ -127,9 +127,9 @@ def _firsts(models: Sequence[TopicModel]) -> list[int]:
 
 def _all_words(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
     counts: dict[str, NDArray[np.int64]] = {}
-    for each in vocabularies:
-        pairs = np.stack([each.document_frequency, each.occurrences], axis=1)
-        for word, pair in zip(each.words, pairs, strict=True):
+    for vocabulary in vocabularies:
+        pairs = np.stack([vocabulary.document_frequency, vocabulary.occurrences], axis=1)
+        for word, pair in zip(vocabulary.words, pairs, strict=True):
             counts[word] = counts.get(word, 0) + pair
     words = sorted(counts, key=lambda word: (-counts[word][1], word))
     frequency, occurrences = np.array([counts[word] for word in words]).T

@@ -25,7 +25,7 @@ from fedtopics.contract.interfaces import Clients, Run
 from fedtopics.contract.replies import LONGEST, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.core.agreement import Agreement, adopt, counted
+from fedtopics.methods.core.agreement import Agreement, adopt, count_documents
 from fedtopics.methods.core.final_model import ALL, assemble_model, sum_pair_counts
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
@@ -99,12 +99,16 @@ def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
             total[word] = total.get(word, 0.0) + weight
     words = sorted(total, key=lambda word: (-total[word], word))
     adopt(clients, {"words": words, "total": 1, "length": 1.0})
-    found = counted(clients, words)
-    none = np.zeros(len(words), np.int64)
-    vocabulary = Vocabulary(tuple(words), none, none)
-    of_all = found["counts"]
-    sizes = of_all["documents"], of_all["training"], 1.0
-    return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
+    numbers = count_documents(clients, words)
+    not_counted = np.zeros(len(words), np.int64)
+    return Agreement(
+        clients=clients,
+        vocabulary=Vocabulary(tuple(words), not_counted, not_counted),
+        documents=numbers["counts"]["documents"],
+        training=numbers["counts"]["training"],
+        length=1.0,
+        sizes=numbers["sizes"],
+    )
 
 
 def coherence_of_topics(
@@ -149,12 +153,19 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""
-        return Agreement(clients, NO_WORDS, 0, 0, 1.0, self.settings.draw(self.plan.seed))
+        return Agreement(
+            clients=clients,
+            vocabulary=NO_WORDS,
+            documents=0,
+            training=0,
+            length=1.0,
+            draw=self.settings.draw(self.plan.seed),
+        )
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
         start = self.plan.start
-        if start is not None and start.continued is not None:
-            return state_of_model(start.continued)
+        if self.continued is not None:
+            return state_of_model(self.continued)
         seeds = [dict.fromkeys(words, 1 / len(words)) for words in self.settings.seed_topics]
         others = [] if start is None else start.lists(self.settings.n_words)
         topics = [
@@ -175,8 +186,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
             template,
             round=round_,
             ids=[topic.id for topic in state.topics],
-            seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
-            first=self._seeds(state, [topic.id for topic in state.topics]),
+            seeds={name: self._guiding_ids(state, ids) for name, ids in state.optimal.items()},
+            first=self._guiding_ids(state, [topic.id for topic in state.topics]),
             **pack_topics([self._guide(topic) for topic in state.topics]),
         )
         local = read_replies(replies)
@@ -197,7 +208,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
     ) -> RoundResult[FLDAState]:
         """Record the round; with stop="coherence", keep the previous topics if they are better."""
         settings = self.settings
-        (local, after) = reply
+        local, after = reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
         scored = settings.stop == "coherence" and not after.idle
         coherence = after.coherence
@@ -225,11 +236,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
         seeds = self.settings.seed_topics[topic.id]
         return mean_topic([topic.words, dict.fromkeys(seeds, 1 / len(seeds))], "zero")
 
-    def _seeds(self, state: FLDAState, ids: Sequence[int]) -> list[int]:
+    def _guiding_ids(self, state: FLDAState, ids: Sequence[int]) -> list[int]:
         """Return the ids of the topics that guide a client: at most n_components, seeds first."""
-        seeds = [topic.id for topic in state.topics if topic.seed]
-        seeds += [id_ for id_ in ids if id_ not in seeds]
-        return seeds[: self.settings.n_components]
+        guides = [topic.id for topic in state.topics if topic.seed]
+        guides += [id_ for id_ in ids if id_ not in guides]
+        return guides[: self.settings.n_components]
 
     def _merged(self, state: FLDAState, local: Mapping[str, LocalTopics], round_: int) -> FLDAState:
         """Compute M from the topics of a round, and M* of each client."""
@@ -241,7 +252,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         seed_ids = [topic.id for topic in state.topics if topic.seed]
         merged = global_topics(local, threshold, settings, seed_ids)
         topics, next_id = link_rounds(state, local, merged, threshold, settings)
-        optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
+        optimal = {name: optimal_topics(lists, topics, threshold) for name, lists in sent.items()}
         return replace(
             state,
             topics=topics,
@@ -262,13 +273,19 @@ class FLDA(Program[FLDASettings, FLDAState]):
                 "documents; give more documents, keep unmatched topics, or lower threshold or "
                 "min_new_documents."
             )
-        known = {word for topic in state.topics if topic.clients for word in topic.words}
-        check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, known)
+        # A seed topic that no client has sent needs a word that some client has sent.
+        sent = {word for topic in state.topics if topic.clients for word in topic.words}
+        check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, sent)
         agreement, pseudo_counts = count_topic_words(agreement.clients, topics, settings.eta)
         vocabulary = agreement.vocabulary
-        documents = agreement.documents
-        seen = documents, documents - agreement.training
-        run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, *seen))
+        run.event(
+            VocabularyAgreed(
+                words=len(vocabulary),
+                fingerprint=vocabulary.fingerprint,
+                documents=agreement.documents,
+                without_known_word=agreement.documents - agreement.training,
+            )
+        )
         inference = VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics)))
         info: Any = info_of(state, topics, settings.eta)
         make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info)

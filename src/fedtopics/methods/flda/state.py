@@ -162,7 +162,7 @@ def link_rounds(
     for words, group in merged:
         occurrences = sum(local[name].occurrences[number] for name, number in group)
         new.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
-    links = link_topics(new, state.topics, threshold, local, merged)
+    links = link_topics(new, state.topics, threshold, local=local, merged=merged)
     topics = []
     next_id = state.next_id
     for topic, old in zip(new, links, strict=True):
@@ -180,8 +180,9 @@ def link_rounds(
         replied = local.keys() >= set(old.clients)
         if old.id not in linked and (old.seed or not replied):
             topics.append(replace(old, occurrences=settings.memory * old.occurrences))
-    n = settings.n_words
-    topics = [replace(topic, words=dict([*topic.words.items()][:n])) for topic in topics]
+    topics = [
+        replace(topic, words=dict([*topic.words.items()][: settings.n_words])) for topic in topics
+    ]
     topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
     return topics, next_id
 

@@ -84,10 +84,11 @@ def group_topics(
     alike[owners[:, None] == owners] = -1.0
     number_of = {place: number for number, place in enumerate(places)}
     groups = [[number_of[place] for place in group] for group in together]
-    settled = {member for group in groups for member in group}
-    groups += [[number] for number in range(len(places)) if number not in settled]
-    settle = len(together) if linkage == "pairs" else 0
-    groups = groups[:settle] + _LINKS[linkage](groups[settle:], alike, owners, threshold)
+    grouped = {member for group in groups for member in group}
+    groups += [[number] for number in range(len(places)) if number not in grouped]
+    # `_paired` takes only single topics, so with "pairs" the given groups stay as they are.
+    n_final = len(together) if linkage == "pairs" else 0
+    groups = groups[:n_final] + _LINKS[linkage](groups[n_final:], alike, owners, threshold)
     return sorted(sorted(places[member] for member in group) for group in groups)
 
 
@@ -109,8 +110,8 @@ def _joined(
         member[number, group] = 1
     total = member @ alike @ member.T
     sizes = member.sum(1)
-    has = member @ (owners[:, None] == np.unique(owners))
-    apart = has @ has.T > 0
+    n_topics = member @ (owners[:, None] == np.unique(owners))  # of each group and client
+    apart = n_topics @ n_topics.T > 0
     while True:
         mean = np.where(apart, -1.0, total / np.outer(sizes, sizes))
         one, other = divmod(int(mean.argmax()), len(groups))  # among equals, the first topics
@@ -154,8 +155,8 @@ def mean_topic(
             counted[word] = counted.get(word, 0.0) + share
     whole = sum(shares)
     means = {
-        word: value / (whole if absent_words == "zero" else counted[word])
-        for word, value in total.items()
-        if value > 0
+        word: weight / (whole if absent_words == "zero" else counted[word])
+        for word, weight in total.items()
+        if weight > 0
     }
     return dict(sorted(means.items(), key=lambda item: (-item[1], item[0])))

@@ -60,20 +60,20 @@ def train_on_pairs(
 
     Points of a client's texts, and of each of two views of them, have shape (n, n_dimensions).
     """
-    how = settings.network
+    network = settings.network
     parameters = [weight.requires_grad_() for weight in weights.values()]
-    optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
-    batches = Minibatches(np.arange(len(points)), secret, how.batch_size)
-    noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
+    optimizer = torch.optim.Adam(parameters, lr=network.learning_rate)
+    batches = Minibatches(np.arange(len(points)), secret, network.batch_size)
+    generator = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
     total = 0.0
-    steps = how.local_steps
+    steps = network.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, attempt))
         both = torch.cat([view[rows] for view in views])
-        features = contrast(weights, represent(weights, drop(both, settings.dropout, noise)))
-        near = log_student_t(represent(weights, points[rows]), weights["centres"])
-        apart = contrastive_loss(features, settings.contrast_temperature)
-        loss = settings.contrastive_weight * apart + clustering_loss(near)
+        features = contrast(weights, represent(weights, drop(both, settings.dropout, generator)))
+        scores = log_student_t(represent(weights, points[rows]), weights["centres"])
+        contrastive = contrastive_loss(features, settings.contrast_temperature)
+        loss = settings.contrastive_weight * contrastive + clustering_loss(scores)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -81,10 +81,10 @@ def train_on_pairs(
     return total / steps
 
 
-def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
+def drop(points: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Apply dropout with a generator, which torch's own dropout does not support."""
-    kept = torch.rand(points.shape, generator=noise) >= share
-    return points * kept / (1 - share)
+    remains = torch.rand(points.shape, generator=generator) >= share
+    return points * remains / (1 - share)
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:
@@ -139,10 +139,18 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         origin = arrays.pop("origin")
         points = self.part(ClusterSums).points(origin)
         views = self.points_of(origin, self._views) or [points, points]
-        texts = torch.from_numpy(points), [*map(torch.from_numpy, views)]
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
-        work = round, self.attempt
-        loss = train_on_pairs(trained, *texts, self.settings, self.secret, *work) if n else 0.0
+        loss = 0.0
+        if n:
+            loss = train_on_pairs(
+                trained,
+                torch.from_numpy(points),
+                [*map(torch.from_numpy, views)],
+                settings=self.settings,
+                secret=self.secret,
+                round_=round,
+                attempt=self.attempt,
+            )
         # The change is sent because a bound on its length limits how far a client moves the
         # network.
         sums = {

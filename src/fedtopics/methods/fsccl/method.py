@@ -37,9 +37,16 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         settings = self.settings
         seed = self.plan.seed
         dimension = settings.embedding.dimension
-        k = settings.n_components
         origin, moments = find_moments(agreement, dimension)
-        clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+        clusters = start_with_kmeans(
+            agreement,
+            settings.start,
+            settings.n_components,
+            origin=origin,
+            moments=moments,
+            seed=seed,
+            finalists=1,
+        )
         # The weights of the adapter's head are both layers of the contrastive head.
         adapter = Adapter(dimension, settings.network.hidden, dimension + FEATURES)
         first = {n: w.numpy() for n, w in adapter.initial_weights(seed, torch.float64).items()}

@@ -51,9 +51,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
                 )
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
-        views_of = self.corpus, self.settings.network, self.settings.embedding, site
         # If the encoder is trained, it embeds views in each step.
-        self._views = [] if self._encoder else embedded_views(*views_of)
+        self._views = (
+            []
+            if self._encoder
+            else embedded_views(self.corpus, self.settings.network, self.settings.embedding, site)
+        )
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
@@ -117,15 +120,15 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self.check(vocabulary)
         labels = self._clusters
         n = self.settings.n_components
-        # Also after the last sums of k-means, documents move only in groups.
+        # Others have the last sums of k-means: from its labels, too, documents move only in groups.
         part = self.part(ClusterSums)
         released = part.released.of_whole(n)
-        alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
-        labels, enough, moves = part.moved(groups, 0, alike, labels, n)
+        before = max(released, key=lambda last: int((last == labels).sum()), default=labels)
+        labels, enough, moves = part.moved(groups, 0, before, labels, n)
         if is_count(groups):
             return {"moves": moves[None], "documents": len(self.usable)}
-        found = sums_by_label(part.points(self._origin), labels, n)
-        sums, counts = of_enough(enough, *found)
+        all_sums, all_counts = sums_by_label(part.points(self._origin), labels, n)
+        sums, counts = of_enough(enough, all_sums, all_counts)
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     @published(
@@ -144,8 +147,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     ) -> dict[str, Any]:
         """Train the client's network for a round (Algorithm 3)."""
         self.check(vocabulary)
-        request: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
-        request["network"] = network
+        request: dict[str, Any] = {
+            "round": round,
+            "centres": centres,
+            "counts": counts,
+            "network": network,
+        }
         reply = self.guard.sums(groups, request, as_many, partial(self._trained, **request))
         return reply | {"documents": len(self.usable)}
 
@@ -157,13 +164,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         mass = masses[self.settings.masses]
         loss = self._trainer.train(round, centres, counts > 0, mass, self.attempt)
         self._store()
-        sums, own = self._trainer.cluster_sums()
+        sums, sizes = self._trainer.cluster_sums()
 
         def summed(enough: Enough) -> dict[str, Any]:
-            of, counted = of_enough(enough, sums, own)
-            return {"sums": of, "counts": counted, "loss": loss * len(self.usable)}
+            sent_sums, sent_sizes = of_enough(enough, sums, sizes)
+            return {"sums": sent_sums, "counts": sent_sizes, "loss": loss * len(self.usable)}
 
-        return {"counts": own}, summed
+        return {"counts": sizes}, summed
 
     @published(
         "The weights of the network that the client trained, times its number of documents; that "
@@ -213,10 +220,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def _new_trainer(self) -> training.EncoderTrainer:
         settings = self.settings
-        hidden = settings.network.hidden
         n_views = settings.network.n_views
         network = trained_encoder.Adapter(
-            self.inference_of().n_dimensions, hidden, settings.n_components
+            self.inference_of().n_dimensions, settings.network.hidden, settings.n_components
         )
         if self._encoder is not None:
             inputs: training.FixedInputs = training.EncodedInputs(
@@ -277,10 +283,10 @@ def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
         name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
         for name, reply in replies.items()
     }
-    usual, number = Counter(digests.values()).most_common(1)[0]
-    different = [name for name in digests if digests[name] != usual]
+    most_common, n_clients = Counter(digests.values()).most_common(1)[0]
+    different = [name for name in digests if digests[name] != most_common]
     if different:
-        most = number > len(digests) / 2
+        most = n_clients > len(digests) / 2
         whose = "those of most clients" if most else "those of the other clients"
         raise StudyError(
             f"The encoders of {', '.join(different if most else digests)} have weights other than "

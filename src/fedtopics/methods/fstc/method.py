@@ -82,15 +82,14 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
         template = {**self._template, "loss": Bounds(each=LONGEST)}
-        sent = {"centres": state["centres"], "counts": state["counts"]}
-        network = without_prefix("network", state)
         reply = agreement.sum_groups(
             "train_locally",
             template,
             {"counts": template["counts"]},
             round=round_,
-            network=network,
-            **sent,
+            network=without_prefix("network", state),
+            centres=state["centres"],
+            counts=state["counts"],
         )
         average = self.settings.average_every and round_ % self.settings.average_every == 0
         return self._mean_network(agreement, round_) if average else {}, reply
@@ -116,12 +115,23 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         seed = self.plan.seed
         if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
-            found = with_number(
-                agreement, settings.first_clusters, origin, moments, seed, partial(self.note, run)
+            k = with_number(
+                agreement,
+                settings.first_clusters,
+                origin=origin,
+                moments=moments,
+                seed=seed,
+                notify=partial(self.note, run),
+            ).n_components
+            clusters = start_with_kmeans(
+                agreement,
+                settings.start,
+                k,
+                origin=origin,
+                moments=moments,
+                seed=seed,
+                finalists=1,
             )
-            start = settings.start
-            k = found.n_components
-            clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
         state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))
         split = state.separation.iterate(agreement, state.split, START_ROUNDS)

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next transport
+# For a transport that only starts the next transport
+ROUGH_ITERATIONS = 10
+ROUGH_TOLERANCE = 0.01
 SMALLEST_SUM = 1e-200  # smaller sums of exponentials lose digits
 PRIOR = 0.8  # initial probability that a pseudo-label is right
 PRIOR_RANGE = 0.05, 0.95
@@ -52,9 +54,18 @@ def transport(
     potential = torch.zeros_like(mass[used])
     coarse = float(cost.mean())
     while coarse > epsilon:
-        potential = _balance(cost, mass[used], coarse, potential, *ROUGHLY)
+        potential = _balance(
+            cost,
+            mass[used],
+            coarse,
+            potential,
+            iterations=ROUGH_ITERATIONS,
+            tolerance=ROUGH_TOLERANCE,
+        )
         coarse /= 2
-    potential = _balance(cost, mass[used], epsilon, potential, iterations, tolerance)
+    potential = _balance(
+        cost, mass[used], epsilon, potential, iterations=iterations, tolerance=tolerance
+    )
     plan = torch.zeros_like(scores, dtype=torch.float64)
     plan[:, used] = torch.softmax((potential - cost) / epsilon, 1)
     return plan
@@ -150,14 +161,14 @@ def weighted_error(
     targets: Tensor, outputs: Tensor, weights: Tensor, loss: str = "squared"
 ) -> Tensor:
     """Return the weighted mean squared distance of outputs from pseudo-labels, equation 14."""
-    fixed = weights.detach().to(outputs)
-    right = targets.detach().to(outputs)
+    trust = weights.detach().to(outputs)
+    labels = targets.detach().to(outputs)
     if loss == "squared":
-        errors = (right - outputs).square().sum(1)
+        errors = (labels - outputs).square().sum(1)
     else:
-        errors = cross_entropy(outputs, right, reduction="none")
-    total = fixed.sum()
-    return (fixed * errors).sum() / torch.where(total > 0, total, 1.0)
+        errors = cross_entropy(outputs, labels, reduction="none")
+    total = trust.sum()
+    return (trust * errors).sum() / torch.where(total > 0, total, 1.0)
 
 
 def schedule(total: int, times: int, first: int = 0) -> list[int]:

@@ -148,13 +148,13 @@ class EncoderTrainer:
         """
         total = 0.0
         target = torch.from_numpy(centres).to(self._device, torch.float32)
-        there = torch.from_numpy(present).to(self._device)
+        present_clusters = torch.from_numpy(present).to(self._device)
         steps = self._settings.network.local_steps
         for number in range((round_ - 1) * steps, round_ * steps):
             if number in self._transports:
                 self._relabel(masses)
             rows = self._batches.draw(number + 1, attempt)
-            total += self._step(rows, target, there, (number, attempt))
+            total += self._step(rows, target, present_clusters, (number, attempt))
         self.round = round_
         return total / steps
 

@@ -96,17 +96,16 @@ class Passes(SharedFunctions):
     ) -> dict[str, Any]:
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
         batch = self.minibatch(vocabulary, round)
-        used = autograd_leaves(
-            batch_weights(self.client.network, self.client.tensors(weights), batch)
-        )
+        network = self.client.network
+        used = autograd_leaves(batch_weights(network, self.client.tensors(weights), batch))
         fixed = {
             stage: autograd_leaves(self.client.tensors(values)) for stage, values in shared.items()
         }
-        loss, sums = run_through(self.client.network, used, batch, fixed or None)
-        of_weights, *of_shared = gradients([loss], None, [used, *fixed.values()])
+        loss, sums = run_through(network, used, batch, fixed or None)
+        weight_gradients, *shared_gradients = gradients([loss], None, [used, *fixed.values()])
         return {
-            "weights": self._packed(batch, used, of_weights),
-            "shared": dict(zip(fixed, map(to_arrays, of_shared), strict=True)),
+            "weights": self._packed(batch, used, weight_gradients),
+            "shared": dict(zip(fixed, map(to_arrays, shared_gradients), strict=True)),
             "sums": to_arrays(sums),
             "loss": float(loss.detach()),
             "documents": len(batch),
@@ -122,7 +121,8 @@ class Passes(SharedFunctions):
                 for client, rows in drawn
             )
         )
-        vectors = [found for c, rows in drawn if (found := c.embedded(rows)) is not None]
+        embedded = [client.embedded(rows) for client, rows in drawn]
+        vectors = [part for part in embedded if part is not None]
         return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
     def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
@@ -172,8 +172,8 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
     @staticmethod
     def together(clients: Sequence[Any]) -> Passes | None:
         settings = clients[0].settings
-        own_norms = settings.norm == "local" and settings.build(1).stages
-        return None if own_norms or settings.local_steps > 1 else Passes(*clients)
+        separate_norms = settings.norm == "local" and settings.build(1).stages
+        return None if separate_norms or settings.local_steps > 1 else Passes(*clients)
 
     def split(self, documents: int, total: int) -> int:
         share = self.settings.validation_share
@@ -216,11 +216,16 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
-            loss_sum = loss_sum + float(loss.detach())
-            documents = documents + len(batch)
-        descent = {n: (start[n] - local[n].detach()) * documents for n in start}
-        update = {"descent": to_arrays(descent), "sums": to_arrays(totals)}
-        return update | {"loss": loss_sum, "documents": documents}
+            loss_sum += float(loss.detach())
+            documents += len(batch)
+        # Times the number of documents, so that the server's division gives a weighted mean.
+        descent = {name: (start[name] - local[name].detach()) * documents for name in start}
+        return {
+            "descent": to_arrays(descent),
+            "sums": to_arrays(totals),
+            "loss": loss_sum,
+            "documents": documents,
+        }
 
     @published("The summed loss of the held-out documents and their number.")
     def validate(

@@ -88,7 +88,7 @@ class Gradients:
         """Return the template of arrays, or of gradients with `rows` only for words that occur."""
         words = self.state.network.row_weights if rows else ()
         kind = partial(Bounds, dtype=self.state.network.precision)
-        return {name: kind(each.shape, rows=name in words) for name, each in arrays.items()}
+        return {name: kind(array.shape, rows=name in words) for name, array in arrays.items()}
 
     @property
     def _sums(self) -> dict[str, Bounds]:
@@ -99,14 +99,14 @@ class Gradients:
     def _synchronised_statistics(self) -> Update:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
         state = self.state
-        network = self.state.network
+        network = state.network
         server = ServerPass(network, state.weights)
         same = {"documents": Announced(self.agreement.sizes, constant_in_round=True)}
         weights = client_weights(state)
-        of_weights = self._fields(weights, rows=True)
+        weight_fields = self._fields(weights, rows=True)
         shared: dict[str, Any] = {}
         sums = {}
-        fields = []
+        shared_fields = []
         for number, stage in enumerate(network.stages):
             summed = {"sums": self._sums[stage.name], **same}
             reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
@@ -114,19 +114,19 @@ class Gradients:
             sums[stage.name] = reply["sums"]
             totals = to_tensor(reply["sums"], torch.float64)
             shared = to_arrays(server.finish(number, totals, reply["documents"]))
-            fields.append(self._fields(shared))
-        *earlier, last = fields
-        template = {"loss": self.agreement.loss(), "shared": last, **same}
+            shared_fields.append(self._fields(shared))
+        template: Template = {"loss": self.agreement.loss(), "shared": shared_fields[-1], **same}
         reply = self._ask("loss", template, shared=shared)
         documents = reply["documents"]
         loss = reply["loss"]
-        templates = [{"weights": of_weights}, *({"shared": each} for each in earlier)]
+        templates: list[Template] = [{"weights": weight_fields}]
+        templates += [{"shared": fields} for fields in shared_fields[:-1]]
         for number, template in reversed(list(enumerate(templates))):
             upstream = to_tensors(reply["shared"], network.dtype)
             gradient = server.backward(number, upstream).numpy()
             reply = self._ask("backward", {**template, **same}, stage=number, gradient=gradient)
-        total = reply["weights"] | to_arrays(server.weight_gradients)
-        return Update(total, documents, loss, sums)
+        gradients = reply["weights"] | to_arrays(server.weight_gradients)
+        return Update(gradients=gradients, documents=documents, loss=loss, sums=sums)
 
     def _in_one_exchange(self, stages: Sequence[Stage]) -> Update:
         """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
@@ -134,7 +134,7 @@ class Gradients:
         Clients without such statistics normalise by their own minibatches, as in the paper.
         """
         state = self.state
-        network = self.state.network
+        network = state.network
         server = ServerPass(network, state.weights)
         weights = client_weights(state) if stages else to_arrays(state.weights)
         shared = {
@@ -154,11 +154,11 @@ class Gradients:
     def _local_steps(self) -> Update:
         """Let each client take several steps, and average their differences (FedAvg)."""
         state = self.state
-        steps = self.settings.local_steps
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
-        passes = {name: size * steps for name, size in self.agreement.sizes.items()}
-        descent = self._fields(state.weights)
-        fields: Template = {"descent": descent, "documents": Announced(passes)}
+        most = {
+            name: size * self.settings.local_steps for name, size in self.agreement.sizes.items()
+        }
+        fields: Template = {"descent": self._fields(state.weights), "documents": Announced(most)}
         payload = {"weights": to_arrays(state.weights), "averages": averages}
         return self._pass_once("steps", fields, **payload)[0]
 
@@ -166,8 +166,13 @@ class Gradients:
         loss = self.agreement.loss(self.settings.local_steps)
         template: Template = {**fields, "sums": self._sums, "loss": loss}
         reply = self._ask(function, template, **payload)
-        total = reply["descent"] if "descent" in fields else reply["weights"]
-        return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")
+        update = Update(
+            gradients=reply["descent"] if "descent" in fields else reply["weights"],
+            documents=reply["documents"],
+            loss=reply["loss"],
+            sums=reply["sums"],
+        )
+        return update, reply.get("shared")
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
@@ -222,17 +227,16 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         if not before:
             return RoundResult(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
-        size = sum(float(w.square().sum()) for w in before.values())
-        return RoundResult(state, facts, change=float(np.sqrt(moved / size)))
+        squared_norm = sum(float(w.square().sum()) for w in before.values())
+        return RoundResult(state, facts, change=float(np.sqrt(moved / squared_norm)))
 
     def validate(
         self, agreement: Agreement, state: NetworkState, round_: int
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        template = {"loss": agreement.loss()}
         payload = evaluation_payload(state)
-        reply = agreement.sum("validate", template, round=round_, **payload)
+        reply = agreement.sum("validate", {"loss": agreement.loss()}, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:

@@ -37,12 +37,15 @@ class ServerOptimizer:
         self._moments: dict[str, list[NDArray[Any]]] = {}  # mean and mean square of gradients
 
     def step(
-        self, gradients: Mapping[str, NDArray[Any] | SparseRows], documents: int, part: float = 1.0
+        self,
+        gradients: Mapping[str, NDArray[Any] | SparseRows],
+        documents: int,
+        rate_factor: float = 1.0,
     ) -> None:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         share = 1 / documents
-        rate = self._rate * part
+        rate = self._rate * rate_factor
         dense = {n: g.dense() if isinstance(g, SparseRows) else g for n, g in gradients.items()}
         if not self._adam:
             for name, weight in self.weights.items():
@@ -51,9 +54,8 @@ class ServerOptimizer:
         from fedtopics.networks.compiled_loops import adam
 
         beta1 = self._beta1
-        beta2 = BETA2
-        first, second = (1 - beta**self._steps for beta in (beta1, beta2))
-        numbers = share, beta1, 1 - beta1, beta2, 1 - beta2, rate / first, second**-0.5, EPSILON
+        first, second = (1 - beta**self._steps for beta in (beta1, BETA2))
+        numbers = share, beta1, 1 - beta1, BETA2, 1 - BETA2, rate / first, second**-0.5, EPSILON
         for name, weight in self.weights.items():
             if name not in self._moments:
                 self._moments[name] = [np.zeros_like(weight.numpy()) for _ in range(2)]

@@ -102,9 +102,9 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
 
     @field_validator("network")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _exists(cls, network: str) -> str:
         try:
-            return find_network(value).name
+            return find_network(network).name
         except StudyError as error:
             raise ValueError(str(error)) from None
 

@@ -85,15 +85,16 @@ MEANINGS = (
 def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
     """Raise StudyError if a model's network differs from the study's."""
     network = settings.build(len(model.vocabulary))
-    what = _differences(model, network)
+    differences = _differences(model, network)
     theirs = model.inference.precision
     ours = network.precision
     if theirs != ours:
-        what.append(f"precision = {theirs!r}, the study's {ours!r}")
-    if what:
+        differences.append(f"precision = {theirs!r}, the study's {ours!r}")
+    if differences:
         raise StudyError(
-            f"The model has {'; '.join(what)}, so it cannot be trained further; change the study's "
-            'settings to these, or set vocabulary to "agree" to begin with the model\'s topics.'
+            f"The model has {'; '.join(differences)}, so it cannot be trained further; change "
+            'the study\'s settings to these, or set vocabulary to "agree" to begin with the '
+            "model's topics."
         )
 
 
@@ -169,9 +170,9 @@ def _copy_words(
         return
     rows = weight.movedim(axis, 0)
     old = trained.movedim(axis, 0)
-    there = places >= 0
-    rows[there] = old[places[there]].to(weight.dtype)
-    rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
+    in_model = places >= 0
+    rows[in_model] = old[places[in_model]].to(weight.dtype)
+    rows[~in_model] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
 
 
 def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:

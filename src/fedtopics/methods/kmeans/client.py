@@ -48,6 +48,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
     def rounds(settings: KMeansSettings) -> dict[str, str]:
         one_shot = settings.algorithm == "k-fed"
         embedded = settings.representation == "embedding"
+        # k-FED needs only the mean; Lloyd's algorithm also draws its starts from the moments.
         first = ("means", "moments")[: 0 if not embedded else 1 if one_shot else 2]
         calls = dict.fromkeys(first, "once, before the first round")
         if one_shot or not embedded:

@@ -39,19 +39,25 @@ class Partition:
     @classmethod
     def first(cls, centres: Numbers) -> Partition:
         n_starts = len(centres)
-        nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
-        return cls(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
+        return cls(
+            centres,
+            sums=np.zeros_like(centres),
+            counts=np.zeros(centres.shape[:2]),
+            starts=np.arange(n_starts),
+            distances=np.zeros(n_starts),
+        )
 
     def best(self, n: int) -> Partition:
         return chosen_start(self, ranked(self.distances)[:n])
 
 
 def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
-    return {name: value for name, value in vars(clusterings).items() if name != "rounds"}
+    return {name: array for name, array in vars(clusterings).items() if name != "rounds"}
 
 
 def chosen_start(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
-    return replace(clusterings, **{n: each[rows] for n, each in arrays_of(clusterings).items()})
+    chosen = {name: array[rows] for name, array in arrays_of(clusterings).items()}
+    return replace(clusterings, **chosen)
 
 
 @dataclass(frozen=True)
@@ -82,15 +88,21 @@ class Lloyd:
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
     ) -> RoundResult[Partition]:
         check_enough(reply["counts"])
-        kept = agreement.weight_of_earlier_sums(round_)
-        counts = reply["counts"] + kept * state.counts
-        sums = reply["sums"] + kept * state.sums
+        earlier_weight = agreement.weight_of_earlier_sums(round_)
+        counts = reply["counts"] + earlier_weight * state.counts
+        sums = reply["sums"] + earlier_weight * state.sums
         means = sums / np.maximum(counts, 1)[..., None]
         # An empty cluster keeps its centre, because it may get points later.
         moved = np.where(counts[..., None] > 0, means, state.centres)
         change = np.linalg.norm(moved - state.centres) / np.linalg.norm(moved)
-        distances = reply["distances"] + kept * state.distances
-        after = Partition(moved, sums, counts, state.starts, distances, state.rounds + 1)
+        after = Partition(
+            centres=moved,
+            sums=sums,
+            counts=counts,
+            starts=state.starts,
+            distances=reply["distances"] + earlier_weight * state.distances,
+            rounds=state.rounds + 1,
+        )
         if after.rounds == TRIAL:
             after = after.best(self.finalists)
         loss = float(reply["distances"].min()) / reply["documents"]
@@ -128,5 +140,4 @@ def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> N
             f"{k}; lower n_components, or give more documents."
         )
     rng = np.random.default_rng([seed, SEED])
-    drawn = moments.draw(start.tries * k, rng)
-    return drawn.reshape(start.tries, k, -1)
+    return moments.draw(start.tries * k, rng).reshape(start.tries, k, -1)

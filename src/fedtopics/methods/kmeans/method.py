@@ -48,8 +48,8 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
             f"Together, the clients have only {len(centres)} clusters with enough documents, fewer "
             f"than n_components = {n_clusters}; lower n_components, or give more documents."
         )
-    first = next(len(replies[name]["counts"]) for name in sorted(replies))
-    chosen = list(range(min(max(first, 1), n_clusters)))
+    n_of_first_client = next(len(replies[name]["counts"]) for name in sorted(replies))
+    chosen = list(range(min(max(n_of_first_client, 1), n_clusters)))
     while len(chosen) < n_clusters:
         distances = nearest_centres(centres, centres[chosen])[1]
         distances[chosen] = -1
@@ -115,7 +115,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> RoundResult[KMeansState]:
         if self._once:
-            documents = sum(each["documents"] for each in reply.values())
+            documents = sum(of_client["documents"] for of_client in reply.values())
             after = replace(state, partition=self._merged(reply))
             return RoundResult(after, {"documents": documents})
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)

@@ -60,9 +60,9 @@ class LDAClient(TopicClient[LDASettings]):
     def adopt(self, words: list[str], total: int, length: float) -> None:
         super().adopt(words, total, length)
         lengths = self.bag.sum(1)
-        own = float(np.median(lengths[lengths > 0]))
-        # A mean that others announce cannot shorten documents that have this client's usual length.
-        self._bounded = shortened_documents(self.bag, LENGTH_CAP * max(length, own))
+        median = float(np.median(lengths[lengths > 0]))
+        # Others announce the mean; it cannot lower the cap below 50 times this client's median.
+        self._bounded = shortened_documents(self.bag, LENGTH_CAP * max(length, median))
 
     @published(
         "For each word of the minibatch that enough of the client's documents contain, the "

@@ -99,14 +99,14 @@ def first_topics(
 def _far_apart(rows: NDArray[np.float64], n: int) -> NDArray[np.int64]:
     """Choose n rows, each of which is farthest from the affine hull of the earlier rows."""
     first = int(np.square(rows).sum(1).argmax())
-    left = rows - rows[first]
+    residuals = rows - rows[first]
     chosen = [first]
     while len(chosen) < n:
-        distances = np.square(left).sum(1)
+        distances = np.square(residuals).sum(1)
         farthest = int(distances.argmax())
         chosen.append(farthest)
-        direction = left[farthest] / np.sqrt(max(distances[farthest], TINY))
-        left = left - np.outer(left @ direction, direction)
+        direction = residuals[farthest] / np.sqrt(max(distances[farthest], TINY))
+        residuals = residuals - np.outer(residuals @ direction, direction)
     return np.array(chosen)
 
 
@@ -134,6 +134,11 @@ def find_first_topics(agreement: Agreement, settings: MinibatchSettings, seed: i
     n_topics = settings.n_components
     if settings.initialisation == "nmf":
         return topics_before(agreement, n_topics, seed)
-    sizes = n_topics, len(agreement.vocabulary), agreement.documents
-    work = partial(first_topics, agreement.sum, *sizes)
+    work = partial(
+        first_topics,
+        agreement.sum,
+        n_topics=n_topics,
+        n_words=len(agreement.vocabulary),
+        documents=agreement.documents,
+    )
     return agreement.round(0, work)[0]

@@ -34,18 +34,17 @@ class LDA(Program[LDASettings, Arrays]):
         """Draw the first topics, or take them from a model, given topics or anchors."""
         settings = self.settings
         start = self.plan.start
-        if start is None and settings.initialisation == "random":
+        if self.continued is not None:
+            return {"pseudo_counts": np.asarray(self.continued.weights["pseudo_counts"])}
+        if start is not None:
+            topics = start.on(agreement.vocabulary.words)
+        elif settings.initialisation == "random":
             shape = len(agreement.vocabulary), settings.n_components
             return {"pseudo_counts": np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)}
-        if start is None:
-            topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
-        elif self.continued is not None:
-            return {"pseudo_counts": np.asarray(self.continued.weights["pseudo_counts"])}
         else:
-            topics = start.on(agreement.vocabulary.words)
-        words = agreement.documents * agreement.length
-        first = np.ascontiguousarray(settings.topic_prior + topics.T * words)
-        return {"pseudo_counts": first}
+            topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
+        n_words = agreement.documents * agreement.length
+        return {"pseudo_counts": np.ascontiguousarray(settings.topic_prior + topics.T * n_words)}
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         # Replies are checked: expected counts of a word cannot exceed its occurrences.
@@ -53,8 +52,8 @@ class LDA(Program[LDASettings, Arrays]):
         most = np.inf if self.continued else agreement.bound_if_announced(counted)
         counts = Bounds(state["pseudo_counts"].shape, most, 0, rows=True)
         template: Template = {"counts": counts, "bound": agreement.loss()}
-        of_all = self.settings.learning == "batch" or self.added is not None
-        function = "all_expected_counts" if of_all else "expected_counts"
+        all_documents = self.settings.learning == "batch" or self.added is not None
+        function = "all_expected_counts" if all_documents else "expected_counts"
         return agreement.sum(function, template, round=round_, **state)
 
     def step(

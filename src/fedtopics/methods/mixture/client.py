@@ -71,16 +71,16 @@ class MixtureSums(PointSums):
         words = np.zeros(evidence.words.shape)
         weights = np.zeros(len(evidence.bias))
         loss = 0.0
-        for rows, theta, found in evidence.memberships(points, counts):
+        for rows, theta, log_evidence in evidence.memberships(points, counts):
             directions += theta.T @ points[rows].astype(np.float64)
             words += theta.T @ counts[rows]
             weights += theta.sum(0)
-            loss -= found
+            loss -= log_evidence
         sums = {"directions": directions, "words": words}
 
         def summed(enough: Enough) -> dict[str, Any]:
-            of_enough = {name: total * enough[:, None] for name, total in sums.items()}
-            return {**of_enough, "weights": weights, "loss": loss}
+            sent_sums = {name: total * enough[:, None] for name, total in sums.items()}
+            return {**sent_sums, "weights": weights, "loss": loss}
 
         return {"counts": weights}, summed
 

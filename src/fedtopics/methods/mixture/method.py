@@ -58,8 +58,8 @@ class EMRounds:
         """Replace the sums (M-step); a topic with too few documents keeps its previous sums."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
-        kept = 1.0 if self.adds else agreement.weight_of_earlier_sums(round_)
-        after = {name: reply[name] + kept * state[name] for name in SUMMED}
+        earlier_weight = 1.0 if self.adds else agreement.weight_of_earlier_sums(round_)
+        after = {name: reply[name] + earlier_weight * state[name] for name in SUMMED}
         for name in ("directions", "words"):
             after[name] = np.where(sent[:, None], after[name], state[name])
         change = max(
@@ -74,13 +74,14 @@ class EMRounds:
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
     k = settings.n_components
-    dimension = settings.embedding.dimension
-    origin, moments = find_moments(agreement, dimension)
-    found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+    origin, moments = find_moments(agreement, settings.embedding.dimension)
+    clusters = start_with_kmeans(
+        agreement, settings.start, k, origin=origin, moments=moments, seed=seed, finalists=1
+    )
     words = np.zeros((k, len(agreement.vocabulary)))
-    shares = np.maximum(found.counts[0], 1)
-    directions = found.centres[0] * shares[:, None]
-    return {"origin": origin, "directions": directions, "words": words, "weights": shares}
+    weights = np.maximum(clusters.counts[0], 1)
+    directions = clusters.centres[0] * weights[:, None]
+    return {"origin": origin, "directions": directions, "words": words, "weights": weights}
 
 
 def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:

@@ -91,9 +91,9 @@ class WordProducts(SharedFunctions):
         """Return the documents' weighted words in batches; they are kept if they are few."""
         whole = self.client.bag
         settings = self.client.settings
-        last, of, kept, found = self._weighed
-        if last is whole and of == part and np.array_equal(kept, rarity):
-            return found
+        last_bag, last_part, last_rarity, weighed = self._weighed
+        if last_bag is whole and last_part == part and np.array_equal(last_rarity, rarity):
+            return weighed
         bag = whole if part == ALL else bag_of_part(self.client, part)
         usable = self.client.usable if part == ALL else np.flatnonzero(np.diff(bag.indptr))
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
@@ -114,9 +114,9 @@ class FactorSums(WordProducts):
         squares = np.zeros((2, directions.shape[1]))
         n = 0
         for rows, points in self.weighed(rarity, part):
-            found = points @ directions
-            squares[0] += np.square(np.maximum(found, 0)).sum(0)
-            squares[1] += np.square(np.minimum(found, 0)).sum(0)
+            lengths = points @ directions
+            squares[0] += np.square(np.maximum(lengths, 0)).sum(0)
+            squares[1] += np.square(np.minimum(lengths, 0)).sum(0)
             n += len(rows)
         return {"squares": squares, "documents": n}
 
@@ -150,10 +150,10 @@ class FactorSums(WordProducts):
         products = np.zeros((n, n))
         shares = np.zeros(n)
         for _, points in self.weighed(rarity, part):
-            found = solve(points, topics)
-            add_products(points, found, sums)
-            products += found.T @ found
-            shares += found.sum(0)
+            factors = solve(points, topics)
+            add_products(points, factors, sums)
+            products += factors.T @ factors
+            shares += factors.sum(0)
 
         def summed(enough: Enough) -> dict[str, Any]:
             return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
@@ -173,15 +173,15 @@ class FactorSums(WordProducts):
         total = 0.0
         n = 0
         for rows, points in self.weighed(rarity, SCORED):
-            seen = draws.random(points.nnz) < 0.5
-            known = points.copy()
-            left = points.copy()
-            for words, mask in ((known, seen), (left, ~seen)):
+            is_shown = draws.random(points.nnz) < 0.5
+            shown = points.copy()
+            left_out = points.copy()
+            for words, mask in ((shown, is_shown), (left_out, ~is_shown)):
                 words.data *= mask
                 words.eliminate_zeros()
-            predicted = solve(known, topics) @ topics.T
-            lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left * left).sum(1))
-            total += float(((left * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
+            predicted = solve(shown, topics) @ topics.T
+            lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left_out * left_out).sum(1))
+            total += float(((left_out * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
             n += len(rows)
         return {"cosines": total, "documents": n}
 
@@ -197,7 +197,9 @@ class FactorSums(WordProducts):
         self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         request = {"rarity": rarity, "topics": topics}
-        return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
+        return sums_of_words(
+            self.client, groups, request=request, thetas=thetas, n_topics=topics.shape[1]
+        )
 
 
 class NMFClient(TopicClient[NMFSettings]):
@@ -207,8 +209,7 @@ class NMFClient(TopicClient[NMFSettings]):
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
         calls = CALLS_OF_START | {"factor_sums": "each round"}
-        n = len(settings.candidates)
-        if n:
+        if n := len(settings.candidates):
             calls["word_products"] = f"{2 * PASSES} times, before the first round"
             calls["signs"] = calls["prediction"] = f"at most {n + 1} times, before the first round"
             calls["factor_sums"] += f", and before them at most {n * ROUNDS_BEFORE} times"

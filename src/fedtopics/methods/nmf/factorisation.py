@@ -80,10 +80,10 @@ class Factorisation:
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
     ) -> RoundResult[NMFState]:
         """Update each topic with the others fixed (HALS), then scale it to length 1."""
-        kept = agreement.weight_of_earlier_sums(round_)
-        n = reply["documents"] + kept * state.documents
-        sums = reply["sums"] + kept * state.sums
-        products = reply["products"] + kept * state.products
+        earlier = agreement.weight_of_earlier_sums(round_)
+        n = reply["documents"] + earlier * state.documents
+        sums = reply["sums"] + earlier * state.sums
+        products = reply["products"] + earlier * state.products
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
         wanted = sums
@@ -122,7 +122,7 @@ def best_number(
     Topics are computed from one half; in the other, they predict the words that are left out.
     """
     most = min(len(rarity), agreement.documents // (2 * PER_TOPIC))
-    numbers = [each for each in candidates if each <= most]
+    numbers = [number for number in candidates if number <= most]
     if not numbers:
         raise StudyError(TOO_FEW)
     leading = leading_directions(agreement, rarity, max(numbers), seed, CHOOSING)
@@ -136,7 +136,7 @@ def best_number(
         reply = agreement.round(0, ask)[0]
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
         notify(Candidate(number, scores[number]))
-        best = max(scores, key=lambda each: scores[each])
+        best = max(scores, key=lambda tried: scores[tried])
         if best not in list(scores)[-WORSE:]:
             break
     return best
@@ -165,10 +165,10 @@ def leading_directions(
         reply = agreement.round(0, partial(ask, directions=before))[0]
         if part != ALL and not reply["documents"]:
             raise StudyError(TOO_FEW)
-        found = reply["products"]
+        products = reply["products"]
         if number + 1 < PASSES:
-            directions = np.linalg.qr(found)[0]
-    values, vectors = np.linalg.eigh(before.T @ found)
+            directions = np.linalg.qr(products)[0]
+    values, vectors = np.linalg.eigh(before.T @ products)
     return np.ascontiguousarray(before @ vectors[:, np.argsort(-values)[:n]])
 
 
@@ -189,12 +189,12 @@ def without_signs(
 def seed_vectors(
     seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
 ) -> Numbers:
-    found = np.zeros((len(words), n_topics))
+    vectors = np.zeros((len(words), n_topics))
     check_known(dict(enumerate(seeds)), words)
     for number, seed in enumerate(seeds):
-        known = [words[word] for word in seed if word in words]
-        found[known, number] = 1 / np.sqrt(len(known))
-    return found
+        rows = [words[word] for word in seed if word in words]
+        vectors[rows, number] = 1 / np.sqrt(len(rows))
+    return vectors
 
 
 def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
@@ -204,9 +204,8 @@ def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
 
 
 def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
-    usual = NMFShape()
     frequency = agreement.vocabulary.document_frequency
-    rarity = rarities(frequency, agreement.documents, usual.rarity)
+    rarity = rarities(frequency, agreement.documents, NMFShape().rarity)
     state = NMFState.first(nndsvd_topics(agreement, rarity, n_topics, seed))
     state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
     most = agreement.bound_if_announced(agreement.vocabulary.occurrences)

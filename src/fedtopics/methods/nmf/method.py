@@ -54,14 +54,18 @@ class NMF(Program[NMFSettings, NMFState]):
         settings = self.settings
         start = self.plan.start
         rounds = self.rounds(agreement)
-        if start is not None and start.continued is not None:
-            return NMFState.first(start.continued.weights["topics"])
+        if self.continued is not None:
+            return NMFState.first(self.continued.weights["topics"])
         if start is None:
             n_topics = settings.n_components
-            numbers = settings.candidates
-            if numbers:
-                known = agreement, numbers, rounds.rarity, self.plan.seed
-                n_topics = best_number(*known, partial(self.note, run))
+            if settings.candidates:
+                n_topics = best_number(
+                    agreement,
+                    candidates=settings.candidates,
+                    rarity=rounds.rarity,
+                    seed=self.plan.seed,
+                    notify=partial(self.note, run),
+                )
             topics = nndsvd_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
         else:
             topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
