@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load, save
 
-from fedtopics import TopicModel
+from fedtopics import TopicModel, waiting
 from fedtopics.contract.events import Finished, RoundEnded
 from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.errors import RunError
 from fedtopics.federation import progress
 from fedtopics.federation.progress import ProgressDisplay
-from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
+from fedtopics.federation.run_folder import RunFolder
 from tests.helpers.damage import damages, full_disk
 from tests.helpers.models import made
 
@@ -325,7 +325,7 @@ def test_a_failed_checkpoint_is_due_again(tmp_path: Path, monkeypatch: pytest.Mo
     run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
     list(run.rounds(0, 9))
     assert [round_ for round_ in (1, 999, 1000, 2000) if run.due(round_)] == [1000, 2000]
-    clock += LONGEST_UNSAVED
+    clock += waiting.UNSAVED
     assert not run.due(1)
     clock += 0.1
     assert run.due(1)
@@ -335,7 +335,7 @@ def test_a_failed_checkpoint_is_due_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert run.due(2)
     run.checkpoint(state(2))
     assert not run.due(3)
-    clock += LONGEST_UNSAVED + 0.1
+    clock += waiting.UNSAVED + 0.1
     assert run.due(3)
     run.close()
     assert not RunFolder(None, "study1").due(1000), "there is nowhere to write"

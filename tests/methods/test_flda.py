@@ -228,7 +228,9 @@ def test_given_topics_stay_first() -> None:
 
 def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([0.5, 0.6, 0.4])
-    monkeypatch.setattr("fedtopics.methods.flda.method.coherence_of_topics", lambda *_: next(scores))
+    monkeypatch.setattr(
+        "fedtopics.methods.flda.method.coherence_of_topics", lambda *_: next(scores)
+    )
     events = Notes()
     plan = flda(stop="coherence", coherence="documents", max_rounds=9)
     model = train(plan, stream(DRIFT), on_event=events.append)

@@ -153,7 +153,7 @@ def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
-        monkeypatch.setattr("fedtopics.text.embeddings.HUB_PATIENCE", 0.2)
+        monkeypatch.setattr("fedtopics.waiting.HUB", 0.2)
         with pytest.raises(StudyError, match="'nobody/no-such-model' cannot be loaded"):
             SentenceEncoder("nobody/no-such-model")
         silent.settimeout(0)

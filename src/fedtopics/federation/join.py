@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics import waiting
 from fedtopics.contract.events import Allowed, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, PolicyError
 from fedtopics.federation.door import Door
@@ -39,7 +40,6 @@ from fedtopics.protocol.roster import Key
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.transport.loopback import LoopbackLink
 
-WEEK = 7 * 86_400.0  # seconds
 NEAR = 1e-3  # allowed difference of weights on two processors, relative to the largest
 
 
@@ -51,7 +51,7 @@ def join(
     dry_run: bool = False,
     host: bool = False,
     listen: str = "",
-    timeout: float = WEEK,
+    timeout: float = waiting.MEMBER,
 ) -> TopicModel | None:
     """Train a study as its member until all have the model; a `dry_run` only checks the policy."""
     key = part.key

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fedtopics import errors
+from fedtopics import errors, waiting
 from fedtopics.contract import events
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
@@ -29,8 +29,6 @@ Notify = Callable[[events.Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """A server of the members, while its context is open."""
 EVENTS = "events.jsonl"
-PAUSE = 1.0  # seconds between two checks whether members are done
-HOST_STAYS = 600.0  # seconds that a host serves the others after it has the model
 
 
 def read_apart(study: Path) -> ServerPlan:
@@ -119,7 +117,7 @@ def _lead(
         since = 0.0
         patience = Patience(inf, notify)
         halted = None
-        while service.wait_until_done(PAUSE):
+        while service.wait_until_done(waiting.CHECK_DONE):
             step, missing, stop = service.waiting()
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, stop.reason))
@@ -143,10 +141,10 @@ def hosted(
     service = relay_of(plan, folder)
     with listening(plan, key, address, service, notify):
         yield service
-        if missing := service.wait_until_done(HOST_STAYS):
+        if missing := service.wait_until_done(waiting.HOST_STAYS):
             raise FederationError(
                 f"This member has the model, but {', '.join(missing)} did not fetch it within "
-                f"{HOST_STAYS / 60:.0f} minutes; start the same command again to serve them."
+                f"{waiting.HOST_STAYS / 60:.0f} minutes; start the same command again to serve them."
             )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from fedtopics import files
+from fedtopics import files, waiting
 from fedtopics.contract import events
 from fedtopics.contract.interfaces import Checkpoint
 from fedtopics.errors import ModelError, RunError
@@ -34,7 +34,6 @@ DIGEST = "sha256"  # key in kept JSON
 KEPT_CHECKPOINTS = 2
 STEP = "steps"  # name of the step in a member's checkpoint
 TURN = "turns"  # name of the turn in a member's checkpoint
-LONGEST_UNSAVED = 60.0  # seconds
 
 
 def require_no_other_study(folder: Path, ours: str) -> None:
@@ -161,7 +160,7 @@ class RunFolder:
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: at intervals, or after a minute."""
-        slow = time.perf_counter() - self._saved > LONGEST_UNSAVED
+        slow = time.perf_counter() - self._saved > waiting.UNSAVED
         return self.folder is not None and (slow or round_ % self._every == 0)
 
     def checkpoint(self, state: Checkpoint) -> bool:

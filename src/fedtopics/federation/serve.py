@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from fedtopics import waiting
 from fedtopics.contract.events import Finished, OnEvent
 from fedtopics.extras import VERSION
 from fedtopics.federation.program import finished, program_of
@@ -17,8 +18,6 @@ from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
-
-MODEL_PATIENCE = 120.0  # seconds to wait for the clients at the end
 
 
 def software_of(study: Study, start: WarmStart | None) -> str:
@@ -79,6 +78,6 @@ def lead(
             with listen(server, run.event):
                 opened(server)
                 model = run.save(finished(study, start, program.train(run.clients, run)))
-                missing = server.wait_until_done(MODEL_PATIENCE)
+                missing = server.wait_until_done(waiting.MODEL_FETCHED)
                 run.event(Finished([name for name in server.names if name not in missing]))
             return model

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from fedtopics import escaping
+from fedtopics import escaping, waiting
 from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest_names
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
@@ -180,13 +180,17 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         None, ge=1, description="fewest clients in a round; by default more than half"
     )
     round_timeout: float = Field(
-        600.0, gt=0, description="seconds for a round, which then continues without missing clients"
+        waiting.ROUND,
+        gt=0,
+        description="seconds for a round, which then continues without missing clients",
     )
     join_timeout: float = Field(
-        86_400.0, ge=0, description="seconds that the server waits for all clients at the start"
+        waiting.JOIN, ge=0, description="seconds that the server waits for all clients at the start"
     )
     quorum_timeout: float = Field(
-        3600.0, ge=0, description="seconds that a round waits for the quorum before the run ends"
+        waiting.QUORUM,
+        ge=0,
+        description="seconds that a round waits for the quorum before the run ends",
     )
     outliers: Rule | None = Field(
         None,

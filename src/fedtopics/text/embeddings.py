@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from fedtopics import waiting
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import require
 from fedtopics.files import make_folder, open_file, open_private
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
 
 PACKAGED = "all-MiniLM-L6-v2"  # the model whose weights come as a Python package
 MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # files that define a model
-HUB_PATIENCE = 10  # seconds until the Hugging Face hub counts as unreachable
 STEP = 1024  # texts between progress reports; an interruption loses at most this many
-PATIENCE = 30.0  # seconds that one process waits while another writes the cache
 
 Vectors = NDArray[np.float32]
 
@@ -207,7 +206,7 @@ class _Cache:
         with self._or_without():
             make_folder(folder)
             open_private(self._path, "ab").close()
-            self._database = sqlite3.connect(self._path, timeout=PATIENCE)
+            self._database = sqlite3.connect(self._path, timeout=waiting.CACHE)
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS embeddings (digest BLOB PRIMARY KEY, vector BLOB)"
             )
@@ -349,7 +348,7 @@ def _from_hub(model: str) -> Path:
         reached = False  # earlier downloads are still usable
         with suppress(Exception):  # the libraries raise almost any kind
             # Behind a firewall that drops packets, the download would wait forever.
-            reached = bool(HfApi().model_info(name, timeout=HUB_PATIENCE))
+            reached = bool(HfApi().model_info(name, timeout=waiting.HUB))
         files = [f"*{suffix}" for suffix in MODEL_FILES if suffix != ".bin"]
         return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reached))
 

@@ -15,11 +15,12 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import BaseModel, Field
 from scipy import sparse
 
+from fedtopics import waiting
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal_form
+from fedtopics.text.words import LISTS, LONGEST_WORD, is_word, normal_form
 
 LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 PART = 1 << 15  # words whose order is read at once
@@ -241,7 +242,7 @@ def _split(
             except TimeoutError:
                 raise DataError(
                     f"Matching the study's token_pattern in document {done:,} takes more than "
-                    f"{TIME_LIMIT:g} s; use a named pattern, or a simpler one."
+                    f"{waiting.PATTERN:g} s; use a named pattern, or a simpler one."
                 ) from None
         yield words
 

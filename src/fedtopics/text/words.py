@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
+from fedtopics import waiting
 from fedtopics.errors import StudyError
 from fedtopics.escaping import is_flooded, is_seen
 
@@ -18,7 +19,6 @@ LONGEST_WORD = 100  # characters
 NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
 ASCII = re.compile(r"[ -~]+")  # printable ASCII
-TIME_LIMIT = 1.0  # seconds, for a user's pattern in one document
 PROBE = 60 * "a" + " " + string.printable  # a text to try patterns on
 # After a word's first character no position is retried: time is linear in a text's length.
 WITHIN = "'\u00b7\u05f4-"  # in addition to letters; the dot is for Catalan, the stroke for Hebrew
@@ -137,7 +137,7 @@ def compile_pattern(pattern: str) -> Any:
 
     try:
         compiled = regex.compile(pattern)
-        compiled.findall(PROBE, timeout=TIME_LIMIT)
+        compiled.findall(PROBE, timeout=waiting.PATTERN)
     except TimeoutError:
         raise StudyError("token_pattern takes too long for a short text; simplify it.") from None
     except (regex.error, RecursionError, OverflowError, MemoryError):
@@ -153,7 +153,7 @@ def splitter(pattern: str) -> Callable[[str], list[str]]:
         raise StudyError('token_pattern = "lists" cannot split texts; give lists of words.')
     if pattern not in PATTERNS:
         compiled = compile_pattern(pattern)
-        return lambda text: list(compiled.findall(text, timeout=TIME_LIMIT))
+        return lambda text: list(compiled.findall(text, timeout=waiting.PATTERN))
     plain = re.compile(PATTERNS[pattern]).findall
     if pattern not in BEGINNINGS:
         return plain
