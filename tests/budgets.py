@@ -42,7 +42,7 @@ SCREEN = 50  # lines of a function's body
 LONG = 30  # lines from which a body needs a comment that says why
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 SECONDS = re.compile(r"^[A-Z_]+ = [\d_.]+  # .*\bseconds\b", re.MULTILINE)
-WORDS = re.compile(r"^[A-Z_]*WORDS[A-Z_]* = \d+|words: int = \d+|n_words: int = \d+", re.MULTILINE)
+WORDS = re.compile(r"^[A-Z_]*WORDS[A-Z_]* = \d{1,2}\b(?! <<)|words: int = \d{1,2}\b", re.MULTILINE)
 
 
 def sizes(root: Path) -> Budgets:

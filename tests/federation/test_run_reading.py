@@ -10,13 +10,12 @@ from fedtopics import Study, train
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.run_status import (
-    STATUS_WORDS,
     ClientStatus,
     RunReading,
     RunStatus,
     read_run,
 )
-from fedtopics.model.shown_words import DEFAULT_RANKING
+from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from tests.helpers.federation import embedded, subjects, train_until_killed
 from tests.helpers.methods import POLICIES, SIZES, planned
 from tests.helpers.recipes import planned as with_noise
@@ -41,7 +40,7 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     """Those of the newest state, read as topics of a model with that state would be."""
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
-    expected = model.words_by(DEFAULT_RANKING, STATUS_WORDS)
+    expected = model.words_by(DEFAULT_RANKING, LINE_WORDS)
     assert run.topics == expected
     assert run.title == "Topics after round 3, not final yet"
     found = run.plain()
@@ -59,7 +58,7 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
     assert ended.status.state == "finished"
-    by_size = [row["words"][:STATUS_WORDS] for row in model.get_topic_info()]
+    by_size = [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
     assert ended.topics == by_size
     assert ended.plain()["topics_of_round"] is None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedtopics import waiting
 from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
@@ -227,7 +228,7 @@ def serve(
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    default=7 * 86400.0,
+    default=waiting.MEMBER,
     metavar="SECONDS",
     help="Stop if the server is silent for so long.  [default: seven days]",
 )

@@ -16,7 +16,7 @@ from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import check_output, write_output
-from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.model.shown_words import CAPTION_WORDS, LINE_WORDS, WORDS_SHOWN
 from fedtopics.terminal import display
 from fedtopics.terminal.display import print_json, say, write
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.text.times import Unit
 
-FEW_WORDS = 8  # words of a topic
 TOPICS_SHOWN = 5  # topics per group
 PERIODS = ("year", "quarter", "month", "week", "day")  # copied, as `over_time` loads slowly
 PHRASES = (
@@ -144,7 +143,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
         print_json(rows)
         return
     for row in rows:
-        say(f"{row['topic']:>3}  {' '.join(row['words'][:FEW_WORDS])}")
+        say(f"{row['topic']:>3}  {' '.join(row['words'][:LINE_WORDS])}")
         terms = "  ".join(f"{term} {cosine:.2f}" for term, cosine in row["terms"])
         say(f"     {terms or 'no term has a word in common with it'}", "dim")
 
@@ -233,7 +232,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
     from fedtopics.model.labels import shown_label
 
     topic_names = {
-        row["topic"]: shown_label(row) or " ".join(row["words"][:3])
+        row["topic"]: shown_label(row) or " ".join(row["words"][:CAPTION_WORDS])
         for row in model.get_topic_info()
     }
     groups: dict[str, list[dict[str, Any]]] = {}

@@ -31,7 +31,7 @@ from fedtopics.text.vocabulary import fingerprint
 
 Sign = Callable[[bytes], bytes]
 HEAD_SIZE = 512  # bytes: small enough for one atomic overwrite, also if the process is killed
-FEW_WORDS = 20  # most words that a line lists
+MOST_LISTED = 20  # most words that a line lists
 SEEDED = "from the study's seed"  # which all members know
 SIGNATURE = "signature"
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
@@ -397,5 +397,5 @@ def _words(payload: Payload) -> dict[str, Any]:
     words = payload.get("words")
     if not isinstance(words, list):
         return {}
-    few = len(words) <= FEW_WORDS
+    few = len(words) <= MOST_LISTED
     return {"words": words if few else {"number": len(words), "fingerprint": fingerprint(words)}}

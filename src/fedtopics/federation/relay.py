@@ -144,7 +144,8 @@ def hosted(
         if missing := service.wait_until_done(waiting.HOST_STAYS):
             raise FederationError(
                 f"This member has the model, but {', '.join(missing)} did not fetch it within "
-                f"{waiting.HOST_STAYS / 60:.0f} minutes; start the same command again to serve them."
+                f"{waiting.HOST_STAYS / 60:.0f} minutes; start the same command again to serve "
+                "them."
             )
 
 

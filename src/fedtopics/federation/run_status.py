@@ -22,11 +22,10 @@ from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used, open_file, read_bytes
 from fedtopics.methods.registry import find_method
-from fedtopics.model.shown_words import DEFAULT_RANKING
+from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
 
-STATUS_WORDS = 8  # words of a topic
 DAMAGES = (
     OSError,
     ValueError,
@@ -297,9 +296,9 @@ def _topics(
     """Return the words of topics, the round of a checkpoint, and why there are none."""
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        return [[str(word) for word in row["words"][:STATUS_WORDS]] for row in rows], None, ""
+        return [[str(word) for word in row["words"][:LINE_WORDS]] for row in rows], None, ""
     if status.topics is not None:
-        return [words[:STATUS_WORDS] for words in status.topics], status.round, ""
+        return [words[:LINE_WORDS] for words in status.topics], status.round, ""
     if status.is_server and not status.trains:
         return (), None, NONE_RELAYED
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
@@ -318,5 +317,5 @@ def _topics(
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
-    columns = DEFAULT_RANKING.order(shares, vocabulary.frequency, STATUS_WORDS)
+    columns = DEFAULT_RANKING.order(shares, vocabulary.frequency, LINE_WORDS)
     return [[vocabulary.words[i] for i in row] for row in columns], int(path.stem), ""

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, StudyError
 from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
-from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.model.shown_words import METRIC_WORDS, WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
-METRIC_WORDS = 25  # most words of a topic that metrics see
 ROWS = {"counts", "theta", "main_topics", "labels"}  # inputs of metrics with one row per document
 
 

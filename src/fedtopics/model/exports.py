@@ -179,7 +179,7 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def to_gensim(
-    model: Topics, num_words: int = 10, relevance: float | None = None
+    model: Topics, num_words: int = WORDS_SHOWN, relevance: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does."""
     return [*get_topics(model, num_words, relevance).items()]

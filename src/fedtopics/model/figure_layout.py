@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.model.shown_words import CAPTION_WORDS
+
 Shape = dict[str, Any]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
@@ -190,7 +192,9 @@ def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:
     groups: list[Shape] = []
     for top, topics in groupby(leaves, lambda leaf: top_of.get(leaf, leaf)):
         row = tops.get(top, {"words": [], "share": None})
-        groups.append({"topics": [*topics], "words": row["words"][:3], "share": row["share"]})
+        groups.append(
+            {"topics": [*topics], "words": row["words"][:CAPTION_WORDS], "share": row["share"]}
+        )
     return {"path": "".join(branches), "height": ROW * len(leaves), "groups": groups}
 
 

@@ -1,5 +1,6 @@
 """Figures of a model's topics, for reports, notebooks and files."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -16,8 +17,10 @@ from fedtopics.files import write_output
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.over_time import changes, grown, topics_over_time
+from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.model.topics import Topics
 
+STYLES = "colours.css", "figures.css"
 OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
 SPECIFIC = 3  # most specific topics listed for a client
 MORE = 1.05  # a client's specific topics have at least so many times their overall share
@@ -50,7 +53,8 @@ class Figure:
 
     def _repr_html_(self) -> str:
         """Return the figure with its styles, which apply only within it."""
-        rules = resource(figure_templates(visible), "figures.css").replace(":root", "&")
+        environment = figure_templates(visible)
+        rules = "".join(resource(environment, name) for name in STYLES).replace(":root", "&")
         return f'<div class="figure"><style>.figure {{{PANEL}{rules}}}</style>{self.content}</div>'
 
     def save(self, path: str | Path) -> Path:
@@ -153,7 +157,7 @@ def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def topic_name(topic: Topic) -> str:
     """Return a topic's label, or its first words."""
-    return topic["label"] or ", ".join(topic["words"][:3])
+    return topic["label"] or ", ".join(topic["words"][:CAPTION_WORDS])
 
 
 def _held(topic: Topic, documents: Mapping[str, int]) -> dict[str, Any]:
@@ -218,8 +222,12 @@ def chart(panels: Sequence[Panel]) -> str:
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
     ]
-    template = figure_templates(visible).get_template("chart.svg.j2")
-    return template.render(width=WIDTH * columns, height=HEIGHT * rows, panels=placed)
+    environment = figure_templates(visible)
+    # Programs that show SVG know no variables of CSS. Colours of the day come first.
+    pairs = re.findall(r"--(\w+): (#\w+)", resource(environment, "colours.css").partition("}")[0])
+    return environment.get_template("chart.svg.j2").render(
+        width=WIDTH * columns, height=HEIGHT * rows, panels=placed, colour=dict(pairs)
+    )
 
 
 def _drawn(panel: Panel) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from fedtopics.escaping import is_flooded, is_seen
 from fedtopics.files import read_text
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.search import is_form
+from fedtopics.model.shown_words import LABEL_WORDS
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import WITHIN, composed, normal_form
 
-LABEL_WORDS = 10  # first words of a topic that are considered
 LABEL_PARTS = 3  # parts of a label
 LONGEST_LABEL = 100  # characters
 PHRASES = 2  # phrases per label

@@ -20,8 +20,8 @@ from scipy.special import xlogy
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
 from fedtopics.inference.vectors import TINY
-from fedtopics.model.shown_words import WORDS_SHOWN
-from fedtopics.model.topics import NAME_WORDS, Topics
+from fedtopics.model.shown_words import NAME_WORDS, WORDS_SHOWN
+from fedtopics.model.topics import Topics
 
 Model = TypeVar("Model", bound=Topics)
 

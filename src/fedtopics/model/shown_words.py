@@ -16,8 +16,15 @@ ADDED_SHARE = 1e-9  # keeps the logarithm of a share finite
 DIFFERENT = 0.9  # wanted share of different words among all shown words
 LESS_DIFFERENT = 0.02  # most that this share may fall when the most coherent words are shown
 LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-WORDS_SHOWN = 10  # words of a topic by default, also to choose the reading
-CANDIDATES = 15  # first words of a topic from which these are chosen
+# How many words of a topic are shown
+WORDS_SHOWN = 10  # by default; the ranking is chosen by these as well
+CANDIDATES = 15  # first words of a topic, from which the words shown are chosen
+LINE_WORDS = 8  # in a line of a terminal
+NAME_WORDS = 4  # in a topic's name, as in BERTopic
+CAPTION_WORDS = 3  # in place of a label, in figures and small tables
+LABEL_WORDS = 10  # that a suggested label may contain
+LISTED_WORDS = 30  # in the full list of the report
+METRIC_WORDS = 25  # that metrics see, at most
 Columns = NDArray[np.int64]
 
 

@@ -15,11 +15,10 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN, WordRanking
+from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN, WordRanking
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
-NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 TOGETHER = ""  # key of all clients together, if single ones are not known
 EXACT = float(1 << 53)  # documents, as elsewhere in a model

@@ -14,7 +14,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
-WORDS_OF_TOPIC = 10  # least number of words per topic
+LEAST_PER_TOPIC = 10  # least number of words per topic
 OTHERS_SHARE = 0.02  # share of a word's count with which its other topics start
 LEAST_WORD_COUNT = 1e-3  # minimum count of a word in a topic
 RARE = 1e-6  # minimum share of a word in a topic
@@ -53,9 +53,9 @@ class Releases:
         """Return the columns of words that surely occur; StudyError if they are too few."""
         sigma = self.budget.sigma("words")
         columns = estimates.surely_there(counts, sigma, self.most_words)
-        if len(columns) < WORDS_OF_TOPIC * self.n_topics:
+        if len(columns) < LEAST_PER_TOPIC * self.n_topics:
             raise self.refusal(
-                f"only {len(columns)} words surely occur, fewer than {WORDS_OF_TOPIC} words for "
+                f"only {len(columns)} words surely occur, fewer than {LEAST_PER_TOPIC} words for "
                 f"each of {self.n_topics} topics"
             )
         return columns

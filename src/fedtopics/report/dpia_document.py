@@ -90,5 +90,6 @@ def form_as_markdown(form: Document) -> str:
 def form_as_html(form: Document) -> str:
     """Return a page without scripts that loads nothing from other hosts."""
     templates = report_templates(visible)
-    style = Markup(resource(templates, "dpia.css"))  # noqa: S704 - ours
+    rules = resource(templates, "colours.css") + resource(templates, "dpia.css")
+    style = Markup(rules)  # noqa: S704 - ours
     return templates.get_template("dpia.html.j2").render(form=form, style=style)

@@ -24,7 +24,7 @@ CURVES = {  # title by key of a round
     "bytes": "Bytes sent by the clients",
     "seconds": "Seconds",
 }
-STYLES = "figures.css", "report.css", "topics.css", "print.css"
+STYLES = "colours.css", "figures.css", "report.css", "topics.css", "print.css"
 SCRIPTS = "topics.js", "labels.js", "save.js"
 
 

@@ -19,7 +19,7 @@ from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.over_time import changes
-from fedtopics.model.shown_words import WordRanking
+from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.recipe import data_sent_by
 from fedtopics.protocol.clients import DATA_SENT
@@ -28,7 +28,6 @@ from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
-LISTED_WORDS = 30  # of a topic, in its full list
 STEPS = tuple(step / 10 for step in range(11))  # values of lambda in the full list
 EXAMPLES = 3  # documents of a topic
 EXCERPT = 400  # characters shown of a document

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtopics.errors import FedTopicsError
+from fedtopics.model.shown_words import LINE_WORDS
 from fedtopics.terminal import display
 from fedtopics.terminal.display import say, status
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
     if not quiet:
-        display.print_topics(model, 8)
+        display.print_topics(model, LINE_WORDS)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
     write_run_report(folder, quiet)
 

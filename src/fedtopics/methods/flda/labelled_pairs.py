@@ -26,6 +26,7 @@ from fedtopics.files import check_output, read_text, write_durably
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.model.figures import Panel, chart
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.readers import read_table
 
 COLUMNS = ["first", "second", "cosine", "same"]
@@ -74,7 +75,7 @@ def sample_pairs(
     rounds: Sequence[Mapping[str, Sequence[Topic]]],
     n_pairs: int = 60,
     seed: int = 0,
-    n_words: int = 10,
+    n_words: int = WORDS_SHOWN,
 ) -> list[TopicPair]:
     """Sample pairs of topics from two clients in the same round, with all degrees of similarity."""
     pairs = [
