@@ -4,7 +4,7 @@ Other modules read them as `waiting.NAME`. Those under "Settings" are defaults t
 command line can change.
 """
 
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
 
 # Settings
 

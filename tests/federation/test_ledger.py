@@ -53,7 +53,7 @@ def test_ledger_line(tmp_path: Path) -> None:
         "method": "gfedntm",
         "round": 3,
         "function": "echo",
-        "moment": [9, 2, 1],
+        "position": [9, 2, 1],
         "payload": digest_of(payload),
         "words": ["oak", "elm"],
         "documents": 7,
@@ -97,7 +97,7 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
         "run": "",
         "method": "gfedntm",
         "function": "gradients",
-        "moment": [3, 2, 1],
+        "position": [3, 2, 1],
         "bytes": 1000,
         "sha256": "5ha",
     }

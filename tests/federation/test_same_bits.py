@@ -84,8 +84,8 @@ def check_plain(plan: Study, corpora: Any, folder: Path) -> None:
         path = folder / name / "ledger.jsonl"
         assert left(path) == left(folder / "local/clients" / name / "ledger.jsonl")
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        asked = [tuple(line["moment"]) for line in lines if line["what"] == "sent"]
-        came = [tuple(line["moment"]) for line in lines if line["what"] == "received"]
+        asked = [tuple(line["position"]) for line in lines if line["what"] == "sent"]
+        came = [tuple(line["position"]) for line in lines if line["what"] == "received"]
         assert set(asked) <= set(came)
         assert came == sorted(set(came))
 

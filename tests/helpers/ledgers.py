@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-FACTS = "round", "function", "moment", "documents", "bytes", "sha256"
+FACTS = "round", "function", "position", "documents", "bytes", "sha256"
 
 
 def left(ledger: Path) -> list[tuple[Any, ...]]:

@@ -153,7 +153,7 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()
     assert once >= {"vocabulary", "counted"}
     assert {often[function] for function in once} == {1}
-    moments = [line["moment"] for line in lines]
+    moments = [line["position"] for line in lines]
     assert moments == sorted(moments)
     assert len({tuple(moment) for moment in moments}) == len(moments)
 

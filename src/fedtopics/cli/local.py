@@ -173,7 +173,7 @@ def train_command(
         if engine == "local":
             train_here(plan, out=folder, resume=resume, on_event=display, **begin)
         else:
-            settings: dict[str, dict[str, Any]] = {
+            settings: dict[str, dict[str, object]] = {
                 "dask": {"scheduler": scheduler, "workers": workers},
                 "flare": {"keys": keys or study.parent, "kit": kit},
             }

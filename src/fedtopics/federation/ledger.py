@@ -225,7 +225,7 @@ class Ledger:
             client=client,
             round=call.payload.get("round", 0),
             function=function,
-            moment=astuple(position),
+            position=astuple(position),
             **masked,
             payload=call.digest,
             **_words(call.payload),
@@ -248,7 +248,7 @@ class Ledger:
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
         self._add(
-            "received", function=function, moment=astuple(position), bytes=size, sha256=digest
+            "received", function=function, position=astuple(position), bytes=size, sha256=digest
         )
 
     def write_start(
@@ -314,9 +314,9 @@ class Ledger:
         if line["what"] != "sent":
             return
         if line["round"]:
-            self.rounds.add((line["run"], line["round"], line["moment"][1]))
+            self.rounds.add((line["run"], line["round"], line["position"][1]))
         if line["run"] == self.run:
-            turn, attempt, exchange = line["moment"]
+            turn, attempt, exchange = line["position"]
             answer = SentReply(
                 position=Position(turn=turn, attempt=attempt, exchange=exchange),
                 function=line["function"],

@@ -74,27 +74,6 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         yield cluster
 
 
-@dataclass(frozen=True)
-class DaskEngine:
-    """Trains a study on the workers of a cluster; without `scheduler`, on new ones here."""
-
-    scheduler: str | None = None
-    workers: int | None = None
-
-    def train(
-        self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any
-    ) -> Path:
-        with connected(self.scheduler, self.workers) as cluster:
-            say(f"Dask's dashboard: {cluster.dashboard_link}")
-            train(study, out=folder, resume=resume, on_event=on_event, engine=cluster, **start)
-        return folder
-
-    @staticmethod
-    def prepared(cluster: Client, study: Study, corpora: Any) -> tuple[dict[str, Any], Any]:
-        """Return the documents on the workers, and what makes a simulation of them."""
-        return prepared(cluster, study, corpora)
-
-
 @contextmanager
 def lost_scheduler() -> Iterator[None]:
     """Explain what to do if the scheduler is lost."""
@@ -373,6 +352,23 @@ def prepared(
         if isinstance(source, Corpus):  # the fingerprint of the whole, whatever its parts
             remote[name] = replace(remote[name], fingerprint=corpus_fingerprint(source))
     return remote, partial(DaskSimulation, cluster=cluster)
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Trains a study on the workers of a cluster; without `scheduler`, on new ones here."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+    prepared = staticmethod(prepared)
+
+    def train(
+        self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any
+    ) -> Path:
+        with connected(self.scheduler, self.workers) as cluster:
+            say(f"Dask's dashboard: {cluster.dashboard_link}")
+            train(study, out=folder, resume=resume, on_event=on_event, engine=cluster, **start)
+        return folder
 
 
 def path_or_corpus(documents: Any) -> Any:
