@@ -194,7 +194,7 @@ def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents
 
 
 def fitting(array: Vectors, field: Bounds, documents: int) -> Vectors:
-    bound = min(field.each * documents, LARGEST)
+    bound = min(field.per_document * documents, LARGEST)
     fits = np.clip(array, np.maximum(field.least, -bound), np.minimum(field.most, bound))
     if field.adds_up:
         fits = fits if fits.any() else np.asarray(array == array.max(), float)

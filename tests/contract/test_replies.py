@@ -118,12 +118,12 @@ def test_numbers_beyond_their_bounds_are_a_fault() -> None:
 
 
 def test_a_document_adds_so_much_and_no_more() -> None:
-    template = {"x": Bounds((2,), each=0.5), "documents": COUNT}
+    template = {"x": Bounds((2,), per_document=0.5), "documents": COUNT}
     cannot = f"its field 'x' {CANNOT}"
     assert find_fault({"x": np.array([-2.0, 2.0]), "documents": 4}, template) == ""
     assert find_fault({"x": np.array([-2.1, 2.0]), "documents": 4}, template) == cannot
     assert find_fault({"x": np.array([0.1, 0.0]), "documents": 0}, template) == cannot
-    whole = {"x": counts(2, each=1), "documents": COUNT}
+    whole = {"x": counts(2, per_document=1), "documents": COUNT}
     assert find_fault({"x": np.array([4, 0]), "documents": 4}, whole) == ""
     assert find_fault({"x": np.array([5, 0]), "documents": 4}, whole) == cannot
 

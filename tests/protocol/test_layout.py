@@ -51,7 +51,10 @@ def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
 
 
 def test_rows_maps_and_zeros() -> None:
-    template = {"m": {"w": Bounds((3, 2), rows=True, dtype="float32")}, "s": sums(2, each=1)}
+    template = {
+        "m": {"w": Bounds((3, 2), rows=True, dtype="float32")},
+        "s": sums(2, per_document=1),
+    }
     layout = Layout.of({"documents": Announced({"a": 9}), **template}, ["a"], 1)
     rows = SparseRows(np.array([2]), np.array([[1.0, -1.0]], np.float32), 3)
     update = {"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])}

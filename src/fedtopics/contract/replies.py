@@ -36,16 +36,16 @@ Axis = int | str | UpTo
 class Bounds:
     """Numbers of one type, all between two bounds.
 
-    In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each`
-    bounds the numbers of a document's contribution, `length` its length as a vector. With
-    `adds_up`, the numbers add up to the reply's number of documents. With `squares`, the second
-    half sums the squares of the first half's terms; `products` sums products of all pairs.
+    In a `shape`, a name is any length, the same throughout a reply; `()` is one number.
+    `per_document` bounds the numbers of a document's contribution, `length` its length as a vector.
+    With `adds_up`, the numbers add up to the reply's number of documents. With `squares`, the
+    second half sums the squares of the first half's terms; `products` sums products of all pairs.
     """
 
     shape: tuple[Axis, ...] = ()
     most: float | NDArray[Any] = LIMIT
     least: float | NDArray[Any] = -LIMIT
-    each: float = np.inf
+    per_document: float = np.inf
     length: float = 0.0
     adds_up: bool = False
     squares: bool = False
@@ -79,7 +79,10 @@ class Windows:
 
     @property
     def fields(self) -> dict[str, Bounds]:
-        return {"windows": counts(each=LONGEST), "pairs": counts(len(self.pairs), each=LONGEST)}
+        return {
+            "windows": counts(per_document=LONGEST),
+            "pairs": counts(len(self.pairs), per_document=LONGEST),
+        }
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,16 @@ class AgreeingPairs:
         return dict.fromkeys(PAIRS_IN, sums(most=float(MOST_DOCUMENTS) ** 2))
 
 
-def counts(*shape: Axis, each: float = np.inf) -> Bounds:
-    return Bounds(shape, MOST_COUNT, 0, each, dtype="int64")
+def counts(*shape: Axis, per_document: float = np.inf) -> Bounds:
+    return Bounds(shape, MOST_COUNT, 0, per_document, dtype="int64")
 
 
-def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Bounds:
-    return Bounds(shape, most, 0, each)
+def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, per_document: float = np.inf) -> Bounds:
+    return Bounds(shape, most, 0, per_document)
 
 
 def of_topics(n: int) -> dict[str, Bounds]:
-    return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
+    return {"shares": sums(n, per_document=1), "squares": sums(n, per_document=1)}
 
 
 PAIRS_IN = ("together", "first", "second", "chance")
@@ -184,7 +187,7 @@ class _Check:
         numbers = value.values if isinstance(value, SparseRows) else np.asarray(value)
         if field.dtype != "int64" and not np.isfinite(numbers).all():
             return f"{where} contains NaN or infinite numbers"
-        bound = np.inf if np.isinf(field.each) else field.each * self._documents
+        bound = np.inf if np.isinf(field.per_document) else field.per_document * self._documents
         most = np.asarray(field.most)
         least = np.asarray(field.least)
         if isinstance(value, SparseRows) and most.ndim:

@@ -164,7 +164,7 @@ def _most(announced: Any, members: Sequence[str]) -> int:
 
 def _bounds(field: replies.Bounds, documents: int) -> tuple[float, float]:
     """Return the bounds of all numbers of one update; infinite if they are not known."""
-    bound = field.each * max(documents, 1)
+    bound = field.per_document * max(documents, 1)
     low = -min(bound, -float(np.min(field.least)))
     high = min(bound, float(np.max(field.most)))
     if field.dtype != "int64":

@@ -14,8 +14,8 @@ from fedtopics.model.topics import Topics
 
 EXTENT: Template = {
     "documents": Announced({}),
-    "words": counts(each=LONGEST),
-    "embedded": counts(each=1),
+    "words": counts(per_document=LONGEST),
+    "embedded": counts(per_document=1),
 }
 
 

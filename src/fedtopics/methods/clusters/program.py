@@ -41,7 +41,10 @@ class ClusterProgram(Program[Settings, State]):
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
-        template: Template = {"sizes": counts(n_clusters, each=1), "unclear": counts(each=1)}
+        template: Template = {
+            "sizes": counts(n_clusters, per_document=1),
+            "unclear": counts(per_document=1),
+        }
         sizes = agreement.call("sizes", template, weights=weights)
         info: dict[str, Any] = {
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},

@@ -27,8 +27,8 @@ from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, finge
 SAME_NUMBER = Announced({}, constant_in_round=True)
 COUNTED: dict[str, Any] = {
     "documents": SAME_NUMBER,
-    "training": counts(each=1),
-    "without_known_word": counts(each=1),
+    "training": counts(per_document=1),
+    "without_known_word": counts(per_document=1),
 }
 LEAST_DOCUMENTS = Bounds((), MOST_COUNT, 1, dtype="int64")
 

@@ -189,7 +189,7 @@ def assemble_model(
     n_topics = settings.n_components
     vocabulary = agreement.vocabulary
     template: Template = {"theta": Bounds((n_topics,), least=0, adds_up=True)}
-    words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
+    words: Template = {"sums": sums(n_topics, len(vocabulary), per_document=LONGEST)}
     replies = agreement.call("shares", template, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     word_sums = partial(agreement.sum_groups, "word_sums", words, of_topics(n_topics), **model)
@@ -210,12 +210,12 @@ def sum_periods(
     if over_time is None:
         return None
     begins = tuple(map(str, over_time.begins))
-    template: Template = {"sums": sums(len(begins), n_topics, each=1)}
+    template: Template = {"sums": sums(len(begins), n_topics, per_document=1)}
     if over_time.by_client:
         replies = agreement.call("period_shares", template, **model)
         by_client = {name: reply["sums"] for name, reply in replies.items()}
         return Periods(over_time.period, begins, by_client)
-    counted: Template = {"counts": sums(len(begins) + 1, each=1)}
+    counted: Template = {"counts": sums(len(begins) + 1, per_document=1)}
     work = partial(agreement.sum_groups, "period_sums", template, counted, **model)
     total = agreement.clients.round(0, work)[0]["sums"]
     return Periods(over_time.period, begins, {TOGETHER: total})

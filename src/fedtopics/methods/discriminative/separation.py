@@ -131,8 +131,8 @@ def sum_by_group(
     agreement: Agreement, function: str, shape: tuple[int, ...], **payload: Any
 ) -> dict[str, Any]:
     """Sum vectors of at most length 1, weighted by documents' membership in groups."""
-    weights = sums(*shape[:-1], each=1)
-    template = {"sums": Bounds(shape, each=1), "weights": weights, "sent": weights}
+    weights = sums(*shape[:-1], per_document=1)
+    template = {"sums": Bounds(shape, per_document=1), "weights": weights, "sent": weights}
     return agreement.sum_groups(function, template, {"counts": weights}, **payload)
 
 

@@ -131,7 +131,10 @@ def count_topic_words(
     agreement = adopt_words(clients, topics)
     n = len(agreement.vocabulary)
     index = agreement.vocabulary.index
-    template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
+    template = {
+        "containing": counts(n, per_document=1),
+        "occurrences": counts(n, per_document=LONGEST),
+    }
     counted = agreement.sum("word_counts", template)
     pseudo_counts = np.full((n, len(topics)), eta)
     remembered = np.ones(n)

@@ -24,7 +24,7 @@ def topic_lists(n_topics: int, n_words: int) -> Template:
         "words": [UpTo("words", n_topics * n_words)],
         "index": counts(topics, shown),
         "weights": sums(topics, shown, most=1),
-        "occurrences": sums(topics, each=LONGEST),
+        "occurrences": sums(topics, per_document=LONGEST),
         "seeds": Bounds((topics,), least=-1, dtype="int64"),
         "documents": Announced({}),
     }

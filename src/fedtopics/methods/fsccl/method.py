@@ -54,7 +54,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         changes = {name: weight.shape for name, weight in state.items() if name != "origin"}
-        template = {"changes": changes, "loss": Bounds(each=LONGEST)}
+        template = {"changes": changes, "loss": Bounds(per_document=LONGEST)}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(

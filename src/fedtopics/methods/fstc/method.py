@@ -66,7 +66,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         )
         self._label_documents(agreement, state)
         k = self.settings.n_components
-        moves = {"moves": counts(1, k, k, each=1)}
+        moves = {"moves": counts(1, k, k, per_document=1)}
         ask = partial(agreement.sum_groups, "first_centres", self._template, moves)
         return state | _centres(agreement.clients.round(0, ask)[0])
 
@@ -81,7 +81,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
-        template = {**self._template, "loss": Bounds(each=LONGEST)}
+        template = {**self._template, "loss": Bounds(per_document=LONGEST)}
         reply = agreement.sum_groups(
             "train_locally",
             template,
@@ -150,7 +150,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def _template(self) -> Template:
         k = self.settings.n_components
         n = self.settings.embedding.dimension
-        return {"sums": (k, n), "counts": sums(k, each=1)}
+        return {"sums": (k, n), "counts": sums(k, per_document=1)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         s = self.settings

@@ -75,13 +75,13 @@ class Lloyd:
         farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
         template: Template = {
             "sums": Bounds(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
-            "counts": sums(*state.counts.shape, each=1),
-            "distances": sums(*state.distances.shape, each=farthest),
+            "counts": sums(*state.counts.shape, per_document=1),
+            "distances": sums(*state.distances.shape, per_document=farthest),
         }
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "part": self.part}
         payload |= {"origin": self.origin, "round": round_}
         n_starts, n_clusters = state.counts.shape
-        counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, each=1)}
+        counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, per_document=1)}
         return agreement.sum_groups("cluster_sums", template, counted, **payload)
 
     def step(

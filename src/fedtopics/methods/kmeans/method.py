@@ -35,7 +35,7 @@ def own_centres(
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
     centres = Bounds((clusters, len(origin)), most, -most)
-    template: Template = {"centres": centres, "counts": sums(clusters, each=1)}
+    template: Template = {"centres": centres, "counts": sums(clusters, per_document=1)}
     return agreement.call("own_centres", template, round=1, origin=origin)
 
 

@@ -84,7 +84,7 @@ def first_topics(
     template: Template = {
         "projections": (n_words, WIDTH),
         "mass": sums(n_words),
-        "frequency": sums(n_words, each=1),
+        "frequency": sums(n_words, per_document=1),
     }
     summed = ask("projections", template)
     by_frequency = np.argsort(-summed["frequency"], kind="stable")

@@ -41,10 +41,12 @@ class EMRounds:
         occurring = agreement.vocabulary.occurrences
         most = agreement.bound_if_announced(occurring) if self.known_words else np.inf
         template: Template = {
-            "directions": Bounds(state["directions"].shape, each=1),  # points have unit length
+            "directions": Bounds(
+                state["directions"].shape, per_document=1
+            ),  # points have unit length
             "words": sums(*state["words"].shape, most=most),
-            "weights": sums(*state["weights"].shape, each=1),
-            "loss": Bounds(each=LONGEST),
+            "weights": sums(*state["weights"].shape, per_document=1),
+            "loss": Bounds(per_document=LONGEST),
         }
         evidence = vars(Evidence.of(state, self.settings))
         counted: Template = {"counts": template["weights"]}

@@ -70,8 +70,8 @@ class Factorisation:
         of_words = agreement.bound_if_announced(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
         template: Template = {
-            "sums": sums(*state.sums.shape, most=of_words, each=1),
-            "products": sums(k, k, each=1),
+            "sums": sums(*state.sums.shape, most=of_words, per_document=1),
+            "products": sums(k, k, per_document=1),
         }
         payload = {"rarity": self.rarity, "topics": state.topics, "part": self.part}
         return agreement.sum_groups("factor_sums", template, of_topics(k), round=round_, **payload)
@@ -131,7 +131,7 @@ def best_number(
         topics = without_signs(agreement, rarity, leading[:, :number], CHOOSING)
         rounds = Factorisation(rarity, part=CHOOSING)
         topics = iterate(agreement, rounds, NMFState.first(topics), repeat(0, ROUNDS_BEFORE)).topics
-        template: Template = {"cosines": sums(each=1)}
+        template: Template = {"cosines": sums(per_document=1)}
         ask = partial(agreement.sum, "prediction", template, rarity=rarity, topics=topics)
         reply = agreement.round(0, ask)[0]
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
@@ -176,7 +176,7 @@ def without_signs(
     agreement: Agreement, rarity: Numbers, vectors: Numbers, part: int = ALL
 ) -> Numbers:
     """Keep the positive or the negative part of each singular vector, whichever explains more."""
-    template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
+    template: Template = {"squares": sums(2, vectors.shape[1], per_document=1)}
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors, part=part)
     squares = agreement.round(0, ask)[0]["squares"]
     above = np.maximum(vectors, 0)
