@@ -108,6 +108,11 @@ def test_a_room_takes_lines_from_another(house: Path) -> None:
     assert budgets.problems(house) == ["package: cellar has 10, and its budget is 8"]
 
 
+def test_what_a_reader_pays_may_not_move(house: Path) -> None:
+    change(house, '"fmt: skip" = 0', '"fmt: skip" = 1')
+    assert budgets.problems(house) == ["reader: fmt: skip may not rise, as it does since HEAD"]
+
+
 def test_lowering_never_raises(house: Path) -> None:
     for room, size in {"attic": 4, "cellar": 40}.items():
         (house / "src/fedtopics" / room / "files.py").write_text("x = 1\n" * size)

@@ -38,7 +38,7 @@ FIRST_CONNECT = 0.5  # gRPC tries to connect again; each wait grows, until
 LAST_CONNECT = 5.0  # the longest wait between two tries.
 ONE_CONNECT = 10.0  # gRPC ends one try to connect.
 
-# Until people are told
+# Until people learn of it
 
 UNSAID_WAIT = 5.0  # A member without a total says for whom the run waits.
 UNSAID_WORK = 60.0  # A member says that others have been computing for so long.
