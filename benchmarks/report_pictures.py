@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.common import ROOT, arguments
-from fedtopics.terminal.run_report import report_of
+from fedtopics.terminal.run_report import write_report_of
 from tests.helpers.letters import letters_run
 
 FIGURES = ROOT / "docs" / "figures"
@@ -83,7 +83,7 @@ def main() -> None:
     given = arguments(__doc__)
     out, screens = (given.folder, SCREENS[3:]) if given.quick else (FIGURES, SCREENS)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        page = report_of(letters_run(Path(name), part=0.2 if given.quick else 1.0))
+        page = write_report_of(letters_run(Path(name), part=0.2 if given.quick else 1.0))
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )

@@ -83,7 +83,9 @@ def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
 def test_experiments() -> None:
     assert entry.EXPERIMENTS.keys() == group.commands.keys() - {"pages"}  # which trains nothing
     for name in entry.EXPERIMENTS:
-        assert "--quick" in [option for each in group.commands[name].params for option in each.opts]
+        assert "--quick" in [
+            option for parameter in group.commands[name].params for option in parameter.opts
+        ]
     with pytest.raises(click.UsageError, match="Missing option '--data'; --quick does without"):
         group.main(["flda"], standalone_mode=False)
 
@@ -148,8 +150,12 @@ def test_tasks_and_a_table() -> None:
         ["y", 0],
         ["y", 1],
     ]
-    lines = common.table("name | ms", [("a", 1), ("b", 2.5)])
-    assert lines == ["| name | ms |", "| --- | ---: |", "| a | 1 |", "| b | 2.5 |"]
+    assert common.table("name | ms", [("a", 1), ("b", 2.5)]) == [
+        "| name | ms |",
+        "| --- | ---: |",
+        "| a | 1 |",
+        "| b | 2.5 |",
+    ]
     assert common.mean_and_range([0.1, 0.3], 1) == "0.2 (0.1 to 0.3)"
 
 

@@ -86,13 +86,13 @@ def test_the_package_opens_files_by_one_module() -> None:
     unchecked = re.compile(
         r"(?<!\bfiles)\.read_(text|bytes)\(|(?<![\w.])open\(path|\.open\((\"r|encoding|\))"
     )
-    found = {
+    unchecked_lines = {
         f"{path.relative_to(house).as_posix()}: {line.strip()}"
         for path in house.rglob("*.py")
         for line in path.read_text("utf-8").splitlines()
         if path != house / "files.py" and unchecked.search(line)
     }
-    assert found == set()
+    assert unchecked_lines == set()
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,10 @@ def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:
         done.append(task)
         return {"square": task**2}
 
-    how = (lambda n: {"n": n}, work, lambda n: f"task {n}", events.append)
     for tasks in ([2, 3], [3, 4]):
-        files.RowFile(path).fill(tasks, *how)
+        files.RowFile(path).fill(
+            tasks, lambda n: {"n": n}, work, lambda n: f"task {n}", events.append
+        )
         with path.open("a", encoding="utf-8") as file:
             file.write('{"n": 5, "squ')  # as a crash leaves it
     assert done == [2, 3, 4]
@@ -210,9 +211,9 @@ def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:
 
 def test_rows_are_strict_json(tmp_path: Path) -> None:
     row = {"a": float("nan"), "b": float("-inf"), "c": 0.5}
-    kept = files.RowFile(tmp_path / "rows.jsonl").keep(row)
-    assert kept == {"a": None, "b": None, "c": 0.5}
-    assert json.loads((tmp_path / "rows.jsonl").read_text()) == kept
+    written = files.RowFile(tmp_path / "rows.jsonl").keep(row)
+    assert written == {"a": None, "b": None, "c": 0.5}
+    assert json.loads((tmp_path / "rows.jsonl").read_text()) == written
 
 
 @pytest.mark.parametrize("text", ["a = " + 5000 * "[", "a = " + 5000 * "1", "a", "\0"])

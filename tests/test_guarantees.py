@@ -23,8 +23,8 @@ def test_rows_name_tests_that_are_there(aggregation: str) -> None:
 )
 def test_colluding_members_see_the_rest(members: int, colluders: int, seen: str) -> None:
     (row,) = (
-        each
-        for each in promises(SECURE, members, colluders)
-        if each.adversary.endswith("without the relay")
+        promise
+        for promise in promises(SECURE, members, colluders)
+        if promise.adversary.endswith("without the relay")
     )
     assert seen in row.sees

@@ -91,7 +91,12 @@ def fedtopics(*arguments: str) -> Result:
 
 
 def subjects(page: dict[str, Any], topics: list[list[str]]) -> list[str]:
-    return [n for topic in topics for n, own in page["words"].items() if set(topic) <= set(own)]
+    return [
+        n
+        for topic in topics
+        for n, vocabulary in page["words"].items()
+        if set(topic) <= set(vocabulary)
+    ]
 
 
 def test_without_registering_nothing_is_known() -> None:
@@ -120,8 +125,7 @@ def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
     # Each topic has its documents' words, and 0.1 of each word.
     counts = model.weights["pseudo_counts"]
     assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
-    read = TopicModel.from_pretrained("out/model")
-    assert np.array_equal(read.beta, model.beta)
+    assert np.array_equal(TopicModel.from_pretrained("out/model").beta, model.beta)
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (3, "3 rounds are enough")
     assert len(events.of("round")) == 3
@@ -183,8 +187,10 @@ def test_a_method_in_an_estimator(page: dict[str, Any]) -> None:
     everything = [row for corpus in page["corpora"].values() for row in tokens_of(corpus)]
     estimator = TopicEstimator(2, method="unigrams", max_rounds=5)
     for fitted in (estimator.fit_clients(page["corpora"]), estimator.fit(everything)):
-        found = sorted(subjects(page, [topic[:5] for topic in fitted.topics_]))
-        assert found == ["forest", "harbour"]
+        assert sorted(subjects(page, [topic[:5] for topic in fitted.topics_])) == [
+            "forest",
+            "harbour",
+        ]
         theta = fitted.transform([["oak", "fir", "elm", "yew"], ["yawl", "dory"]])
         assert theta.argmax(1).tolist() in ([0, 1], [1, 0])
 
@@ -194,13 +200,16 @@ def test_a_metric_and_a_file_format(page: dict[str, Any], folder: Path) -> None:
     Path("everything.bars").write_text("\n".join(row.replace(",", "|", 1) for row in rows))
     plan = Path("study.toml").read_text()
     for name in page["corpora"]:
-        mine = [row for row in rows if row.startswith(name)]
-        Path(f"{name}.bars").write_text("\n".join(row.replace(",", "|", 1) for row in mine))
+        Path(f"{name}.bars").write_text(
+            "\n".join(row.replace(",", "|", 1) for row in rows if row.startswith(name))
+        )
         plan = plan.replace(f"{name}.csv", f"{name}.bars")
     Path("study.toml").write_text(plan)
     fedtopics("train", "study.toml", "--out", "out")
     arguments = ("evaluate", "out/model", "--data", "everything.bars", "--columns", "label=kind")
     assert "longest word" in fedtopics(*arguments).stdout
     scores = json.loads(fedtopics(*arguments, "--json").stdout)
-    assert scores["longest_word"] == max(len(w) for own in page["words"].values() for w in own)
+    assert scores["longest_word"] == max(
+        len(w) for vocabulary in page["words"].values() for w in vocabulary
+    )
     assert scores["purity"] == 1.0

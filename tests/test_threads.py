@@ -44,15 +44,15 @@ def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.M
     words = np.array([f"word{number}" for number in range(400)])
     corpus = Corpus.of([words[rng.integers(0, 400, 60)].tolist() for _ in range(300)])
     before = torch.get_num_threads()
-    found = []
+    weights = []
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
             model = ProdLDA(8, max_rounds=3, batch_size=256).fit(corpus).model_
-            found.append({name: weight.tolist() for name, weight in model.weights.items()})
+            weights.append({name: weight.tolist() for name, weight in model.weights.items()})
     finally:
         torch.set_num_threads(before)
-    assert found[0] == found[1]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize(("given", "policy"), [(None, "passive"), ("active", "active")])

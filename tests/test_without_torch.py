@@ -123,8 +123,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_method_but_those_with_networks_trains_and_is_read(folder: Path) -> None:
     assert set(METHODS.names) - NETWORKS == set(WITHOUT)
-    said = python(folder, TRAIN, json.dumps(WITHOUT)).splitlines()
-    assert said == [f"{name} 300 3" for name in WITHOUT]
+    assert python(folder, TRAIN, json.dumps(WITHOUT)).splitlines() == [
+        f"{name} 300 3" for name in WITHOUT
+    ]
 
 
 TYPED = [

@@ -8,58 +8,56 @@ DAY = 86_400.0  # seconds
 
 # Settings
 
-ROUND = 600.0  # A round with plain aggregation continues without the clients whose updates lack.
+ROUND = 600.0  # A round with plain aggregation continues without clients that sent no update.
 JOIN = DAY  # The server ends its wait for all clients before the first round.
 QUORUM = 3600.0  # A round that still lacks its quorum ends the run, which can be resumed.
 MEMBER = 7 * DAY  # `fedtopics join` gives up if it could not reach the server for so long.
-RESIDENT_IDLE = 1800.0  # A process resident for Flower ends without messages; others may compute.
+RESIDENT_IDLE = 1800.0  # Without messages, a process resident for Flower ends.
 
 # Between members and server
 
 CALL = 30.0  # A call fails, unless its bytes need longer at `transport.grpc.SLOWEST`.
-ASK_HELD = 20.0  # The relay or server answers a member's `Ask` with nothing, less than a `CALL`.
+ASK_HELD = 20.0  # The relay or server answers a waiting `Ask` with nothing; shorter than `CALL`.
 AWAY = 45.0  # A member that did not call for so long counts as away: more than a held `Ask`.
-FIRST_RETRY = 0.5  # After a first failed call, a member tries again; each wait doubles, until
-LAST_RETRY = 10.0  # the longest wait between two tries.
+FIRST_RETRY = 0.5  # After a first failed call, a member tries again; each further wait doubles.
+LAST_RETRY = 10.0  # The longest wait between two tries of a member.
 NO_NEWS = 0.5  # After an answer that changed nothing, a member asks again.
 CHECK_AWAY = 1.0  # The server looks again at who is away.
 CHECK_DONE = 1.0  # The relay looks again at whether all members are done.
 SAY_DONE = 60.0  # A member that has the model stops trying to tell the server.
-HOST_STAYS = 600.0  # A member that hosts the relay stops serving the others when it has the model.
+HOST_STAYS = 600.0  # A member that hosts the relay and has the model stops waiting for the others.
 MODEL_FETCHED = 120.0  # A server that has ended stops waiting for clients to fetch the model.
 ANSWERS_ON_THEIR_WAY = 0.5  # A stopping server cuts answers that are still being sent.
-SERVER_STOPS = 5.0  # A stopping server ends whatever is left.
+SERVER_STOPS = 5.0  # The program stops waiting for a stopping server.
 CHECK_DEADLINES = 0.1  # One thread looks again at which calls are late.
-KEEPALIVE = 20.0  # gRPC pings a connection without traffic,
-KEEPALIVE_ANSWER = 10.0  # and closes one whose ping has no answer.
+KEEPALIVE = 20.0  # After so long without traffic, gRPC pings a connection.
+KEEPALIVE_ANSWER = 10.0  # gRPC closes a connection whose ping has no answer.
 PING_INTERVAL = 5.0  # gRPC's least time between two pings of the other side.
 HANDSHAKE = 20.0  # gRPC ends a TLS handshake.
-FIRST_CONNECT = 0.5  # gRPC tries to connect again; each wait grows, until
-LAST_CONNECT = 5.0  # the longest wait between two tries.
+FIRST_CONNECT = 0.5  # After a first failure, gRPC tries to connect again; each further wait grows.
+LAST_CONNECT = 5.0  # The longest wait between two tries of gRPC.
 ONE_CONNECT = 10.0  # gRPC ends one try to connect.
 
 # Until people learn of it
 
 UNSAID_WAIT = 5.0  # A member without a total says for whom the run waits.
 UNSAID_WORK = 60.0  # A member says that others have been computing for so long.
-NEXT_NOTICE = 600.0  # At most one such notice in this time.
-UNSAVED = 60.0  # A run writes its events and a checkpoint at least this often.
+NEXT_NOTICE = 600.0  # The longest time between two such notices; it grows from `UNSAID_WAIT`.
+UNSAVED = 60.0  # After a round, a checkpoint is due if the last one is older.
 
 # Other frameworks
 
-CARRIED_REQUEST = (
-    10.0  # A member of Flower or FLARE answers a request whose program still computes.
-)
+CARRIED_REQUEST = 10.0  # A member of Flower or FLARE answers, even if its program still computes.
 CARRIED_CALL = 3600.0  # A member's call fails if no request came to carry it.
 CHECK_ADDRESSES = 1.0  # The server looks again at which members the framework reaches.
 CARRIED_ANSWERS = 0.05  # The server looks again for answers.
-FIRST_FAILED_MEMBER = 2.0  # The server asks a member that failed again; each wait doubles, until
-LAST_FAILED_MEMBER = 60.0  # the longest wait between two tries.
+FIRST_FAILED_MEMBER = 2.0  # The server asks a member that failed again; each further wait doubles.
+LAST_FAILED_MEMBER = 60.0  # The longest wait between two tries to reach that member.
 LAST_RESULTS = 5.0  # A server that ends stops handing out last results.
-RESIDENT_REACHED = 0.05  # A message for a resident process is tried again.
+RESIDENT_REACHED = 0.05  # While a resident process starts, its caller tries again to connect.
 RESIDENT_ENDS = 5.0  # A process resident for Flower ends after its client has the model.
-FIRST_PULL = 0.03  # The server asks Flower for answers; without any, each wait grows, until
-LAST_PULL = 0.5  # the longest wait.
+FIRST_PULL = 0.03  # The server asks Flower for answers; without any, each further wait grows.
+LAST_PULL = 0.5  # The longest wait between two such questions.
 CHECK_FLARE = 1.0  # The server looks again at whether FLARE ended the job.
 FLARE_SITE = 3600.0  # FLARE gives up an answer of a site.
 FLARE_WORKER = 300.0  # FLARE gives up the start of a site's worker, which imports torch.

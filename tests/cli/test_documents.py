@@ -42,14 +42,13 @@ def test_topics_by_column_and_year(
     assert "10 documents without a value, 4 in groups of fewer than 10, and 0 in" in out
     assert "few:" not in out
 
-    times = ("--by-time", "written", "--period", "year")
-    found = json.loads(typed(*transform, "--json", *times)[1])
-    assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
-    assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {
+    tables = json.loads(typed(*transform, "--json", "--by-time", "written", "--period", "year")[1])
+    assert [row["class"] for row in tables["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
+    assert {key: tables["office"][key] for key in ("without", "few", "unknown")} == {
         "without": 10,
         "few": 4,
         "unknown": 0,
     }
-    by_year = found["written"]["rows"]
+    by_year = tables["written"]["rows"]
     assert [(row["period"], row["documents"]) for row in by_year] == [("2025-01-01", 80)] * 2
     assert sum(row["share"] for row in by_year) == pytest.approx(1)

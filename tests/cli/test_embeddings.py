@@ -30,8 +30,8 @@ data = "south.parquet"
 
 
 def vectors(seed: int, n: int, dimension: int = 3) -> list[list[float]]:
-    found: list[list[float]] = np.random.default_rng(seed).normal(size=(n, dimension)).tolist()
-    return found
+    numbers: list[list[float]] = np.random.default_rng(seed).normal(size=(n, dimension)).tolist()
+    return numbers
 
 
 def write(path: Path, embedding: list[list[float]] | None, **columns: Any) -> None:
@@ -39,7 +39,7 @@ def write(path: Path, embedding: list[list[float]] | None, **columns: Any) -> No
     rng = np.random.default_rng(0)
     words = np.array([f"{path.stem}{chr(97 + i)}" for i in range(26)])
     tokens = [rng.choice(words, 8).tolist() for _ in range(40)]
-    table: dict[str, Any] = {"words": tokens, "text": [" ".join(each) for each in tokens]}
+    table: dict[str, Any] = {"words": tokens, "text": [" ".join(row) for row in tokens]}
     if embedding is not None:
         table["vector"] = embedding
     pq.write_table(pa.table(table | columns), path)
@@ -51,8 +51,7 @@ def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(here / f"{name}.parquet", vectors(seed, 40))
     write(here / "without.parquet", None)
     write(here / "wide.parquet", vectors(0, 40, 4))
-    named = STUDY.replace('.parquet"', '.parquet"\nembedding = "vector"')
-    (here / "study.toml").write_text(named)
+    (here / "study.toml").write_text(STUDY.replace('.parquet"', '.parquet"\nembedding = "vector"'))
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     return here
 

@@ -68,9 +68,9 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     assert f"({model.coherence['npmi'].mean():.3f} in training)" in printed
     assert "3 topics on 240 documents" in typed("evaluate", "model", *DATA, *DATA[:2])[1]
     assert "Labels: 120 documents were scored, leaving out 0 that have no label and 0 in" in printed
-    found = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])
-    assert found == pytest.approx(evaluate(model, documents, by="documents"))
-    assert "purity" not in found, "a column that is called label was not asked for"
+    scores = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])
+    assert scores == pytest.approx(evaluate(model, documents, by="documents"))
+    assert "purity" not in scores, "a column that is called label was not asked for"
 
 
 @pytest.mark.usefixtures("folder")

@@ -122,8 +122,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     (folder / "rare.toml").write_text("min_document_frequency = 30\n")
     code, _, err = typed(*JOIN, "--dry-run", "--policy", "rare.toml")
     assert (code, "No word occurs in 30" in err) == (2, True)
-    command = ("check", "study.toml", "--data", "north.csv", "--words", "words.csv")
-    code, out, _ = typed(*command)
+    code, out, _ = typed("check", "study.toml", "--data", "north.csv", "--words", "words.csv")
     words = [line.split(",") for line in (folder / "words.csv").read_text().splitlines()[1:]]
     numbers = [int(documents) for _, documents in words]
     assert {word.strip('"') for word, _ in words} == {f"north{chr(97 + i)}" for i in range(26)}
@@ -162,9 +161,9 @@ def test_a_federation(
         )
         for name in NAMES
     ]
-    for each in (*members, *server):
-        until(lambda each=each: not each.running, 90.0)  # whole processes' work, in one
-        each.result()
+    for process in (*members, *server):
+        until(lambda process=process: not process.running, 90.0)  # whole processes' work, in one
+        process.result()
     heard = " ".join(capsys.readouterr().out.split())
     assert re.search(r"listen(ing|s) on 0\.0\.0\.0:\d+", heard)
     fingerprint = Study.read("study.toml").fingerprint
@@ -173,9 +172,9 @@ def test_a_federation(
         assert f"{name}: joined study {fingerprint:.16}" in heard
         assert pq.read_table(f"at-{name}/theta.parquet").num_rows == 41
         assert (folder / f"at-{name}/report.html").exists()
-    found = json.loads(typed("status", "at-north", "--json")[1])
-    assert (found["state"], found["running"], found["round"]) == ("finished", False, 6)
-    assert len(found["topics"]) == 3
+    status = json.loads(typed("status", "at-north", "--json")[1])
+    assert (status["state"], status["running"], status["round"]) == ("finished", False, 6)
+    assert len(status["topics"]) == 3
     assert (folder / "runs/study/model").exists() == (kind == "plain")
     code, out, _ = typed("topics", "at-north/model", "--json", "--words", 3)
     assert code == 0

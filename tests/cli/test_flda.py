@@ -32,9 +32,9 @@ def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
-    found = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.flda_group)[1])
-    assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
-    assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
+    summary = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.flda_group)[1])
+    assert summary.pop("threshold") == pytest.approx(0.5, abs=1e-3)
+    assert summary == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
 
 
 def topic(id_: int, words: str, occurrences: float) -> dict[str, Any]:

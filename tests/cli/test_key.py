@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.protocol.roster import Key, key_fingerprint, shown
+from fedtopics.protocol.roster import Key, certificate_fingerprint, shown
 from fedtopics.terminal import display
 from tests.helpers.command_line import Typed
 
@@ -48,7 +48,7 @@ def test_a_folder_and_a_certificate_are_shown_alike(typed: Typed) -> None:
     assert "Send north.pem, which is next to it" in folder
     assert "Send" not in file
     described = json.loads(typed("key", "show", "north.pem", "--json")[1])
-    assert described["sha256"] == key_fingerprint(Path("north.pem").read_bytes())
+    assert described["sha256"] == certificate_fingerprint(Path("north.pem").read_bytes())
     assert (described["name"], described["path"]) == ("north", "north.pem")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", described["valid_until"])
 

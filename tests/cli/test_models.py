@@ -15,18 +15,20 @@ CONTINUE = ["train", "study.toml", "--from", "out/model"]
 def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     code, out, err = typed(*CONTINUE, "--rounds", 5)
     assert (code, err) == (0, "")
-    known = TopicModel.from_pretrained(trained / "model")
-    print_ = fingerprint_of(known)
+    before = TopicModel.from_pretrained(trained / "model")
+    print_ = fingerprint_of(before)
     assert f"continuing from model {print_[:16]} of gfedntm after 12 rounds, with its voc" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
     assert "what changed:  fedtopics models compare out/model runs/study-continued/model" in out
     more = TopicModel.from_pretrained("runs/study-continued/model")
     assert more.info["rounds"] == 17
-    assert more.vocabulary.words == known.vocabulary.words
+    assert more.vocabulary.words == before.vocabulary.words
     assert more.info["continued"]["model"] == print_
-    lines = Path("runs/study-continued/events.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = [
+        json.loads(line)
+        for line in Path("runs/study-continued/events.jsonl").read_text().splitlines()
+    ]
     assert [event["round"] for event in events if "loss" in event] == [13, 14, 15, 16, 17]
 
     assert "There is a run in runs/study-continued already" in refused(*CONTINUE, "--rounds", 5)
@@ -41,9 +43,9 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     assert typed("train", "study.toml", "--out", "out")[0] == 0
     code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     assert (code, err) == (0, "")
-    found = TopicModel.from_pretrained("runs/study-continued/model")
-    assert found.info["rounds"] == (5 if vocabulary == "keep" else 2)
-    assert found.info["continued"]["method"] == "lda"
+    continued = TopicModel.from_pretrained("runs/study-continued/model")
+    assert continued.info["rounds"] == (5 if vocabulary == "keep" else 2)
+    assert continued.info["continued"]["method"] == "lda"
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,7 @@ def test_formats_of_theta(folder: Path, typed: Typed) -> None:
         assert (code, out.startswith("3 documents are in new/theta.")) == (0, True)
     table = pq.read_table("new/theta.parquet").to_pylist()
     rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
-    lines = [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()]
-    assert lines == table
+    assert [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()] == table
     assert [row["id"] for row in rows] == ["a", "'=1+1", "c"]  # which no spreadsheet computes
     assert [row["topic"] for row in rows] == ["0", "1", ""]
     for row, expected in zip(rows, table, strict=True):
@@ -127,8 +126,9 @@ def test_formats_of_theta(folder: Path, typed: Typed) -> None:
 
 
 def test_a_format_that_is_not_that_of_the_name(folder: Path, refused: Refused) -> None:
-    err = refused("topics", "model", "--format", "csv", "-o", "topics.md")
-    assert "topics.md has to end in .csv; name another file" in err
+    assert "topics.md has to end in .csv; name another file" in refused(
+        "topics", "model", "--format", "csv", "-o", "topics.md"
+    )
     assert not Path("topics.md").exists()
 
 
@@ -138,8 +138,9 @@ def test_folders(folder: Path, refused: Refused) -> None:
     Path("mine/README.md").write_text(MINE)
     Path("mine/study.toml").write_text(MINE)
     made(**OF_EAST).save_pretrained("east")
-    err = refused("models", "merge", "model", "east", "-o", "mine")
-    assert "The README.md in mine is not a model's; choose another folder." in err
+    assert "The README.md in mine is not a model's; choose another folder." in refused(
+        "models", "merge", "model", "east", "-o", "mine"
+    )
     assert Path("mine/README.md").read_text() == MINE
     for name in ("north", "south"):
         Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)

@@ -43,25 +43,25 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     assert "vocabulary once the server" in " ".join(out.split())
     for path in sorted((study.parent / "documents").iterdir())[:10]:
         path.write_text(f"{path.read_text()} seldom")
-    own = study.parent / "own.toml"
-    own.write_text("min_documents = 100\nmin_document_frequency = 30\n")
-    code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
+    policy = study.parent / "own.toml"
+    policy.write_text("min_documents = 100\nmin_document_frequency = 30\n")
+    code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     said = " ".join(out.split())
     assert code == 0
     assert "Words: 6 occur in enough" in said
     assert "140 documents with" in said
     assert "Yes, some words of some documents: a sum is over 140 of these documents" in said
-    own.write_text("min_documents = 100\nmin_document_frequency = 5\n")
-    _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
+    policy.write_text("min_documents = 100\nmin_document_frequency = 5\n")
+    _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     assert "Words: 7 occur in enough" in out
-    own.write_text("min_documents = 100\nmin_document_frequency = 141\n")
-    code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", own)
+    policy.write_text("min_documents = 100\nmin_document_frequency = 141\n")
+    code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     assert (code, "No word occurs in 141" in err) == (2, True)
     code, out, _ = typed("check", study, "--json")
-    found = json.loads(out)
-    assert found["exposure"]["bytes"] is None
-    assert found["aggregation"] == "plain"
-    assert "every update of every member" in found["promises"][1]["sees"]
+    checked = json.loads(out)
+    assert checked["exposure"]["bytes"] is None
+    assert checked["aggregation"] == "plain"
+    assert "every update of every member" in checked["promises"][1]["sees"]
 
 
 def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
@@ -75,9 +75,9 @@ def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     attack = ("audit", "attack", study, "--data", data, "--shadow-models", 4)
     code, out, _ = typed(*attack, "-o", written)
     assert code == 0
-    found = json.loads(written.read_text())
-    assert (found["shadows"], found["documents"]) == (4, 4 * 140)
-    assert f"AUC of {found['auc']:.3f} (.500 by chance)" in " ".join(out.split())
+    attack_result = json.loads(written.read_text())
+    assert (attack_result["shadows"], attack_result["documents"]) == (4, 4 * 140)
+    assert f"AUC of {attack_result['auc']:.3f} (.500 by chance)" in " ".join(out.split())
 
 
 def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:

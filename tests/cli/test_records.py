@@ -24,10 +24,13 @@ def test_an_ended_run(trained: Path, typed: Typed) -> None:
     assert "left" not in second
     assert "Topics\n    0  " in out
     code, out, _ = typed("status", trained, "--json")
-    found = json.loads(out)
-    assert (code, found["state"], found["running"], found["round"]) == (0, "finished", False, 12)
-    assert {name: c["rounds"] for name, c in found["clients"].items()} == {"north": 12, "south": 12}
-    assert len(found["topics"]) == 3
+    status = json.loads(out)
+    assert (code, status["state"], status["running"], status["round"]) == (0, "finished", False, 12)
+    assert {name: c["rounds"] for name, c in status["clients"].items()} == {
+        "north": 12,
+        "south": 12,
+    }
+    assert len(status["topics"]) == 3
 
 
 def test_the_status_of_no_run_and_of_half_of_one(trained: Path, typed: Typed) -> None:

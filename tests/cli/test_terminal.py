@@ -103,8 +103,8 @@ def test_events_of_others(screen: StringIO) -> None:
         for kind in (*display.SENTENCES, *run_display._NEWS):
             for shown in (server, client):
                 shown({"event": kind, **more, **said})
-        found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
-        server({"event": "round", **more, **said, **found})
+        changes = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
+        server({"event": "round", **more, **said, **changes})
     study = SimpleNamespace(
         fingerprint=TEXT,
         about=About.model_construct(purpose=TEXT),

@@ -30,10 +30,10 @@ def test_totals_of_single_precision_are_rounded_once() -> None:
         for value in order:
             array = np.array([value], np.float32)
             total.add({"x": array, "m": {"rows": rows([2], [[value]]), "y": array}})
-        found = total.total()
+        update = total.total()
         expected = np.array([2.0**24 + 2], np.float32)
-        assert_same(found["x"], expected)
-        assert_same(found["m"], {"rows": rows([2], [[2.0**24 + 2]]), "y": expected})
+        assert_same(update["x"], expected)
+        assert_same(update["m"], {"rows": rows([2], [[2.0**24 + 2]]), "y": expected})
     parts = [2.0**24, 1.0, 2.0**-9]
     exact = {name: {"x": np.array([value])} for name, value in zip("abc", parts, strict=True)}
     assert add_up(exact)["x"] == 2.0**24 + 1 + 2.0**-9, "no float32 was there to round to"

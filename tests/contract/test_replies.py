@@ -108,13 +108,13 @@ def test_faults(reply: Any, sentence: str) -> None:
 def test_numbers_beyond_their_bounds_are_a_fault() -> None:
     most = np.array([[9.0], [0.0], [2.0]])
     dense, sparse = ({"x": Bounds((3, 2), most, 0, rows=rows)} for rows in (False, True))
-    found = rows([0, 2], [[9.0, 0.0], [2.0, 1.0]], 3)
-    assert not find_fault({"x": found}, sparse)
-    assert not find_fault({"x": found.dense()}, dense)
+    allowed = rows([0, 2], [[9.0, 0.0], [2.0, 1.0]], 3)
+    assert not find_fault({"x": allowed}, sparse)
+    assert not find_fault({"x": allowed.dense()}, dense)
     assert CANNOT in find_fault({"x": rows([0, 2], [[9.1, 0.0], [2.0, 1.0]], 3)}, sparse)
     assert CANNOT in find_fault({"x": rows([1, 2], [[9.0, 0.0], [2.0, 1.0]], 3)}, sparse)
-    assert CANNOT in find_fault({"x": -found.dense()}, dense)
-    assert "NaN" in find_fault({"x": found.dense() * np.nan}, dense)
+    assert CANNOT in find_fault({"x": -allowed.dense()}, dense)
+    assert "NaN" in find_fault({"x": allowed.dense() * np.nan}, dense)
 
 
 def test_a_document_adds_so_much_and_no_more() -> None:

@@ -27,7 +27,7 @@ def shares(split: dict[str, Corpus], n_labels: int = 4) -> np.ndarray:
     """Return each label's shares of clients, shape (n_labels, n_clients)."""
     names = [f"label {i}" for i in range(n_labels)]
     lists = [part.labels.to_pylist() for part in split.values()]
-    counts = np.array([[found.count(name) for found in lists] for name in names])
+    counts = np.array([[labels.count(name) for labels in lists] for name in names])
     return counts / counts.sum(1, keepdims=True)
 
 
@@ -94,16 +94,18 @@ def test_names_sort_as_numbers_do() -> None:
 
 
 def test_a_small_alpha_gives_a_label_to_one_client() -> None:
-    found = shares(split_clients(corpus(4000, 20), "dirichlet", alpha=0.01), 20)
-    assert np.median(found.max(1)) > 0.99
-    assert len(set(found.argmax(1))) == 4
+    label_shares = shares(split_clients(corpus(4000, 20), "dirichlet", alpha=0.01), 20)
+    assert np.median(label_shares.max(1)) > 0.99
+    assert len(set(label_shares.argmax(1))) == 4
 
 
 def test_shares_of_a_label_are_of_the_dirichlet_distribution() -> None:
-    found = shares(split_clients(corpus(40_000, 400), "dirichlet", alpha=0.5, n_clients=3), 400)
+    label_shares = shares(
+        split_clients(corpus(40_000, 400), "dirichlet", alpha=0.5, n_clients=3), 400
+    )
     # The variance of a component of Dirichlet(.5, .5, .5) is 1/3 * 2/3 / 2.5.
-    np.testing.assert_allclose(found.mean(0), 1 / 3, atol=0.04)
-    np.testing.assert_allclose(found.var(0), 2 / 9 / 2.5, rtol=0.15)
+    np.testing.assert_allclose(label_shares.mean(0), 1 / 3, atol=0.04)
+    np.testing.assert_allclose(label_shares.var(0), 2 / 9 / 2.5, rtol=0.15)
 
 
 def test_labels_of_one_document_favour_no_client() -> None:
@@ -115,8 +117,8 @@ def test_labels_may_be_numbers_and_missing() -> None:
     table = pa.table({"text": [str(i) for i in range(90)], "label": [0, 1, None] * 30})
     split = split_clients(table, "dirichlet", alpha=1e6, n_clients=3)
     for part in split.values():
-        found = part.labels.to_pylist()
-        assert all(9 <= found.count(label) <= 11 for label in (0, 1, None))
+        labels = part.labels.to_pylist()
+        assert all(9 <= labels.count(label) <= 11 for label in (0, 1, None))
 
 
 @pytest.mark.parametrize(

@@ -58,15 +58,15 @@ def test_clients_share_some_topics_and_have_the_others_alone(drawn: SyntheticCli
 
 def test_alpha_is_that_of_a_clients_own_topics(drawn: SyntheticClients) -> None:
     # The variance of a component of Dirichlet(.5, .5, .5, .5) is 1/4 * 3/4 / 3.
-    own = drawn.training["client2"].theta[:, [0, 1, 6, 7]]
-    np.testing.assert_allclose(own.var(0), 3 / 16 / 3, rtol=0.1)
+    own_theta = drawn.training["client2"].theta[:, [0, 1, 6, 7]]
+    np.testing.assert_allclose(own_theta.var(0), 3 / 16 / 3, rtol=0.1)
 
 
 def test_words_follow_theta_and_beta(drawn: SyntheticClients) -> None:
     client = drawn.training["client0"]
     expected = client.counts.sum(1) @ (client.theta @ drawn.beta)
-    found = client.counts.sum(0)
-    assert np.abs(found - expected).sum() / expected.sum() < 0.02
+    occurrences = client.counts.sum(0)
+    assert np.abs(occurrences - expected).sum() / expected.sum() < 0.02
     # Where theta is nearly one topic, so are the words.
     main = client.theta[:, 2] > 0.95
     words = client.counts[main].sum(0)
@@ -100,20 +100,22 @@ def test_topics_of_another_order_of_words_are_aligned() -> None:
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(20)]
     true = rng.dirichlet(np.full(20, 0.2), 5)
-    found = rng.dirichlet(np.full(20, 0.2), 7)
+    inferred = rng.dirichlet(np.full(20, 0.2), 7)
     order = rng.permutation(20)
     mixed = [words[i] for i in order]
-    assert topic_similarity(true, found[:, order], words, mixed) == pytest.approx(
-        topic_similarity(true, found), abs=1e-12
+    assert topic_similarity(true, inferred[:, order], words, mixed) == pytest.approx(
+        topic_similarity(true, inferred), abs=1e-12
     )
-    assert topic_similarity(true, found[:, order]) != pytest.approx(topic_similarity(true, found))
+    assert topic_similarity(true, inferred[:, order]) != pytest.approx(
+        topic_similarity(true, inferred)
+    )
 
 
 def test_words_that_one_model_lacks_match_nothing() -> None:
     true = np.array([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])
-    found = np.array([[0.3, 0.5, 0.2]])  # of c, b, x
+    inferred = np.array([[0.3, 0.5, 0.2]])  # of c, b, x
     expected = np.sqrt(0.5 * 0.5) + (np.sqrt(0.25 * 0.5) + np.sqrt(0.75 * 0.3))
-    score = topic_similarity(true, found, ["a", "b", "c"], ["c", "b", "x"])
+    score = topic_similarity(true, inferred, ["a", "b", "c"], ["c", "b", "x"])
     assert score == pytest.approx(expected)
 
 
@@ -126,21 +128,21 @@ def test_columns_that_do_not_fit_words() -> None:
 
 def test_document_similarity_by_hand() -> None:
     true = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
-    found = [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]]
+    inferred = [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]]
     w = np.sqrt(0.09) * 2, np.sqrt(0.45) + np.sqrt(0.05), np.sqrt(0.5)
     expected = 2 * (abs(0 - w[0]) + 2 * abs(w[2] - w[1])) / 3
-    assert document_similarity(true, found) == pytest.approx(expected)
+    assert document_similarity(true, inferred) == pytest.approx(expected)
 
 
 def test_document_similarity_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     true = rng.dirichlet(np.ones(4), 23)
-    found = rng.dirichlet(np.ones(6), 23)
-    whole = document_similarity(true, found)
+    inferred = rng.dirichlet(np.ones(6), 23)
+    whole = document_similarity(true, inferred)
     monkeypatch.setattr("fedtopics.metrics.similarity.BLOCK", 5)
-    assert document_similarity(true, found) == pytest.approx(whole, rel=1e-12)
-    w_true, w_found = (np.sqrt(theta) @ np.sqrt(theta).T for theta in (true, found))
-    differences = np.abs(w_true - w_found)
+    assert document_similarity(true, inferred) == pytest.approx(whole, rel=1e-12)
+    w_true, w_inferred = (np.sqrt(theta) @ np.sqrt(theta).T for theta in (true, inferred))
+    differences = np.abs(w_true - w_inferred)
     np.fill_diagonal(differences, 0)
     assert whole == pytest.approx(differences.sum() / 23)
 

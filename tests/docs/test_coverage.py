@@ -44,12 +44,12 @@ class Row:
     @property
     def word(self) -> str:
         """What the verdict begins with, in bold."""
-        found = re.match(r"\*\*([^*]+)\*\*", self.verdict)
-        return found[1] if found else ""
+        bold = re.match(r"\*\*([^*]+)\*\*", self.verdict)
+        return bold[1] if bold else ""
 
 
 def read() -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
     paper = ""
     for line in COVERAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
@@ -58,8 +58,8 @@ def read() -> list[Row]:
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
             assert len(cells) == len(HEADER), line
             if cells != HEADER:
-                found.append(Row(paper, *cells))
-    return found
+                rows.append(Row(paper, *cells))
+    return rows
 
 
 ROWS = read()
@@ -67,9 +67,9 @@ ROWS = read()
 
 def names(cell: str) -> list[str]:
     """What stands in backticks, or nothing for a dash."""
-    found = re.findall(r"`([^`]+)`", cell)
-    assert cell == (", ".join(f"`{name}`" for name in found) or "-")
-    return found
+    quoted = re.findall(r"`([^`]+)`", cell)
+    assert cell == (", ".join(f"`{name}`" for name in quoted) or "-")
+    return quoted
 
 
 @cache
@@ -111,10 +111,10 @@ def test_every_row_has_a_verdict(row: Row) -> None:
 
 @pytest.mark.parametrize("paper", NUMBERED)
 def test_what_a_paper_numbers_is_listed(paper: str) -> None:
-    own = [row.what for row in ROWS if row.paper == paper]
-    found = {re.sub(r"\*\*(\w+ \d+)\*\*.*", r"\1", what) for what in own}
+    titles = [row.what for row in ROWS if row.paper == paper]
+    numbered = {re.sub(r"\*\*(\w+ \d+)\*\*.*", r"\1", what) for what in titles}
     for kind, last in NUMBERED[paper].items():
-        listed = {name for name in found if re.fullmatch(rf"{kind} \d+", name)}
+        listed = {name for name in numbered if re.fullmatch(rf"{kind} \d+", name)}
         assert listed == {f"{kind} {number}" for number in range(1, last + 1)}
 
 

@@ -33,8 +33,8 @@ Command = tuple[str, ...]
 def commands(text: str) -> list[Command]:
     """The commands of fedtopics in a shell's text, without comments."""
     lines = text.replace("\\\n", " ").splitlines()
-    found = (re.match(r"\s*(?:run |start )?(fedtopics .*)", line) for line in lines)
-    split = (shlex.split(match[1], comments=True) for match in found if match)
+    matches = (re.match(r"\s*(?:run |start )?(fedtopics .*)", line) for line in lines)
+    split = (shlex.split(match[1], comments=True) for match in matches if match)
     return [tuple(words[: words.index(">")] if ">" in words else words) for words in split]
 
 
@@ -46,7 +46,7 @@ def plain(command: Command) -> Command:
 
 
 SHOWN = commands(README.partition("## Real deployment")[2].partition("\n## ")[0])
-PLAYED = [each for script in SCRIPTS for each in commands(script.read_text(encoding="utf-8"))]
+PLAYED = [command for script in SCRIPTS for command in commands(script.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -54,8 +54,8 @@ def test_a_script_is_bash(script: Path) -> None:
     assert script.stat().st_mode & 0o111
     bash = shutil.which("bash")
     assert bash
-    for each in (script, script.with_name("steps.sh")):
-        subprocess.run([bash, "-n", str(each)], check=True)
+    for file in (script, script.with_name("steps.sh")):
+        subprocess.run([bash, "-n", str(file)], check=True)
 
 
 def test_the_scripts_show_everything() -> None:
@@ -203,8 +203,7 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
     assert kinds.count("FROM") == 2
     assert kinds.index("USER") > kinds.index("FROM", 1) < kinds.index("ENTRYPOINT")
     assert dict(STEPS)["USER"] != "0"
-    bases = {rest.split()[0] for kind, rest in STEPS if kind == "FROM"}
-    assert len(bases) == 1
+    assert len({rest.split()[0] for kind, rest in STEPS if kind == "FROM"}) == 1
     installs = [rest for kind, rest in STEPS if kind == "RUN" and "pip install" in rest]
     assert len(installs) == 2
     assert all("-c requirements.lock" in rest for rest in installs)

@@ -25,10 +25,10 @@ CELL = "| name | " + "word " * 26 + "|\n| --- | --- |"
     ],
 )
 def test_pages(page: str, findings: list[tuple[int, str]]) -> None:
-    found = sorted(set(lint.of_page(page)))
-    assert {line for line, _ in found} == {line for line, _ in findings}
+    reported = sorted(set(lint.of_page(page)))
+    assert {line for line, _ in reported} == {line for line, _ in findings}
     for line, words in findings:
-        assert any(at == line and words in finding for at, finding in found), words
+        assert any(at == line and words in finding for at, finding in reported), words
 
 
 def test_code() -> None:

@@ -21,10 +21,10 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     names: dict[str, Any] = {}
     first, second = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(first, names)  # noqa: S102
-    *topics, found = capsys.readouterr().out.splitlines()
+    *topics, topic_of_text = capsys.readouterr().out.splitlines()
     assert topics == [" ".join(words) for words in names["model"].topics_]
     assert len(topics) == 20
-    assert found.startswith("graph nodes edges networkx directed")
+    assert topic_of_text.startswith("graph nodes edges networkx directed")
     assert names["theta"].max() > 0.8
 
     assert "max_rounds=" in second

@@ -19,8 +19,8 @@ TRUTH = labels_of(CORPUS)
 
 
 def clustering(n_clusters: int | list[int] = CLUSTERS, **given: object) -> ShortTextClustering:
-    usual: dict[str, object] = {"embedding_dimension": DIMENSION, "coherence": "nothing"}
-    return ShortTextClustering(n_clusters, **usual | given)  # type: ignore[arg-type]
+    defaults: dict[str, object] = {"embedding_dimension": DIMENSION, "coherence": "nothing"}
+    return ShortTextClustering(n_clusters, **defaults | given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["discriminative", "kmeans"])
@@ -38,17 +38,17 @@ def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
 
 def test_what_is_told_of_the_clusters() -> None:
     clients = spread(CORPUS, 3)
-    found = clustering(random_state=1).fit_clients(clients)
-    assert found.n_clusters_ == CLUSTERS
-    assert found.beta_.shape == (CLUSTERS, len(found.vocabulary_))
+    fitted = clustering(random_state=1).fit_clients(clients)
+    assert fitted.n_clusters_ == CLUSTERS
+    assert fitted.beta_.shape == (CLUSTERS, len(fitted.vocabulary_))
     for name, corpus in clients.items():
-        largest = np.bincount(found.labels_[name], minlength=CLUSTERS)
-        sure = found.transform(corpus).max(1) >= 0.5
-        clear = np.bincount(found.labels_[name][sure], minlength=CLUSTERS)
-        np.testing.assert_array_equal(found.sizes_[name], np.where(clear >= 10, clear, 0))
+        largest = np.bincount(fitted.labels_[name], minlength=CLUSTERS)
+        sure = fitted.transform(corpus).max(1) >= 0.5
+        clear = np.bincount(fitted.labels_[name][sure], minlength=CLUSTERS)
+        np.testing.assert_array_equal(fitted.sizes_[name], np.where(clear >= 10, clear, 0))
         assert largest.sum() == len(corpus)
-        assert 0 <= found.unclear_[name] <= 1
-    families = [{word[:-1] for word in words[:3]} for words in found.topics_]
+        assert 0 <= fitted.unclear_[name] <= 1
+    families = [{word[:-1] for word in words[:3]} for words in fitted.topics_]
     assert all(len(family) == 1 for family in families), "each is described by its own words"
     assert len(set().union(*families)) == CLUSTERS
 
@@ -56,20 +56,20 @@ def test_what_is_told_of_the_clusters() -> None:
 def test_it_is_an_estimator(tmp_path: Path) -> None:
     given = clustering(3, method="fstc", preset="stc", network={"local_steps": 2}, max_rounds=1)
     assert clone(given).get_params() == given.get_params()
-    found = given.fit(CORPUS)
-    assert found.model_.info["rounds"] == 1
-    again = TopicModel.from_pretrained(found.model_.save_pretrained(tmp_path / "model"))
-    np.testing.assert_array_equal(again.main_topics(CORPUS), found.labels_)
-    np.testing.assert_array_equal(given.fit_predict(CORPUS), found.labels_)
+    fitted = given.fit(CORPUS)
+    assert fitted.model_.info["rounds"] == 1
+    again = TopicModel.from_pretrained(fitted.model_.save_pretrained(tmp_path / "model"))
+    np.testing.assert_array_equal(again.main_topics(CORPUS), fitted.labels_)
+    np.testing.assert_array_equal(given.fit_predict(CORPUS), fitted.labels_)
     with pytest.raises(NotFittedError):
         clustering().predict(CORPUS)
 
 
 def test_groups_of_settings_are_mappings() -> None:
     one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
-    found: Any = one._as_study(0).method
-    assert (found.candidates, found.separation.sizes) == ((3, 4), "free")
-    assert (found.start.tries, found.start.rounds) == (2, 40)
+    settings: Any = one._as_study(0).method
+    assert (settings.candidates, settings.separation.sizes) == ((3, 4), "free")
+    assert (settings.start.tries, settings.start.rounds) == (2, 40)
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,9 @@ def test_every_setting_of_a_study_can_be_given(way: str) -> None:
     method = SETTINGS | chosen | {"embedding": embedding}
     limits = {"max_document_share": 0.9}
     expected = Study.make(method=method, text={"lowercase": False}, vocabulary=limits)
-    for each in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
-        assert each._study() == expected
-        assert each.get_params() == model.get_params()
+    for copied in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert copied._study() == expected
+        assert copied.get_params() == model.get_params()
 
 
 def test_a_search_over_settings() -> None:

@@ -138,7 +138,7 @@ def test_later_clients_join_those_before() -> None:
         GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
         TopicEstimator(2, method="lda", max_rounds=2),
     ],
-    ids=lambda each: type(each).__name__,
+    ids=lambda estimator: type(estimator).__name__,
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
@@ -171,8 +171,7 @@ def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:
     path = model.save(tmp_path) / "estimator.json"
     saved = {"callback": "print", "analyzer": "eval", "start": [1], "nothing": 1}
     path.write_text(json.dumps({"estimator": "sys", "parameters": saved}))
-    loaded = LDA.load(tmp_path)
-    assert loaded.get_params() == LDA().get_params()
+    assert LDA.load(tmp_path).get_params() == LDA().get_params()
 
 
 def test_callback_gets_events() -> None:
@@ -186,15 +185,14 @@ def test_callback_gets_events() -> None:
 def test_tables_of_documents_have_their_index() -> None:
     series = pd.Series(ALL, index=[f"letter-{number}" for number in range(len(ALL))])
     model = NMF(2).fit(series)
-    info = model.get_document_info(series)
-    assert [*info.index] == [*series.index]
+    assert [*model.get_document_info(series).index] == [*series.index]
     for given in (series, series.to_frame("text")):
-        maps = (each.document_map(given).to_pandas() for each in (model, model.model_))
+        maps = (fitted.document_map(given).to_pandas() for fitted in (model, model.model_))
         for frame in (model.representative_documents(given), *maps):
             assert len(frame) > 2
             assert [*frame.index] == [series.index[row] for row in frame["Document"]]
-    found = model.representative_documents({"a": series[:40], "b": series[40:]})
-    assert [series[name] for name in found.index] == [*found["Text"]]
+    representatives = model.representative_documents({"a": series[:40], "b": series[40:]})
+    assert [series[name] for name in representatives.index] == [*representatives["Text"]]
     for frame in (model.representative_documents(ALL), model.document_map(ALL).to_pandas()):
         assert [*frame.index] == [*frame["Document"]]
     assert [*model.get_document_info(ALL).index] == [*range(len(ALL))]

@@ -15,8 +15,8 @@ BOATS = ["Ketch and sloop don’t sail", "A yawl and a sloop and a ketch"] * 30
 @pytest.mark.parametrize("estimator", [NMF, GuidedLDA])
 def test_seeds_are_read_as_texts_are(estimator: Any) -> None:
     def topics(*seeds: list[str]) -> list[list[str]]:
-        found = estimator(n_components=2, seed_topics=[*seeds]).fit(TREES + BOATS)
-        return [sorted(words) for words in found.topics_]
+        fitted = estimator(n_components=2, seed_topics=[*seeds]).fit(TREES + BOATS)
+        return [sorted(words) for words in fitted.topics_]
 
     assert topics(["OAK", "Beech"]) == topics(["oak", "be\u00adech"])
     assert topics(["DON’T"], ["L'ARBRE"]) == topics(["don't"], ["l’arbre"])

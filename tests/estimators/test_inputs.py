@@ -186,7 +186,12 @@ def test_what_is_said_of_clients_has_their_keys() -> None:
     sides = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(0, 0.1, (80, 3))
     corpus = Corpus.of(ALL).with_embeddings(sides)
     halves = {1: corpus.take(range(40)), 2: corpus.take(range(40, 80))}
-    found = ShortTextClustering(2, embedding_dimension=3).fit_clients(halves)
-    assert found.labels_.keys() == found.sizes_.keys() == found.unclear_.keys() == {1, 2}
-    assert sorted(found.labels_[1].tolist()) == found.labels_[1].tolist()
-    assert found.sizes_[1].sum() == 40
+    clustering = ShortTextClustering(2, embedding_dimension=3).fit_clients(halves)
+    assert (
+        clustering.labels_.keys()
+        == clustering.sizes_.keys()
+        == clustering.unclear_.keys()
+        == {1, 2}
+    )
+    assert sorted(clustering.labels_[1].tolist()) == clustering.labels_[1].tolist()
+    assert clustering.sizes_[1].sum() == 40

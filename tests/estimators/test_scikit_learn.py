@@ -85,7 +85,7 @@ def test_scikit_learns_checks(kind: type[OnNumbers]) -> None:
 
 
 PUBLIC = [getattr(fedtopics, name) for name in fedtopics.__all__]
-KINDS = [each for each in PUBLIC if isinstance(each, type) and issubclass(each, TopicEstimator)]
+KINDS = [kind for kind in PUBLIC if isinstance(kind, type) and issubclass(kind, TopicEstimator)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,5 +93,4 @@ def test_scikit_learns_checks_of_an_estimator_of_texts(kind: type[TopicEstimator
     estimator = GuidedLDA([["oak"]]) if kind is GuidedLDA else kind()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # most checks do not know texts
-        results = check_estimator(estimator)
-    assert {r["status"] for r in results} == {"passed"}
+        assert {r["status"] for r in check_estimator(estimator)} == {"passed"}

@@ -61,30 +61,32 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run_notebook(NOTEBOOK, CHECKED, tmp_path_factory.mktemp("notebook"))
 
 
-def test_the_notebook_does_what_analysts_do(found: Any) -> None:
-    assert found["topics"] == 6
-    own = {
+def test_the_notebook_does_what_analysts_do(printed: Any) -> None:
+    assert printed["topics"] == 6
+    subject_of = {
         "port": "harbour",
         "woods": "forest",
         "school board": "school",
         "health centre": "health",
     }
-    assert {office: found["offices"][office] for office in own} == {
-        office: found["subject"][subject] for office, subject in own.items()
+    assert {office: printed["offices"][office] for office in subject_of} == {
+        office: printed["subject"][subject] for office, subject in subject_of.items()
     }
-    assert found["roads"][1] > 1.3 * found["roads"][0], "they grow, and the offices' sums say so"
-    assert found["documents"] == 960
-    assert found["labels"][str(found["boats"])] == "Harbour"
-    assert sorted([*found["suggested"], found["boats"]]) == [*range(6)]
-    assert found["attrs"] == {"without": 96, "few": 0, "unknown": 0}
-    assert sum(found["departments"].values()) == 960 - 96
-    assert found["best"] == 6
-    assert (found["merged"], found["again"], found["shown"]) == (4, True, 960)
-    assert {"port authority", "oak trees", "head teacher"} <= {*found["pairs"]}
+    assert printed["roads"][1] > 1.3 * printed["roads"][0], (
+        "they grow, and the offices' sums say so"
+    )
+    assert printed["documents"] == 960
+    assert printed["labels"][str(printed["boats"])] == "Harbour"
+    assert sorted([*printed["suggested"], printed["boats"]]) == [*range(6)]
+    assert printed["attrs"] == {"without": 96, "few": 0, "unknown": 0}
+    assert sum(printed["departments"].values()) == 960 - 96
+    assert printed["best"] == 6
+    assert (printed["merged"], printed["again"], printed["shown"]) == (4, True, 960)
+    assert {"port authority", "oak trees", "head teacher"} <= {*printed["pairs"]}
 
 
 def test_it_is_kept_without_outputs_and_names_all_that_it_shows() -> None:

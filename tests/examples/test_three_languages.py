@@ -31,23 +31,27 @@ ENDINGS = {"leitungen", "busse", "schulen", "tuberías", "sótanos", "paradas", 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run_notebook(THREE_LANGUAGES, CHECKED, tmp_path_factory.mktemp("notebook"))
 
 
-def test_no_stop_word_tag_or_ending_is_a_word(found: Any) -> None:
-    words = {*found["words"]}
+def test_no_stop_word_tag_or_ending_is_a_word(printed: Any) -> None:
+    words = {*printed["words"]}
     assert not words & (TAGS | ADDRESSES | STOP_WORDS | ENDINGS)
     assert {"leitung", "bus", "schule", "tubería", "parada", "escuela", "水管", "车站"} <= words
     assert not [word for word in words if any(mark in word for mark in "<>&/@")]
 
 
-def test_each_subject_of_each_language_is_a_topic(found: Any) -> None:
-    main = {name: max(set(each), key=each.count) for name, each in found["of_subject"].items()}
+def test_each_subject_of_each_language_is_a_topic(printed: Any) -> None:
+    main = {
+        name: max(set(topics), key=topics.count) for name, topics in printed["of_subject"].items()
+    }
     assert len(main) == len({*main.values()}) == 9
-    right = [each.count(main[name]) / len(each) for name, each in found["of_subject"].items()]
+    right = [
+        topics.count(main[name]) / len(topics) for name, topics in printed["of_subject"].items()
+    ]
     assert min(right) > 0.95
-    assert found["new"] == [main["de-bus"], -1, main["zh-school"]]
+    assert printed["new"] == [main["de-bus"], -1, main["zh-school"]]
 
 
 def test_it_is_kept_without_outputs() -> None:

@@ -25,22 +25,22 @@ MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
 
 def scores(n_seeds: int = 2, **values: object) -> Scores:
     """Three clients, whose models are 0.9 apart; other models 0.8, unless given."""
-    found = np.full((n_seeds, 3, len(MODELS)), 0.8)
-    found[:, :, :3] = 0.9 * (1 - np.eye(3))
+    distances = np.full((n_seeds, 3, len(MODELS)), 0.8)
+    distances[:, :, :3] = 0.9 * (1 - np.eye(3))
     for model, value in values.items():
-        found[:, :, MODELS.index(model.replace("_", " "))] = value
-    return Scores("news", dict.fromkeys("abc", 20), MODELS, found)
+        distances[:, :, MODELS.index(model.replace("_", " "))] = value
+    return Scores("news", dict.fromkeys("abc", 20), MODELS, distances)
 
 
-def outcome(found: Scores, number: int) -> tuple[str, int]:
-    finding = findings(found)[number]
+def outcome(measured: Scores, number: int) -> tuple[str, int]:
+    finding = findings(measured)[number]
     return finding.outcome, finding.n_closer
 
 
 def test_claims_that_hold() -> None:
-    found = scores(federated_10=0.7, federated_25=0.6)
-    assert outcome(found, 0) == outcome(found, 1) == ("holds", 3)
-    first, second = sentences(found)[:2]
+    measured = scores(federated_10=0.7, federated_25=0.6)
+    assert outcome(measured, 0) == outcome(measured, 1) == ("holds", 3)
+    first, second = sentences(measured)[:2]
     assert first.startswith("Claim 1 of the paper: the federated model of 10 topics is closer")
     assert first.endswith(
         "holds, for 3 of 3 clients; on average 0.700 against 0.900, 0.200 closer, more than "
@@ -50,13 +50,13 @@ def test_claims_that_hold() -> None:
 
 
 def test_claims_that_do_not_hold() -> None:
-    found = scores(federated_10=[0.7, 0.95, 0.9], federated_25=0.97)
-    assert outcome(found, 0) == ("holds in part", 1), "0.9 is no closer than 0.9"
-    assert outcome(found, 1) == ("does not hold", 0)
-    assert "0.120 farther" in sentences(found)[1]
+    measured = scores(federated_10=[0.7, 0.95, 0.9], federated_25=0.97)
+    assert outcome(measured, 0) == ("holds in part", 1), "0.9 is no closer than 0.9"
+    assert outcome(measured, 1) == ("does not hold", 0)
+    assert "0.120 farther" in sentences(measured)[1]
     # What more topics explain.
-    found = scores(federated_10=0.7, federated_25=0.6, random_10=0.9, random_25=0.85)
-    assert sentences(found)[3] == (
+    measured = scores(federated_10=0.7, federated_25=0.6, random_10=0.9, random_25=0.85)
+    assert sentences(measured)[3] == (
         "From 10 to 25 topics, random topics come 0.050 closer and federated topics 0.100: 50% of "
         "what the federated models gain from them."
     )
@@ -71,14 +71,14 @@ def test_claims_that_do_not_hold() -> None:
     ],
 )
 def test_what_is_no_share_has_no_percentage(federated: float, random: float, said: str) -> None:
-    found = scores(federated_10=0.6, federated_25=federated, random_10=0.9, random_25=random)
-    assert sentences(found)[3] == f"From 10 to 25 topics, {said}"
+    measured = scores(federated_10=0.6, federated_25=federated, random_10=0.9, random_25=random)
+    assert sentences(measured)[3] == f"From 10 to 25 topics, {said}"
 
 
 def test_a_difference_is_held_against_that_of_seeds() -> None:
-    found = scores(federated_10=[[0.7], [0.9]])
-    assert findings(found)[0].deviation == pytest.approx(np.sqrt(0.02))
-    assert "0.100 closer, no more than seeds differ (deviation 0.141)" in sentences(found)[0]
+    measured = scores(federated_10=[[0.7], [0.9]])
+    assert findings(measured)[0].deviation == pytest.approx(np.sqrt(0.02))
+    assert "0.100 closer, no more than seeds differ (deviation 0.141)" in sentences(measured)[0]
     alone = sentences(scores(n_seeds=1))
     assert alone[-1].startswith("This is one seed")
     assert not any("than seeds differ" in sentence for sentence in alone[:-1])
@@ -107,8 +107,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = pa.table({"node": np.repeat(FIELDS, 10), "tokens": documents})
     (tmp_path / "data").mkdir()
     pq.write_table(table, tmp_path / "data/s2_tiny.parquet")
-    known = sorted({word for document in documents for word in document})
-    vectors = WordVectors({w: n for n, w in enumerate(known)}, rng.normal(size=(len(known), 4)))
+    vocabulary = sorted({word for document in documents for word in document})
+    vectors = WordVectors(
+        {w: n for n, w in enumerate(vocabulary)}, rng.normal(size=(len(vocabulary), 4))
+    )
     monkeypatch.setattr(experiment, "vectors_of", lambda _: vectors)
     monkeypatch.setattr(experiment, "sentence_encoder", lambda _: None)
     monkeypatch.setattr(experiment, "QUICK_ROUNDS", 2)
@@ -150,24 +152,24 @@ def test_from_files_to_pictures_and_again(
     code, printed, _ = experiments(*ARGUMENTS, "--json")
     assert code == 0
     assert trained == [["law"]], "only the damaged one is trained again"
-    found = json.loads(printed)
-    assert found == json.loads(Path("out/amwmd.json").read_text())
-    by_hand(found["data_sets"][0])
+    report = json.loads(printed)
+    assert report == json.loads(Path("out/amwmd.json").read_text())
+    by_hand(report["data_sets"][0])
 
 
 def by_hand(result: dict[str, object]) -> None:
     vectors = experiment.vectors_of([])
 
     def topics(name: str) -> list[list[str]]:
-        found = json.loads((TOPICS / f"{name}.json").read_text())["topics"]
-        assert {len(topic) for topic in found} == {10}
-        return list(found)
+        word_lists = json.loads((TOPICS / f"{name}.json").read_text())["topics"]
+        assert {len(topic) for topic in word_lists} == {10}
+        return list(word_lists)
 
     models, means, sums = (np.array(result[key]) for key in ("models", "mean", "sum"))
-    own = topics("law-seed-0")
+    law_topics = topics("law-seed-0")
     others = topics("logic-seed-0") + topics("markets-seed-0")
     expected = {
-        "law": own,
+        "law": law_topics,
         "logic": topics("logic-seed-0"),
         "federated 25": topics("federated-25-seed-0"),
         "all of others": others,
@@ -175,7 +177,7 @@ def by_hand(result: dict[str, object]) -> None:
         "own, other seed": topics("law-seed-1"),
     }
     for model, evaluated in expected.items():
-        distance = amwmd(own, evaluated, vectors)
+        distance = amwmd(law_topics, evaluated, vectors)
         column = models.tolist().index(model)
         assert means[0, column] == pytest.approx(distance.mean, abs=1e-9), model
         assert sums[0, column] == pytest.approx(distance.total, abs=1e-8), model

@@ -26,18 +26,20 @@ def test_verdicts_on_flda() -> None:
         """Pooled LDA is the most coherent, guided LDA the best at clients; no round is alike."""
         scores = {"pooled": {"c_v": 0.99}, "alone-guided": {"c_v": 0.9, "diversity": 0.99}}
         scores |= {"alone": {"diversity": 0.1}, "transitive-1": {"m": 10.0}}
-        alike = {"each_round": [each | {"alike": 0.1} for each in row.get("each_round", [])]}
+        alike = {
+            "each_round": [round_row | {"alike": 0.1} for round_row in row.get("each_round", [])]
+        }
         return row | scores.get(row["model"], {}) | alike
 
-    found = verdicts("flda", "flda", FLDA, change)
-    assert [found[name] for name in ("alone", "alone-diverse", "guided-alone", "merging")] == [
+    verdict_of = verdicts("flda", "flda", FLDA, change)
+    assert [verdict_of[name] for name in ("alone", "alone-diverse", "guided-alone", "merging")] == [
         "holds",
         "holds",
         "holds",
         "holds",
     ]
-    assert (found["converges"], found["bytes"]) == ("does not hold", "holds")
-    assert found["centralised"] != "holds"
+    assert (verdict_of["converges"], verdict_of["bytes"]) == ("does not hold", "holds")
+    assert verdict_of["centralised"] != "holds"
 
 
 def test_verdicts_on_figure_3() -> None:
@@ -47,8 +49,8 @@ def test_verdicts_on_figure_3() -> None:
 
     as_kept = verdicts("figure3", "figure3", Figure3, dict)
     assert (as_kept["equivalent"], as_kept["gain"]) == ("does not hold", "holds in part")
-    found = verdicts("figure3", "figure3", Figure3, change)
-    assert (found["better"], found["reversal"]) == ("does not hold", "does not hold")
+    verdict_of = verdicts("figure3", "figure3", Figure3, change)
+    assert (verdict_of["better"], verdict_of["reversal"]) == ("does not hold", "does not hold")
 
 
 def test_verdicts_on_fstc() -> None:
@@ -56,8 +58,8 @@ def test_verdicts_on_fstc() -> None:
         best = row.get("name") == "paper" and row["part"] in ("table2", "clients")
         return row | ({"acc": 99.0 + row["seed"] / 10, "nmi": 99.0} if best else {})
 
-    found = verdicts("fstc", "fstc", FSTC, change)
-    assert [found[name] for name in ("best", "clients", "unequal")] == [
+    verdict_of = verdicts("fstc", "fstc", FSTC, change)
+    assert [verdict_of[name] for name in ("best", "clients", "unequal")] == [
         "holds",
         "holds",
         "does not hold",
@@ -76,8 +78,8 @@ def test_verdicts_on_table_2_and_on_pictures() -> None:
             | {"neighbours": 50.0, "texts": 1, "words": 1.0, "clusters": 1}
         )
 
-    found = verdicts("fstc", "fstc", FSTC, change)
-    assert [found[name] for name in ("biomedical", "agnews", "table1", "picture")] == [
+    verdict_of = verdicts("fstc", "fstc", FSTC, change)
+    assert [verdict_of[name] for name in ("biomedical", "agnews", "table1", "picture")] == [
         "holds",
         "does not hold",
         "does not hold",
@@ -98,8 +100,8 @@ def test_verdicts_on_networks_with_embeddings() -> None:
 
 def test_verdicts_on_figure_4() -> None:
     scores = {of: made(name).rows for name, of in FIGURE_4.items()}
-    found = claims("figure4", Figure4(scores))
-    assert [found[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
+    claims_by_name = claims("figure4", Figure4(scores))
+    assert [claims_by_name[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
         "holds in part",
         "holds",
     ]
@@ -107,8 +109,8 @@ def test_verdicts_on_figure_4() -> None:
         for one in every:
             one.values[:, :, one.models.index("federated 10")] = 0.0
             one.values[0, 0, 0] = 0.5  # a client's own model
-    found = claims("figure4", Figure4(scores))
-    assert [found[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
+    claims_by_name = claims("figure4", Figure4(scores))
+    assert [claims_by_name[f"figure4.{name}"].verdict for name in ("ten", "own")] == [
         "holds",
         "does not hold",
     ]

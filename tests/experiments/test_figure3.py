@@ -58,8 +58,8 @@ def test_from_nothing_to_a_figure_and_again(
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
     code, printed, _ = experiments(*arguments, "--out", "out", "--json")
     assert code == 0
-    kept = json.loads((tiny / "out/figure3.json").read_text())
-    assert json.loads(printed)["runs"] == kept["runs"]
+    stored = (tiny / "out/figure3.json").read_text()
+    assert json.loads(printed)["runs"] == json.loads(stored)["runs"]
 
 
 def test_a_row_is_what_the_model_scores(tiny: Path) -> None:
@@ -107,7 +107,7 @@ def row(case: Case, model: str, scenario: str, tss: float, dss: float, **more: A
 
 def test_clients_alone_count_when_all_are_there() -> None:
     case = Case()
-    rows = [row(case, "lda", name, 10 + i, 0) for i, name in enumerate(CLIENTS)]
+    rows = [row(case, "lda", name, tss=10 + i, dss=0) for i, name in enumerate(CLIENTS)]
     assert Scores(rows).of(case, "lda", "alone", "tss") == [12.0]
     assert Scores(rows[:-1]).of(case, "lda", "alone", "tss") == []
 

@@ -76,7 +76,7 @@ def merged(model: str) -> dict[str, Any]:
         return {}
     pairwise = model.removeprefix("skewed-").startswith("pairwise")
     last = {"m": 12.0 if pairwise else 4.0, "own": 3.0, "own_c_v": 0.5}
-    each = last | {
+    later_round = last | {
         "c_v": 0.5,
         "alike": 0.8 if pairwise else 0.99,
         "sent_alike": 0.6,
@@ -84,20 +84,22 @@ def merged(model: str) -> dict[str, Any]:
         "m_bytes": 6000.0 if pairwise else 2000.0,
         "own_bytes": 2000.0,
     }
-    return last | {"each_round": [each | {"alike": None, "sent_alike": None}, each, each]}
+    return last | {
+        "each_round": [later_round | {"alike": None, "sent_alike": None}, later_round, later_round]
+    }
 
 
 def judged() -> list[dict[str, Any]]:
     """Similarities: the cosine is .9, or .85 by pairs that are found; Jaccard .88, others .92."""
-    found = []
+    similarity_rows = []
     for pairs, seed in pairs_of(range(2)):
         aucs = {"cosine": 0.85 if "LDA" in pairs else 0.9, "jaccard": 0.88}
         if pairs not in {data.name for data in DATA_SETS}:
             aucs |= {"hellinger": 0.92, "jensen_shannon": 0.92}
         scores = {name: {"auc": value, "accuracy": 0.9} for name, value in aucs.items()}
         row = {"data": pairs, "model": "similarity", "seed": seed, "pairs": 60, "same": 27}
-        found.append(row | {"scores": scores})
-    return found
+        similarity_rows.append(row | {"scores": scores})
+    return similarity_rows
 
 
 def test_tables() -> None:
@@ -130,13 +132,15 @@ def test_tables_of_rounds_messages_and_cost() -> None:
     every = tables(SETTINGS, rows())
     by_title = {table.title: {row[0]: row[1:] for row in table.rows} for table in every}
     rounds = by_title["medical_questions, 6 rounds of 140 new documents"]
-    alike = rounds["F-LDA: like the round before / at a client"]
-    assert alike[-3:] == ("- / -", "0.99 / 0.60", "0.99 / 0.60")
+    assert rounds["F-LDA: like the round before / at a client"][-3:] == (
+        "- / -",
+        "0.99 / 0.60",
+        "0.99 / 0.60",
+    )
     messages = by_title["M or M\\* in a message"]["medical_questions, the paper, pairwise, round 2"]
     assert messages == ("12.0", "6.0", "3.0", "2.0", "67%")
     assert by_title["What is computed where"]["F-LDA, 3 rounds, a client"] == ("1.50", "1.50")
-    kinds = [row[:3] for row in every[-1].rows]
-    assert kinds[2:5] == [
+    assert [row[:3] for row in every[-1].rows[2:5]] == [
         ("variational LDA", "4", "4"),
         ("ProdLDA", "4", "4"),
         ("similarities", "12", "12"),
@@ -156,22 +160,24 @@ def test_documents_by_subject() -> None:
     of = np.repeat([0, 1, 2], 30)
     dealt = deal_by_subject(of, 3, 20, seed=0)
     drawn = np.concatenate(dealt)
-    assert [len(each) for each in dealt] == [20, 20, 20]
+    assert [len(part) for part in dealt] == [20, 20, 20]
     assert len(set(drawn.tolist())) == 60, "each document once"
-    assert max(len(set(of[each].tolist())) for each in dealt) <= 2, "and a subject in one place"
+    assert max(len(set(of[part].tolist())) for part in dealt) <= 2, "and a subject in one place"
     again = deal_by_subject(of, 3, 20, seed=0)
     assert all((one == other).all() for one, other in zip(dealt, again, strict=True))
 
 
 def test_whose_subjects_are_found() -> None:
     of = {"north": np.array([0] * 9 + [1] * 5), "south": np.array([0] + [1] * 5 + [2] * 3)}
-    own = own_subjects(of)
-    assert own == {"north": [0], "south": [2]}, "nine of ten are enough, half are not"
+    subjects_by_client = own_subjects(of)
+    assert subjects_by_client == {"north": [0], "south": [2]}, (
+        "nine of ten are enough, half are not"
+    )
     subjects: list[Any] = [{"tea": 1.0}, {"milk": 1.0}, {"sea": 3.0, "sand": 4.0}]
     topics: dict[str, Any] = {"north": [{"tea": 0.5}], "south": [{"milk": 1.0}, {"sand": 0.2}]}
     assert found(subjects, topics["south"]).tolist() == pytest.approx([0, 1, 0.8])
     assert found(subjects, []).tolist() == [0, 0, 0]
-    assert found_own(subjects, own, topics) == pytest.approx(0.9)
+    assert found_own(subjects, subjects_by_client, topics) == pytest.approx(0.9)
 
 
 def test_what_a_round_merged(tmp_path: Path) -> None:
@@ -180,12 +186,12 @@ def test_what_a_round_merged(tmp_path: Path) -> None:
     for number, topics in enumerate([{"a": [tea], "b": [tea, sea]}, {"a": [sea], "b": [sea]}], 1):
         sent = {
             name: {
-                "topics": own,
-                "seeds": [-1] * len(own),
-                "occurrences": [9.0] * len(own),
+                "topics": client_topics,
+                "seeds": [-1] * len(client_topics),
+                "occurrences": [9.0] * len(client_topics),
                 "documents": 9,
             }
-            for name, own in topics.items()
+            for name, client_topics in topics.items()
         }
         (tmp_path / f"topics-{number:05d}.json").write_text(json.dumps(sent))
     method = SETTINGS.method(MODELS["pairwise-3"], TWEETS)
@@ -217,24 +223,26 @@ def test_one_client_that_finds_nothing_is_refused(folder: Path) -> None:
     study = flda_runs._study(method, 0)
     pooled = {"all": slices(settings, TWEETS, 0)["client1"]}
     with pytest.raises(StudyError, match="No topic remains"):
-        train_and_score(study, ("client1",), pooled, [], lambda _: None)
+        train_and_score(
+            study, names=("client1",), clients=pooled, reference=[], on_event=lambda _: None
+        )
 
 
 def test_topics_in_words() -> None:
     regular = [[("tea", 0.5), ("milk", 0.25)], [("sea", 0.75)]]
     guided = [[("sea", 0.5)], [("tea", 0.5), ("cup", 0.125)]]
-    kept = [
+    word_rows = [
         {"data": MEDICAL.name, "model": name, "seed": 0, "words": {"client1": topics}}
         for name, topics in (("alone", regular), ("pooled", regular), ("pooled-guided", guided))
     ]
-    alone, both = words.tables(SETTINGS, kept)
+    alone, both = words.tables(SETTINGS, word_rows)
     assert alone.title == "medical_questions, regular LDA of client1, alone"
     assert alone.rows == (("1", "tea .500, milk .250"), ("2", "sea .750"))
     assert both.rows == (
         ("1", "tea .500, *milk* .250", "tea .500, *cup* .125", "0.87"),
         ("2", "sea .750", "sea .500", "1.00"),
     )
-    assert words.plain(SETTINGS, [*kept, {"model": "lda"}])["runs"] == kept
+    assert words.plain(SETTINGS, [*word_rows, {"model": "lda"}])["runs"] == word_rows
 
 
 def test_the_pair_that_is_most_alike() -> None:
@@ -304,10 +312,10 @@ def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments:
     out = folder / "out"
     code, printed, _ = experiments("flda", "--data", folder, "--out", out, "--quick", "--json")
     assert code == 0
-    found = json.loads(printed)
-    assert {row["model"] for row in found["runs"]} == {*few, "similarity"}
-    assert all(row["cost"]["core_seconds"] >= 0 and row["versions"] for row in found["runs"])
-    by_model = {row["model"]: row for row in found["runs"] if row["data"] == TWEETS.name}
+    report = json.loads(printed)
+    assert {row["model"] for row in report["runs"]} == {*few, "similarity"}
+    assert all(row["cost"]["core_seconds"] >= 0 and row["versions"] for row in report["runs"])
+    by_model = {row["model"]: row for row in report["runs"] if row["data"] == TWEETS.name}
     assert by_model["pooled"]["c_v"] > 0.5, "themes that share no word are found"
     assert by_model["flda-3"]["rounds"] == 3
     assert by_model["flda-3"]["bytes"] > by_model["transitive-3"]["bytes"] > 0

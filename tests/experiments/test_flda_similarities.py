@@ -57,6 +57,6 @@ def test_topics_that_are_known() -> None:
     ]
     sharp = of_made(Counted(0.01, 100), 0, quick=True)
     assert (sharp["pairs"], sharp["same"]) == (100, 10)
-    assert {name: each["auc"] for name, each in sharp["scores"].items()} == dict.fromkeys(
+    assert {name: score["auc"] for name, score in sharp["scores"].items()} == dict.fromkeys(
         MEASURES, 1.0
     ), "topics that share no word"

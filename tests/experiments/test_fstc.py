@@ -60,15 +60,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rows(settings: Settings, **acc: float) -> list[dict[str, Any]]:
     """A row a task: 80 / 70 unless given by its name, each seed a point better in ACC."""
-    found = []
+    task_rows = []
     for task in (task for part in PARTS for task in settings.tasks(part)):
         given = acc.get(task.name, 80.0)
         cost = {"seconds": 2.0, "core_seconds": 1.5, "rounds": 40, "bytes": 3.2e6}
         row = task.row | {"acc": given + task.seed, "nmi": 70.0, "versions": {}} | cost
         if task.part == "picture":
             row |= {"neighbours": 90.0, "points": [[0.0, 1.0, 0], [2.0, 3.0, 1]]}
-        found.append(row)
-    return found
+        task_rows.append(row)
+    return task_rows
 
 
 def test_table_2(folder: Path) -> None:
@@ -141,27 +141,28 @@ def test_the_first_table_has_what_files_hold_beside_what_is_published(folder: Pa
 
 def test_whether_it_is_chance(folder: Path) -> None:
     """p of U tests of five scores against five, of which 252 orders are equally likely."""
-    found = rows(Settings(folder, seeds=5), paper=90.0, fsbert=70.0, fsccl=89.5)
+    scored_rows = rows(Settings(folder, seeds=5), paper=90.0, fsbert=70.0, fsccl=89.5)
     title, table = next(
         (table.title, {row[0]: row[1:] for row in table.rows})
-        for table in tables(Settings(folder), found)
+        for table in tables(Settings(folder), scored_rows)
         if table.title.startswith("Mann-Whitney")
     )
     assert title == "Mann-Whitney U tests, one-sided, of table 2 (* p < 0.01)"
     assert table["FSTC (frozen) above FSBERT"][0] == "0.004*", "1 / 252"
     assert table["FSTC (frozen) above FSBERT"][1] == "1.000", "all are equal in NMI"
     assert table["FSTC (frozen) above FSCCL (frozen)"][0] == "0.345", "U is 15 of 25"
-    fewer = [row for row in found if row["seed"] == 0 or row["name"] != "paper"]
-    assert str(UTest.of(fewer, "agnews", "acc", "paper", "fsbert")) == "too few"
-    assert str(UTest.of([], "agnews", "acc", "paper", "fsbert")) == "-"
+    fewer = [row for row in scored_rows if row["seed"] == 0 or row["name"] != "paper"]
+    pair = {"data": "agnews", "score": "acc", "one": "paper", "other": "fsbert"}
+    assert str(UTest.of(fewer, **pair)) == "too few"
+    assert str(UTest.of([], **pair)) == "-"
 
 
 def test_only_what_is_there_is_written(folder: Path) -> None:
     pytest.importorskip("matplotlib")
     settings = Settings(folder, folder, seeds=2)
-    found = rows(settings)
-    assert not any("points" in row for row in plain(settings, found)["runs"])
-    weights = [row for row in found if (row["part"], row["data"]) == ("lambda", "agnews")]
+    scored_rows = rows(settings)
+    assert not any("points" in row for row in plain(settings, scored_rows)["runs"])
+    weights = [row for row in scored_rows if (row["part"], row["data"]) == ("lambda", "agnews")]
     names = [path.name for path in write_results(settings, weights)]
     assert names == ["fstc.md", "fstc.json", "fstc-lambda.png", "fstc-lambda.svg"]
     text = (folder / "fstc.md").read_text("utf-8")
@@ -193,11 +194,12 @@ def test_every_method_is_one(folder: Path) -> None:
 def test_what_a_result_depends_on(folder: Path) -> None:
     """A preset is its values; a setting that is off is as if there were none."""
     settings = Settings(folder)
-    task = Task("views", "agnews", "stc", 0, {"name": "fstc", "preset": "stc"})
+    task = Task(
+        part="views", data="agnews", name="stc", seed=0, method={"name": "fstc", "preset": "stc"}
+    )
 
     def made_of(**changed: Any) -> str:
-        found: str = fstc_runs._name(settings, replace(task, **changed))["made_of"]
-        return found
+        return str(fstc_runs._name(settings, replace(task, **changed))["made_of"])
 
     same = {"alignment": 0.0, "network": {"deletion": 0.0}, "loss": "squared"}
     assert made_of(part="table2", method=task.method | same) == made_of()
@@ -243,9 +245,11 @@ def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
         "searchsnippets",
     }
     assert {task.data for task in settings.tasks("clients")} == {"stackoverflow"}
-    found = rows(settings)
-    assert [row[4] for row in tables(settings, found)[3].rows] == ["-"] * 9, "none is published"
-    assert sentences(settings, found) == [], "verdicts are of all data sets of the paper"
+    scored_rows = rows(settings)
+    assert [row[4] for row in tables(settings, scored_rows)[3].rows] == ["-"] * 9, (
+        "none is published"
+    )
+    assert sentences(settings, scored_rows) == [], "verdicts are of all data sets of the paper"
 
 
 def test_seeds_that_leave_a_client_out_are_passed_over() -> None:
@@ -287,8 +291,8 @@ def test_a_training_in_several_parts_is_done_once(
         "table2",
     }
     assert len(trained) == 18
-    found = reproduce(Settings(folder, out, 1, only=("lambda", "table2")), events.append)
-    assert {row["part"] for row in found} == {"sets", "table2", "lambda"}
+    scored_rows = reproduce(Settings(folder, out, 1, only=("lambda", "table2")), events.append)
+    assert {row["part"] for row in scored_rows} == {"sets", "table2", "lambda"}
     again = [task.name for task in trained[18:]]
     assert set(again) == {"paper", "fstc"}, "FSBERT and discriminative clustering are there"
     assert events[0] == {
@@ -298,19 +302,25 @@ def test_a_training_in_several_parts_is_done_once(
         "models": 24,
     }
     one, other = (
-        next(row for row in found if (row["part"], row.get("name")) == (part, "fsbert"))
+        next(row for row in scored_rows if (row["part"], row.get("name")) == (part, "fsbert"))
         for part in ("table2", "lambda")
     )
     same = ("acc", "cost", "versions")
     assert [one[key] for key in same] == [other[key] for key in same]
     assert one["versions"] == versions(fstc_runs.PACKAGES)
     assert one["cost"].keys() == {"core_seconds", "megabytes"}
-    kept = out / "runs.jsonl"
-    *lines, _ = kept.read_text("utf-8").splitlines(keepends=True)
-    kept.write_text("".join(lines), "utf-8")
-    found = reproduce(Settings(folder, out, 1, only=("table2",)))
-    assert found[0] == {"part": "sets", "data": "agnews", "clusters": 4, "texts": 80, "words": 6.0}
-    assert {(row["part"], row["data"]) for row in found[2:]} == {
+    runs_file = out / "runs.jsonl"
+    *lines, _ = runs_file.read_text("utf-8").splitlines(keepends=True)
+    runs_file.write_text("".join(lines), "utf-8")
+    scored_rows = reproduce(Settings(folder, out, 1, only=("table2",)))
+    assert scored_rows[0] == {
+        "part": "sets",
+        "data": "agnews",
+        "clusters": 4,
+        "texts": 80,
+        "words": 6.0,
+    }
+    assert {(row["part"], row["data"]) for row in scored_rows[2:]} == {
         ("table2", "agnews"),
         ("table2", "stackoverflow"),
         ("lambda", "agnews"),
@@ -335,13 +345,13 @@ def test_clusters_follow_from_what_is_pictured(name: str) -> None:
     seen = representation(model, corpus)
     if name == "fstc":
         head = {name: torch.from_numpy(weight) for name, weight in model.weights.items()}
-        found = score(head, torch.from_numpy(seen)).numpy().argmax(1)
+        clusters = score(head, torch.from_numpy(seen)).numpy().argmax(1)
     elif name == "discriminative":
         weights = model.weights
-        found = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
+        clusters = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
     else:
-        found = nearest_centres(seen, model.weights["centres"])[0]
-    assert found.tolist() == model.main_topics(corpus).tolist()
+        clusters = nearest_centres(seen, model.weights["centres"])[0]
+    assert clusters.tolist() == model.main_topics(corpus).tolist()
 
 
 def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments: Typed) -> None:
@@ -352,14 +362,14 @@ def test_a_small_run(folder: Path, monkeypatch: pytest.MonkeyPatch, experiments:
     options = ("--quick", "--only", "clients, picture", "--json")
     code, printed, _ = experiments("fstc", "--data", folder, "--out", out, *options)
     assert code == 0
-    found = json.loads(printed)
-    by_name = {row["name"]: row for row in found["runs"] if row["part"] == "clients"}
+    report = json.loads(printed)
+    by_name = {row["name"]: row for row in report["runs"] if row["part"] == "clients"}
     assert by_name.keys() == {"fsbert", "fsccl", "paper", "discriminative", "fstc"}
     assert (by_name["fsbert"]["acc"], by_name["fsbert"]["nmi"]) == pytest.approx((100, 100))
     assert by_name["discriminative"]["acc"] == 100
     assert by_name["fstc"]["rounds"] == by_name["fsccl"]["rounds"] == 2
     assert by_name["fstc"]["bytes"] > by_name["discriminative"]["bytes"] > 0
-    (pictured,) = (row for row in found["runs"] if row["part"] == "picture")
+    (pictured,) = (row for row in report["runs"] if row["part"] == "picture")
     assert (pictured["acc"], pictured["neighbours"]) == (100, 100)
     assert {path.name for path in out.iterdir()} == {
         "fstc.md",

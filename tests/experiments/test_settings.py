@@ -61,13 +61,16 @@ def test_the_whole_at_the_rate_of_what_was_measured() -> None:
     def row(hours: float, megabytes: int | None) -> dict[str, object]:
         return {"cost": {"core_seconds": 3600 * hours, "megabytes": megabytes}}
 
-    there = {"lda": (10, [row(0.5, 400), row(1.5, 1400), {}]), "nmf": (4, [row(2, None)])}
-    assert table(there).rows == (
+    rows_by_experiment = {
+        "lda": (10, [row(0.5, 400), row(1.5, 1400), {}]),
+        "nmf": (4, [row(2, None)]),
+    }
+    assert table(rows_by_experiment).rows == (
         ("lda", "3", "10", "2", "2.00", "10.00", "1,400"),
         ("nmf", "1", "4", "1", "2.00", "8.00", "-"),
         ("all", "4", "14", "3", "4.00", "18.00", "1,400"),
     )
-    assert table(there | {"flda": (2, [{}])}).rows[2:] == (
+    assert table(rows_by_experiment | {"flda": (2, [{}])}).rows[2:] == (
         ("flda", "1", "2", "0", "0.00", "-", "-"),
         ("all", "5", "16", "3", "4.00", "-", "1,400"),
     )

@@ -27,18 +27,18 @@ def of(vectors: dict[str, list[float]]) -> WordVectors:
 
 def test_word_mover_distances_are_gensims(keyed: KeyedVectors) -> None:
     topics = [["tea", "milk"], ["sand", "sea", "grün"], ["tea", "sea", "unknown"], ["sand"]]
-    found = word_mover_distances(topics, topics, WordVectors(keyed.key_to_index, keyed.vectors))
+    distances = word_mover_distances(topics, topics, WordVectors(keyed.key_to_index, keyed.vectors))
     expected = [[keyed.wmdistance(one, other) for other in topics] for one in topics]
-    assert found == pytest.approx(np.array(expected), abs=1e-6)
-    assert found == pytest.approx(found.T)
-    assert np.diagonal(found) == pytest.approx(0, abs=1e-12)
+    assert distances == pytest.approx(np.array(expected), abs=1e-6)
+    assert distances == pytest.approx(distances.T)
+    assert np.diagonal(distances) == pytest.approx(0, abs=1e-12)
 
 
 def test_topics_without_vectors() -> None:
     vectors = of({"a": [1.0, 0.0], "b": [0.0, 2.0], "zero": [0.0, 0.0]})
-    found = word_mover_distances([["a"], ["zero", "x"]], [["b", "x"], ["x"], []], vectors)
-    assert found[0, 0] == pytest.approx(np.sqrt(2))
-    assert np.isnan(found[0, 1:]).all() and np.isnan(found[1]).all()
+    distances = word_mover_distances([["a"], ["zero", "x"]], [["b", "x"], ["x"], []], vectors)
+    assert distances[0, 0] == pytest.approx(np.sqrt(2))
+    assert np.isnan(distances[0, 1:]).all() and np.isnan(distances[1]).all()
 
 
 def test_amwmd() -> None:
@@ -62,12 +62,12 @@ TEXTS = ["oaks and beeches along the river", "a ketch of two masts"] * 500
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 1.0])
 def test_a_share_of_the_words_is_damaged(share: float) -> None:
-    found = damaged(TEXTS, share, seed=3)
-    words, others = (" ".join(texts).split() for texts in (TEXTS, found))
+    damaged_texts = damaged(TEXTS, share, seed=3)
+    words, others = (" ".join(texts).split() for texts in (TEXTS, damaged_texts))
     changed = [(word, other) for word, other in zip(words, others, strict=True) if word != other]
     assert len(changed) / len(words) == pytest.approx(share, abs=0.02)
     assert all(other in mistakes(word) for word, other in changed)
-    assert [len(text.split()) for text in found] == [len(text.split()) for text in TEXTS]
+    assert [len(text.split()) for text in damaged_texts] == [len(text.split()) for text in TEXTS]
 
 
 def test_the_seed_draws() -> None:

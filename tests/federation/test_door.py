@@ -11,7 +11,7 @@ from fedtopics import Policy
 from fedtopics.contract.interfaces import Position
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.protocol.roster import Key, key_fingerprint, shown
+from fedtopics.protocol.roster import Key, certificate_fingerprint, shown
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
 from tests.helpers.doors import Echo, door
@@ -250,18 +250,18 @@ def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("method", "rounds", "documents", "message"),
     [
-        (("flda", 6, 30), "'north' does not allow the method 'flda'"),
-        (("lda", 7, 30), "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
-        (("lda", 6, 29), "sums over at least 30 documents, but it has 29. Nothing was sent"),
+        ("flda", 6, 30, "'north' does not allow the method 'flda'"),
+        ("lda", 7, 30, "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
+        ("lda", 6, 29, "sums over at least 30 documents, but it has 29. Nothing was sent"),
     ],
 )
-def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
+def test_a_policy_refuses_a_study(method: str, rounds: int, documents: int, message: str) -> None:
     policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
     policy.check_study("north", "lda", 6, 30)
     with pytest.raises(PolicyError, match=message):
-        policy.check_study("north", *asked)
+        policy.check_study("north", method, rounds, documents)
 
 
 def test_a_sum_is_over_enough_clients() -> None:
@@ -273,14 +273,14 @@ def test_a_sum_is_over_enough_clients() -> None:
 
 def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it() -> None:
     """A pattern can read: one that finds what stands behind a name tells what stands there."""
-    own = r"(?<=patient )\w+"
+    lookbehind = r"(?<=patient )\w+"
     for name in PATTERNS:
         Policy().check_study("north", "lda", 6, 30, TextRules(token_pattern=name))
     for policy in (Policy(), Policy(token_patterns=("[a-z]+", r"(?<=patient )\w+ "))):
         with pytest.raises(PolicyError, match="which the policy of client 'north' does not all"):
-            policy.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
-    allowing = Policy(token_patterns=(own,))
-    allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
+            policy.check_study("north", "lda", 6, 30, TextRules(token_pattern=lookbehind))
+    allowing = Policy(token_patterns=(lookbehind,))
+    allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=lookbehind))
     Policy().check_study("north", "lda", 6, 30)  # of one's own
 
 
@@ -300,7 +300,7 @@ def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
 def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     names = ("north", "south", "server")
     keys = {name: Key.create(tmp_path / "keys" / name, name) for name in names}
-    digests = {name: key_fingerprint(key.certificate) for name, key in keys.items()}
+    digests = {name: certificate_fingerprint(key.certificate) for name, key in keys.items()}
     path = tmp_path / "policy.toml"
     study = "ab" * 32
     path.write_text('known_members = "keys"')

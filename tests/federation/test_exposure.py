@@ -41,22 +41,22 @@ def test_bytes_are_those_of_the_replies() -> None:
     corpora = subjects(SIZES)
     same = dict.fromkeys(SIZES, corpora["east"])
     plan = small("lda", **WHOLE)
-    found = {each.function: each for each in expose(plan, corpora["east"]).shown}
+    sent_of = {sent.function: sent for sent in expose(plan, corpora["east"]).shown}
     model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY))
     n_topics = plan.method.n_components
     n_words = len(model.vocabulary)
-    assert found["word_sums"].once == 8 * n_topics * n_words + len(str(len(corpora["east"])))
-    rows = found["expected_counts"].round
+    assert sent_of["word_sums"].once == 8 * n_topics * n_words + len(str(len(corpora["east"])))
+    rows = sent_of["expected_counts"].round
     assert rows is not None
     assert 0 < rows <= 8 * (n_topics + 1) * n_words + 30
-    assert found["vocabulary"].round == 0
+    assert sent_of["vocabulary"].round == 0
 
 
 def test_secure_updates_have_eight_bytes_a_number() -> None:
     corpora = subjects(SIZES)
     plan = small("lda", **WHOLE)
     plain, masked = (
-        {each.function: each for each in expose(one, corpora["east"]).shown}
+        {sent.function: sent for sent in expose(one, corpora["east"]).shown}
         for one in (plan, plan.model_copy(update={"aggregation": "secure"}))
     )
     assert (masked["word_sums"].once or 0) >= (plain["word_sums"].once or 0)
@@ -79,17 +79,16 @@ def test_who_sees_what_is_what_the_programs_do(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(LocalClients, "call", listen)
     plan = small(name, max_rounds=2)
     train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    said = exchanges(plan)
-    assert called == {each.function for each in said if each.seen_by_all} & called
+    assert called <= {exchange.function for exchange in exchanges(plan) if exchange.seen_by_all}
     assert called
 
 
 def test_every_method_says_what_leaves_and_who_sees_it() -> None:
     for name in METHODS.names:
         method = find_method(name)
-        found = exchanges_of(method.client, method.settings())
-        assert {"shares", "word_sums", "pairs"} <= {each.function for each in found}
-        assert all(each.data_sent and each.often for each in found)
+        declared = exchanges_of(method.client, method.settings())
+        assert {"shares", "word_sums", "pairs"} <= {exchange.function for exchange in declared}
+        assert all(exchange.data_sent and exchange.often for exchange in declared)
         for function, of_client in method.client.functions().items():
             sentence = data_sent_by(name, function)
             seen_by_all = vars(of_client)["seen_by_all"]
@@ -114,11 +113,11 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few documents would be refused with noise, which adds no byte."""
     install(monkeypatch)
     plan = with_noise("lda", 1).with_clients(SIZES)
-    found = expose(plan, themed(300))
-    sizes = {each.function: each.once for each in found.shown}
+    exposed = expose(plan, themed(300))
+    sizes = {sent.function: sent.once for sent in exposed.shown}
     assert (sizes["occurrences"] or 0) >= 8 * len(PUBLIC)
-    assert found.bytes is not None
-    seen = {each.function: each.seen for each in found.shown}
+    assert exposed.bytes is not None
+    seen = {sent.function: sent.seen for sent in exposed.shown}
     assert {name for name in seen if seen[name] != exposure.NOBODY} == {"model", "arrays"}
 
 
@@ -165,8 +164,8 @@ def test_documents_of_the_clients(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "1.txt").write_text("three")
     study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
-    found = {name: corpus.documents.to_pylist() for name, corpus in study.corpora().items()}
-    assert found == {"a": ["no", "no"], "b": ["three"]}
+    documents = {name: corpus.documents.to_pylist() for name, corpus in study.corpora().items()}
+    assert documents == {"a": ["no", "no"], "b": ["three"]}
 
 
 def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:

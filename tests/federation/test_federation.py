@@ -40,10 +40,10 @@ CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 
 def planned(aggregation: str = "plain", *, federation: Any = None, **method: object) -> Study:
     """A study of four rounds; with plain aggregation a server that waits, unless it has rules."""
-    usual = PATIENT if aggregation == "plain" else FederationSettings()
+    settings = PATIENT if aggregation == "plain" else FederationSettings()
     if federation and aggregation == "plain":
-        usual = PATIENT.model_copy(update=federation)
-    changes = {"federation": usual, "aggregation": aggregation}
+        settings = PATIENT.model_copy(update=federation)
+    changes = {"federation": settings, "aggregation": aggregation}
     return study(**{"max_rounds": 4, **method}).model_copy(update=changes)
 
 
@@ -79,8 +79,9 @@ def test_all_members_have_one_model(finished: tuple[str, Path, Outcome]) -> None
     files = {path.name: path.read_bytes() for path in first.iterdir()}
     assert "model.safetensors" in files
     for name in SIZES:
-        given = {path.name: path.read_bytes() for path in (folder / name / "model").iterdir()}
-        assert given == files
+        assert {
+            path.name: path.read_bytes() for path in (folder / name / "model").iterdir()
+        } == files
         assert_same_bits(TopicModel.from_pretrained(folder / name / "model"), outcome.model)
     assert sorted(outcome.events.of("finished")[0]["received"]) == sorted(SIZES)
 
@@ -108,7 +109,10 @@ def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) 
 
 def test_a_refusal_is_shown_to_others_at_once() -> None:
     service = RelayService(Relay(["a", "b"], b"", lambda file: None), 1000)
-    service.say("b", encode(Part(b"", 0, b"", "f", "call", b"", "b", b"")))
+    part = Part(
+        run=b"", step=0, transcript=b"", function="f", kind="call", layout=b"", name="b", key=b""
+    )
+    service.say("b", encode(part))
     waiting = Background(lambda: service.ask("b", encode(Ask(b"", 0, "part", b""))))
     until(lambda: "b" in service.present())
     refusal = Ask(b"", 0, "refused", b"", "its policy refuses (max_rounds)")
@@ -134,7 +138,7 @@ def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> N
     }
     if kind == "secure":  # groups are counted before they are summed
         expected |= {"documents": 1, "model": 1, "word_sums": 2}
-        expected |= {f"vocabulary: {each}": 1 for each in ("table", "words", "counts")}
+        expected |= {f"vocabulary: {stage}": 1 for stage in ("table", "words", "counts")}
     for name in SIZES:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
         left = {function: row["replies"] for function, row in rows.items() if row["replies"]}
@@ -189,7 +193,7 @@ def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> No
         yield
 
     lead_relay(plan.server_plan, tmp_path / "server", listen, Notes())
-    models = {name: each.result() for name, each in partners.items()}
+    models = {name: partner.result() for name, partner in partners.items()}
     assert_same_bits(models["desk"], models["north"])
     assert models["desk"].documents == SIZES
     assert not (tmp_path / "desk/ledger.jsonl").exists()
@@ -261,10 +265,10 @@ def test_a_member_killed_in_every_step_has_the_same_model(kind: str, tmp_path: P
     server.result()
     assert deaths > 20
     quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model
-    for each in (*others, scene.partners["north"]):
+    for partner in (*others, scene.partners["north"]):
         if kind == "plain":
-            assert_same_bits(each.result(), quiet)
-        np.testing.assert_allclose(each.result().beta, quiet.beta, rtol=1e-4, atol=1e-7)
+            assert_same_bits(partner.result(), quiet)
+        np.testing.assert_allclose(partner.result().beta, quiet.beta, rtol=1e-4, atol=1e-7)
 
 
 def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
@@ -283,11 +287,11 @@ def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
     scene.serve()
     for name in SIZES:
         scene.join(name)
-    errors = {name: each.error() for name, each in scene.partners.items()}
+    errors = {name: partner.error() for name, partner in scene.partners.items()}
     for name, error in errors.items():
         assert isinstance(error, FederationError), name
         assert "by south: its software has a defect" in str(error)
-    told = json.dumps([each.events for each in scene.partners.values()], default=str)
+    told = json.dumps([partner.events for partner in scene.partners.values()], default=str)
     everything = told + str(errors) + content(tmp_path / "server").decode("latin-1")
     assert "a document" not in everything
     assert not any(canary in everything for canary in CANARIES)
@@ -317,14 +321,13 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         "in its policy."
     )
     if kind == "secure":
-        other = scene.partners["east"].error()
-        assert "by north: its policy refuses" in str(other)
+        assert "by north: its policy refuses" in str(scene.partners["east"].error())
     else:
         scene.partners["east"].result()
-        rounds = scene.events.of("round")
-        assert rounds[-1]["clients"] == ["east", "south"]
-    ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
-    assert "forward" not in {row["function"] for row in ledger}
+        assert scene.events.of("round")[-1]["clients"] == ["east", "south"]
+    assert "forward" not in {
+        row["function"] for row in summarise_ledger(tmp_path / "north/ledger.jsonl")
+    }
 
 
 @pytest.mark.parametrize("kind", ["plain", "secure"])
@@ -344,7 +347,7 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
         shutil.rmtree(tmp_path / "north")
         for name in SIZES:  # with one study now, and the same server
             scene.join(name)
-        assert [each.result().documents for each in scene.partners.values()] == [SIZES] * 3
+        assert [partner.result().documents for partner in scene.partners.values()] == [SIZES] * 3
         server.result()
         lead_relay(scene.plan.server_plan, tmp_path / "server", None, scene.events)  # type: ignore[arg-type]
         assert scene.events[-1]["event"] == "already finished"

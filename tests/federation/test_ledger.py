@@ -134,8 +134,8 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
         ledger.write_total(Position(1 + is_so), "echo", "5ha", 1000)
         ledger.close()
         assert has(path, key, value) == is_so
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line.get(key) for line in lines] == [None, None, value, value]
+    values = [json.loads(line).get(key) for line in path.read_text().splitlines()]
+    assert values == [None, None, value, value]
 
 
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
@@ -191,13 +191,13 @@ def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
-    own = tmp_path / "run/ledger.jsonl"
+    north = tmp_path / "run/ledger.jsonl"
     others = tmp_path / "run/clients/south/ledger.jsonl"
-    door(Echo(documents=1), path=own).ask("echo", {})
+    door(Echo(documents=1), path=north).ask("echo", {})
     others.parent.mkdir(parents=True)
     for content in ("", "{\n"):  # nothing left yet; damaged
         others.write_text(content)
-        assert find_ledgers(tmp_path / "run") == {"north": own, "south": others}
+        assert find_ledgers(tmp_path / "run") == {"north": north, "south": others}
 
 
 def cut(ledger: Path) -> None:

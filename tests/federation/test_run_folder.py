@@ -243,8 +243,8 @@ def test_an_agreement_of_another_study_or_changed_by_hand(tmp_path: Path) -> Non
         run = RunFolder(tmp_path / study, study)
         run.keep("agreement", {"words": ["oak"]})
         run.close()
-        kept = json.loads((tmp_path / study / "agreement.json").read_text())
-        file.write_text(json.dumps(kept | {"words": words}))
+        agreement = json.loads((tmp_path / study / "agreement.json").read_text())
+        file.write_text(json.dumps(agreement | {"words": words}))
         again = RunFolder(tmp_path / "a", "study1", resume=True)
         with pytest.raises(RunError, match=r"agreement\.json is damaged"):
             again.recall("agreement")
@@ -358,8 +358,7 @@ def test_events_survive_a_full_disk(tmp_path: Path) -> None:
         os.dup2(room, handle)
     run.close()
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    rounds = [line["round"] for line in lines if line["event"] == "round"]
-    assert rounds == [*range(1, 300), 300, 301]
+    assert [line["round"] for line in lines if line["event"] == "round"] == [*range(1, 302)]
     os.close(room)
     os.close(always_full)
 
@@ -414,8 +413,11 @@ def test_a_log_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     with shown.progress as running:
         running(TRAINING)
         shown.rounds(1, 9, 20.0)
-    minutes = [line.partition(",")[0] for line in shown.lines]
-    assert minutes == ["round 3 of 10", "round 6 of 10", "round 9 of 10"]
+    assert [line.partition(",")[0] for line in shown.lines] == [
+        "round 3 of 10",
+        "round 6 of 10",
+        "round 9 of 10",
+    ]
     assert shown.screen.getvalue() == ""
 
 

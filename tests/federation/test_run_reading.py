@@ -43,11 +43,11 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     expected = model.words_by(DEFAULT_RANKING, LINE_WORDS)
     assert run.topics == expected
     assert run.title == "Topics after round 3, not final yet"
-    found = run.plain()
-    assert (found["topics"], found["topics_of_round"]) == (expected, 3)
-    assert (found["state"], found["round"], found["rounds"]) == ("training", 4, 6)
-    assert found["clients"].keys() == SIZES.keys()
-    assert found["running"] is False
+    shown = run.plain()
+    assert (shown["topics"], shown["topics_of_round"]) == (expected, 3)
+    assert (shown["state"], shown["round"], shown["rounds"]) == ("training", 4, 6)
+    assert shown["clients"].keys() == SIZES.keys()
+    assert shown["running"] is False
 
 
 def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
@@ -58,8 +58,7 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
     assert ended.status.state == "finished"
-    by_size = [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
-    assert ended.topics == by_size
+    assert ended.topics == [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
     assert ended.plain()["topics_of_round"] is None
 
 
@@ -67,9 +66,9 @@ def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
     plan = with_noise("nmf", 8).model_copy(update={"checkpoint_every": 1})
     train_until_killed(4, plan, corpora, out=tmp_path)
-    found = read_run(tmp_path)
-    assert found.topics == ()
-    assert "they come with the model" in found.title
+    reading = read_run(tmp_path)
+    assert reading.topics == ()
+    assert "they come with the model" in reading.title
 
 
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
@@ -80,8 +79,8 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line[:20])
         file.flush()
-        found = read_run(tmp_path)
-        assert found.status.round == 0
+        reading = read_run(tmp_path)
+        assert reading.status.round == 0
         file.write(line[20:] + b"\n")
     assert read_run(tmp_path).status.round == 2
 
@@ -130,10 +129,10 @@ ROUND = {
 
 
 def status(*events: dict[str, Any]) -> RunStatus:
-    found = RunStatus({name: ClientStatus() for name in NAMES})
+    current = RunStatus({name: ClientStatus() for name in NAMES})
     for event in events:
-        found.take(event)
-    return found
+        current.take(event)
+    return current
 
 
 def here(found: RunStatus) -> list[str]:
@@ -148,10 +147,10 @@ TRAINING = {"event": "training", "done": 0, "rounds": 10, "time": 100.0}
 
 
 def test_rounds_seconds_and_bytes() -> None:
-    found = status(
+    current = status(
         *BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0}, ROUND | {"round": 2, "time": 106.0}
     )
-    assert found.plain() == {
+    assert current.plain() == {
         "study": "trees",
         "method": "lda",
         "state": "training",
@@ -174,12 +173,12 @@ def test_rounds_seconds_and_bytes() -> None:
             },
         },
     }
-    assert found.lines(True, 112.0) == [
+    assert current.lines(True, 112.0) == [
         "trees: training",
         "round 2 of 10, 2.00 s per round, at most 16 s left",
         "last event 6 s ago",
     ]
-    assert found.lines(False, 112.0)[1:] == [
+    assert current.lines(False, 112.0)[1:] == [
         "round 2 of 10, 2.00 s per round",
         "last event 6 s ago",
         "no process works on the run; start the same command again to resume it",
@@ -187,7 +186,7 @@ def test_rounds_seconds_and_bytes() -> None:
 
 
 def test_who_is_there() -> None:
-    found = status(
+    current = status(
         *BEGUN,
         {
             "event": "waiting",
@@ -197,32 +196,32 @@ def test_who_is_there() -> None:
             "left": 90.0,
         },
     )
-    assert here(found) == []
+    assert here(current) == []
     ends = "after 90 s a quorum continues without them"
-    assert found.trouble == f"round 0 waits for north, south: {ends}"
+    assert current.trouble == f"round 0 waits for north, south: {ends}"
     for client in NAMES:
-        found.take({"event": "joined", "client": client, "reason": ""})
-    assert (here(found), found.trouble) == (["north", "south"], "")
-    found.take({"event": "lost", "client": "north", "reason": ""})
-    found.take({"event": "declined", "client": "south", "reason": "too few clients"})
-    assert {name: c.state for name, c in found.clients.items()} == {
+        current.take({"event": "joined", "client": client, "reason": ""})
+    assert (here(current), current.trouble) == (["north", "south"], "")
+    current.take({"event": "lost", "client": "north", "reason": ""})
+    current.take({"event": "declined", "client": "south", "reason": "too few clients"})
+    assert {name: c.state for name, c in current.clients.items()} == {
         "north": "not connected",
         "south": "declined: too few clients",
     }
-    found.take({"event": "bad reply", "client": "north", "round": 1, "reason": "x"})
-    found.take({"event": "excluded", "client": "north", "round": 1, "reason": "x"})
-    assert found.clients["north"].bad == 2
-    assert here(found) == []
+    current.take({"event": "bad reply", "client": "north", "round": 1, "reason": "x"})
+    current.take({"event": "excluded", "client": "north", "round": 1, "reason": "x"})
+    assert current.clients["north"].bad == 2
+    assert here(current) == []
 
 
 def test_strangers_are_not_named() -> None:
     """What others call themselves, to be let in, is no client of the study."""
-    found = status(*BEGUN)
+    current = status(*BEGUN)
     for kind in ("joined", "declined", "bad reply", "lost"):
-        found.take({"event": kind, "client": "evil{}", "reason": "no such client", "round": 1})
-    found.take(ROUND | {"round": 1, "clients": ["evil{}"], "missing": {"evil{}": "x"}})
-    assert found.clients.keys() == {*NAMES}
-    assert "evil" not in str(found.plain())
+        current.take({"event": kind, "client": "evil{}", "reason": "no such client", "round": 1})
+    current.take(ROUND | {"round": 1, "clients": ["evil{}"], "missing": {"evil{}": "x"}})
+    assert current.clients.keys() == {*NAMES}
+    assert "evil" not in str(current.plain())
 
 
 def test_what_goes_wrong() -> None:
@@ -234,11 +233,11 @@ def test_what_goes_wrong() -> None:
 
 
 def test_the_end() -> None:
-    found = status(*BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0})
-    found.take({"event": "stopped", "round": 1, "reason": "tolerance", "time": 102.0})
-    assert found.plain()["seconds_left"] is None
-    assert "stopped after round 1: tolerance" in found.lines(True, 102.0)
-    found.take({"event": "finished", "time": 103.0})
-    assert found.lines(False, 103.0)[0] == "trees: finished: the model is there"
-    found.take({"event": "resumed", "study": "f", "begun": 100.0, "time": 104.0})
-    assert (found.state, here(found), found.round) == ("finished", ["north"], 1)
+    current = status(*BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0})
+    current.take({"event": "stopped", "round": 1, "reason": "tolerance", "time": 102.0})
+    assert current.plain()["seconds_left"] is None
+    assert "stopped after round 1: tolerance" in current.lines(True, 102.0)
+    current.take({"event": "finished", "time": 103.0})
+    assert current.lines(False, 103.0)[0] == "trees: finished: the model is there"
+    current.take({"event": "resumed", "study": "f", "begun": 100.0, "time": 104.0})
+    assert (current.state, here(current), current.round) == ("finished", ["north"], 1)

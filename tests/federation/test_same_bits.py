@@ -58,23 +58,23 @@ def check(plan: Study, corpora: Any, folder: Path, outliers: Rule = "clip") -> N
 def check_secure(plan: Study, corpora: Any, folder: Path, policy: Policy = OPEN_POLICY) -> None:
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     here = train(plan, corpora, policies=policies, at_once=False)
-    there = federated(plan, corpora, folder / "secure", policy).model
-    assert there.vocabulary.words == here.vocabulary.words
+    secure = federated(plan, corpora, folder / "secure", policy).model
+    assert secure.vocabulary.words == here.vocabulary.words
     most = np.abs(here.beta).max()
-    np.testing.assert_allclose(there.beta, here.beta, rtol=1e-3, atol=1e-5 * most)
-    assert there.info["masked"] is True
+    np.testing.assert_allclose(secure.beta, here.beta, rtol=1e-3, atol=1e-5 * most)
+    assert secure.info["masked"] is True
 
 
 def check_plain(plan: Study, corpora: Any, folder: Path) -> None:
     before = Notes()
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     here = train(plan, corpora, out=folder / "local", policies=policies, on_event=before.append)
-    there = federated(plan, corpora, folder)
-    assert_same_bits(there.model, here)
-    assert there.model.topics() == here.topics()
-    assert there.model.info == {**here.info, "masked": False}
-    assert_same(dict(there.model.shares), dict(here.shares))
-    rounds = there.events.of("round")
+    outcome = federated(plan, corpora, folder)
+    assert_same_bits(outcome.model, here)
+    assert outcome.model.topics() == here.topics()
+    assert outcome.model.info == {**here.info, "masked": False}
+    assert_same(dict(outcome.model.shares), dict(here.shares))
+    rounds = outcome.events.of("round")
     assert [event.get("loss") for event in rounds] == [
         event.get("loss") for event in before.of("round")
     ]

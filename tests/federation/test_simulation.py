@@ -37,13 +37,13 @@ def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
     corpora = embedded(subjects(SIZES | {"west": 20}))
     plan = study(max_rounds=8, precision="float64", validation_share=0.2, **method)
     policies = dict.fromkeys(corpora, OPEN_POLICY)
-    each = train(plan, corpora, policies=policies, at_once=False)
+    one_by_one = train(plan, corpora, policies=policies, at_once=False)
     events = []
     once = train(plan, corpora, policies=policies, at_once=True, on_event=events.append)
-    for name, weight in each.weights.items():
+    for name, weight in one_by_one.weights.items():
         np.testing.assert_allclose(once.weights[name], weight, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(once.beta, each.beta, rtol=1e-6)
-    assert once.documents == each.documents
+    np.testing.assert_allclose(once.beta, one_by_one.beta, rtol=1e-6)
+    assert once.documents == one_by_one.documents
     rounds = [event for event in events if event["event"] == "round"]
     assert {len(event["clients"]) for event in rounds} == {method.get("clients_per_round", 3)}
 
@@ -53,13 +53,13 @@ def test_sums_are_taken_at_once_where_no_folder_is_asked_for(tmp_path: Path) -> 
     corpora = subjects(SIZES)
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     once = train(plan, corpora, policies=policies, at_once=True)
-    each = train(plan, corpora, policies=policies, at_once=False)
+    one_by_one = train(plan, corpora, policies=policies, at_once=False)
     assert_same_bits(train(plan, corpora, policies=policies), once)
-    assert_same_bits(train(plan, corpora, policies=policies, out=tmp_path), each)
+    assert_same_bits(train(plan, corpora, policies=policies, out=tmp_path), one_by_one)
     estimator = ProdLDA(6, max_rounds=3, min_document_frequency=1, settings=SMALL)
     assert_same_bits(estimator.fit_clients(corpora, policies=policies).model_, once)
-    beyond = [name for name, w in once.weights.items() if not torch.equal(w, each.weights[name])]
-    assert beyond  # so that this test tells the two
+    # Else this test could not tell the two.
+    assert any(not torch.equal(w, one_by_one.weights[name]) for name, w in once.weights.items())
 
 
 def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,8 +120,8 @@ def test_the_papers_preset() -> None:
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
     assert (paper.dropout, paper.alpha) == (0.2, 1.0)
     assert (paper.norm, paper.optimizer, paper.batch_split) == ("local", "sgd", "fixed")
-    own = Study.make(method={"name": "gfedntm", "preset": "paper"}, vocabulary={"max_words": 9})
-    assert own.vocabulary == VocabularyLimits(
+    changed = Study.make(method={"name": "gfedntm", "preset": "paper"}, vocabulary={"max_words": 9})
+    assert changed.vocabulary == VocabularyLimits(
         min_document_frequency=1, max_words=9, max_document_share=1.0
     )
     assert GFedNTMSettings().relevance is None

@@ -68,8 +68,9 @@ def test_scores_are_those_of_the_models(done: Any) -> None:
         npmi = [model.coherence["npmi"].mean() for model in models]
         assert row["npmi"] == pytest.approx(np.mean(npmi))
         assert row["npmi_deviation"] == pytest.approx(np.std(npmi, ddof=1))
-        diversity = [unique_words(model.topics(10), 10) for model in models]
-        assert row["diversity"] == pytest.approx(np.mean(diversity))
+        assert row["diversity"] == pytest.approx(
+            np.mean([unique_words(model.topics(10), 10) for model in models])
+        )
         assert models[0].documents == {"a": 108, "b": 81}, "a tenth is held out"
         assert models[1].documents == {"a": 86, "b": 64}, "and the second has four fifths of them"
 
@@ -121,13 +122,13 @@ def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> No
         return np.array([[0.25, 0.75], [0.5, 0.5]])
 
     monkeypatch.setattr(sweeping, "refine", even)
-    found = held_out_loss(model, {"a": corpus}, seed=0)
+    loss = held_out_loss(model, {"a": corpus}, seed=0)
     (seen,) = halves
     hidden = model.count_words(corpus).toarray() - seen
     assert 0 < seen.sum() < 14 and hidden.min() >= 0
     expected = -(hidden[0] @ np.log(np.array([0.25, 0.75]) @ model.beta)) / hidden.sum()
-    assert found == pytest.approx(expected)
-    assert held_out_loss(model, {"a": corpus}, seed=0) == found, "a function of the seed"
+    assert loss == pytest.approx(expected)
+    assert held_out_loss(model, {"a": corpus}, seed=0) == loss, "a function of the seed"
     assert math.isnan(held_out_loss(model, {"a": Corpus.of([[]])}, seed=0))
     assert sparse.issparse(model.count_words(corpus))
 
@@ -136,7 +137,7 @@ def test_criteria() -> None:
     names = ("topics", "npmi", "npmi_deviation", "held_out", "held_out_deviation")
     numbers = [(5, 0.30, 0.0, 7.0, 0.0), (10, 0.33, 0.05, 6.5, 0.1), (20, 0.20, 0.2, 6.59, 0.0)]
     single = {"stability": None, "stability_deviation": 0.0}
-    rows = [dict(zip(names, each, strict=True)) | single for each in numbers]
+    rows = [dict(zip(names, scores, strict=True)) | single for scores in numbers]
     assert [criterion.best(rows) for criterion in CRITERIA] == [[5, 10, 20], [10, 20], []]
     best, reasons = recommend(rows)
     assert best == 10
@@ -173,9 +174,9 @@ def test_the_command(tmp_path: Path, typed: Typed, refused: Refused) -> None:
     arguments = ["sweep", tmp_path / "study.toml", "--seeds", 1, "--out", tmp_path / "o"]
     code, out, _ = typed(*arguments, "--topics", "2,4", "--json")
     assert code == 0
-    found = json.loads(out)
-    assert [row["topics"] for row in found["scores"]] == [2, 4]
-    assert found == json.loads((tmp_path / "o" / "sweep.json").read_text())
+    table = json.loads(out)
+    assert [row["topics"] for row in table["scores"]] == [2, 4]
+    assert table == json.loads((tmp_path / "o" / "sweep.json").read_text())
     assert (tmp_path / "o" / "sweep.svg").read_text().startswith("<svg")
     shown = typed(*arguments, "--topics", "2,4")[1]
     assert "Recommended: " in shown and "coherence" in shown

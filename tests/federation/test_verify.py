@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,18 @@ def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
 
 
 @pytest.fixture(scope="module", params=["signed", "unsigned"])
-def how(request: pytest.FixtureRequest, signers: dict[str, Key]) -> tuple[Any, ...]:
+def signer(request: pytest.FixtureRequest, signers: dict[str, Key]) -> dict[str, Any]:
     """What the client signs its ledger with, or nothing."""
-    north = signers["north"]
-    return (north.sign, north.certificate) if request.param == "signed" else ()
+    key = signers["north"]
+    signing = {"sign": key.sign, "certificate": key.certificate}
+    return signing if request.param == "signed" else {}
 
 
 @pytest.fixture(scope="module")
-def original(how: tuple[Any, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(signer: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ledger of a run, by whose folder each test takes a copy."""
     folder: Path = tmp_path_factory.mktemp("run")
-    return written(folder / "original", *how)
+    return written(folder / "original", **signer)
 
 
 @pytest.fixture
@@ -58,14 +60,14 @@ def lines_of(ledger: Path) -> list[bytes]:
     return ledger.read_bytes().splitlines(keepends=True)
 
 
-def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
+def test_what_was_not_changed_holds(ledger: Path, signer: dict[str, Any]) -> None:
     checks = {check.what: check for check in verify(ledger.parent)}
-    assert (b"signature" in head_path(ledger).read_bytes()) == bool(how)
+    assert (b"signature" in head_path(ledger).read_bytes()) == bool(signer)
     assert [*checks] == ["lines", "end", "signature", "study", "file", "clear", "privacy"]
     assert {name: check.holds for name, check in checks.items()} == {
         "lines": True,
         "end": True,
-        "signature": True if how else None,
+        "signature": True if signer else None,
         "study": True,
         "file": True,
         "clear": None,
@@ -119,6 +121,13 @@ def test_lines_that_are_cut_off_at_the_end(ledger: Path) -> None:
     assert {"lines", "end"} <= {*faults(ledger)}
 
 
+def test_a_ledger_of_an_earlier_version_is_not_one_of_nothing(ledger: Path) -> None:
+    ledger.write_bytes(ledger.read_bytes().replace(b'"what": "sent"', b'"what": "left"'))
+    for read in (partial(faults, ledger), partial(summarise_ledger, ledger)):
+        with pytest.raises(RunError, match="earlier version of fedtopics; read it with that"):
+            read()
+
+
 def test_a_head_that_is_changed_or_gone(ledger: Path) -> None:
     head = head_path(ledger).read_bytes()
     for wrong in (head.replace(b'"lines": 7', b'"lines": 6'), head.replace(b"}", b"]"), b""):
@@ -152,28 +161,28 @@ def test_a_ledger_of_one_client_of_a_simulation_that_is_gone(ledger: Path) -> No
     ]
 
 
-def test_who_comes_back_goes_on_in_the_chain(ledger: Path, how: tuple[Any, ...]) -> None:
+def test_who_comes_back_goes_on_in_the_chain(ledger: Path, signer: dict[str, Any]) -> None:
     with ledger.open("ab") as file:
         file.write(b'{"before": "half a line')  # as a process that is killed leaves it
-    again = opened(ledger.parent, *how)
+    again = opened(ledger.parent, **signer)
     answered(again, 3)
     again.close()
     assert faults(ledger) == []
     assert len(lines_of(ledger)) == 11
 
 
-def test_a_line_that_was_not_counted(ledger: Path, how: tuple[Any, ...]) -> None:
+def test_a_line_that_was_not_counted(ledger: Path, signer: dict[str, Any]) -> None:
     head = head_path(ledger).read_bytes()
-    opened(ledger.parent, *how).close()
+    opened(ledger.parent, **signer).close()
     head_path(ledger).write_bytes(head)  # killed before it was
     (check,) = [c for c in verify(ledger.parent) if c.holds is False]
     assert "records 7 lines, but there are 9: the client was killed while writing" in check.text
-    opened(ledger.parent, *how).close()
+    opened(ledger.parent, **signer).close()
     assert faults(ledger) == []
     last = lines_of(ledger)[-1].removesuffix(b"\n")  # and one that somebody else adds:
     forged = json.loads(last) | {"before": hashlib.sha256(last).hexdigest()}
     ledger.write_bytes(ledger.read_bytes() + json.dumps(forged).encode() + b"\n")
-    assert faults(ledger) == (["end", "signature"] if how else ["end"])
+    assert faults(ledger) == (["end", "signature"] if signer else ["end"])
 
 
 def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
@@ -202,9 +211,10 @@ def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
 def test_lines_of_another_key_after_the_own(signers: dict[str, Key], tmp_path: Path) -> None:
     north = signers["north"]
     south = signers["south"]
-    for number, how in enumerate([(south.sign, south.certificate), (south.sign, b""), ()]):
+    of_south = {"sign": south.sign, "certificate": south.certificate}
+    for number, signer in enumerate([of_south, {"sign": south.sign}, {}]):
         ledger = written(tmp_path / str(number), north.sign, north.certificate)
-        opened(ledger.parent, *how).close()
+        opened(ledger.parent, **signer).close()
         assert faults(ledger) == ["signature"]
 
 
@@ -289,14 +299,14 @@ def test_many_topics_of_few_documents_tell_who_was_there(tmp_path: Path) -> None
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
     plan = plan.with_clients(["north", "south"])
     done: list[int] = []
-    found = audit(plan, corpus, 6, on_progress=lambda number, _: done.append(number))
+    audited = audit(plan, corpus, 6, on_progress=lambda number, _: done.append(number))
     assert done == [1, 2, 3, 4, 5, 6]
-    assert found.auc > 0.6
-    assert (found.shadows, found.documents, found.allowed) == (6, 6 * 120, None)
+    assert audited.auc > 0.6
+    assert (audited.shadows, audited.documents, audited.allowed) == (6, 6 * 120, None)
     path = tmp_path / "audit.json"
-    path.write_text(found.model_dump_json())
+    path.write_text(audited.model_dump_json())
     read = Audit.read(path, plan.fingerprint)
-    assert read.model_dump() == found.model_dump()
+    assert read.model_dump() == audited.model_dump()
     with pytest.raises(RunError, match="is an audit of the study"):
         Audit.read(path, "f00d")
 

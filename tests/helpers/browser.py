@@ -76,8 +76,7 @@ class Opened:
         return self.topic(number).locator("summary")
 
     def words(self, number: int) -> list[str]:
-        found: list[str] = self._cells(number).all_text_contents()
-        return found
+        return list(self._cells(number).all_text_contents())
 
     def open(self, number: int) -> None:
         """Open a topic by mouse; its list of words is filled in a little later."""
@@ -114,8 +113,8 @@ class Opened:
 
     def violations(self) -> list[tuple[str, str]]:
         """What axe finds, with the first element of each."""
-        found = Axe().run(self.page, options=QUICKLY).response["violations"]
-        return [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
+        violations = Axe().run(self.page, options=QUICKLY).response["violations"]
+        return [(broken["id"], broken["nodes"][0]["html"][:200]) for broken in violations]
 
 
 Open = Callable[..., Opened]
@@ -144,7 +143,7 @@ def opener(browser: Browser) -> Iterator[Open]:
     yield open_
     for opened in all_opened:
         assert opened.said == []
-        own = ("blob:", "data:", "about:")  # within the page
-        asked = {url.partition("#")[0] for url in opened.asked if not url.startswith(own)}
+        within_page = ("blob:", "data:", "about:")
+        asked = {url.partition("#")[0] for url in opened.asked if not url.startswith(within_page)}
         assert asked == {opened.file}
         opened.page.context.close()

@@ -36,8 +36,8 @@ def corpus_of(
     embeddings = np.asarray(embeddings, np.float32)
     labels = np.zeros(len(embeddings), np.int64) if labels is None else labels
     if texts is None:
-        words = ([f"{FAMILIES[k % 8]}{n}" for n in range(6)] * 2 for k in labels)
-        texts = [own[i % 6 : i % 6 + 3] for i, own in enumerate(words)]
+        families = ([f"{FAMILIES[k % 8]}{n}" for n in range(6)] * 2 for k in labels)
+        texts = [family[i % 6 : i % 6 + 3] for i, family in enumerate(families)]
     corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
     return corpus.with_embeddings(embeddings)
 
@@ -110,9 +110,9 @@ texts_of = tokens_of
 
 
 def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
-    found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
+    predicted = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
     truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    return clustering_accuracy(truth, found)
+    return clustering_accuracy(truth, predicted)
 
 
 class StoppedError(Exception):
@@ -126,10 +126,10 @@ def gone_on(
     return trained(plan, corpora, out=folder, resume=True, **how)
 
 
-def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
-    assert found.weights.keys() == expected.weights.keys()
-    assert_same_bits(found, expected)
-    assert found.info == expected.info
+def assert_same_result(actual: TopicModel, expected: TopicModel) -> None:
+    assert actual.weights.keys() == expected.weights.keys()
+    assert_same_bits(actual, expected)
+    assert actual.info == expected.info
 
 
 @dataclass
@@ -137,7 +137,9 @@ class Messages:
     calls: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
     def of(self, function: str, client: str) -> list[dict[str, Any]]:
-        return [reply for name, each, _, reply in self.calls if (name, each) == (client, function)]
+        return [
+            reply for name, called, _, reply in self.calls if (name, called) == (client, function)
+        ]
 
     def leaves(self) -> Iterator[Any]:
         for _, _, payload, reply in self.calls:
@@ -193,8 +195,8 @@ def assert_nothing_else_leaves(
     alone = np.concatenate([embeddings, *(unit_rows(embeddings - x) for x in origins[:1])])
     for value in messages.leaves():
         if getattr(value, "shape", (0,))[-1:] == (DIMENSION,):
-            found = unit_rows(np.asarray(value, np.float64).reshape(-1, DIMENSION))
-            assert np.abs(found @ alone.T).max() < 1 - 1e-6, "that is a document's embedding"
+            vectors = unit_rows(np.asarray(value, np.float64).reshape(-1, DIMENSION))
+            assert np.abs(vectors @ alone.T).max() < 1 - 1e-6, "that is a document's embedding"
     return messages
 
 

@@ -33,9 +33,9 @@ def find_command(
 ) -> tuple[click.Command, list[str]]:
     """Return the command that words begin with, and the other words."""
     while isinstance(command, click.Group) and words:
-        if (found := command.get_command(click.Context(command), words[0])) is None:
+        if (subcommand := command.get_command(click.Context(command), words[0])) is None:
             break
-        command = found
+        command = subcommand
         words = words[1:]
     return command, words
 

@@ -13,7 +13,7 @@ def mutate(raw: bytearray, rng: random.Random) -> None:
     if kind == 0:
         raw[place : place + 1] = rng.randbytes(1)
     elif kind == 1:
-        raw[place : place + 1] = bytes(each ^ 1 << some % 8 for each in raw[place : place + 1])
+        raw[place : place + 1] = bytes(byte ^ 1 << some % 8 for byte in raw[place : place + 1])
     elif kind == 2:
         del raw[place : place + some]
     elif kind == 3:

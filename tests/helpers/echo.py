@@ -59,7 +59,12 @@ class Echo:
 @contextmanager
 def serving(service: Echo | None = None, seconds: float = 30.0) -> Iterator[GrpcServer]:
     server = GrpcServer(
-        service or Echo(), f"{HOST}:0", SERVER.key, SERVER.certificate, CERTIFICATES, seconds
+        service or Echo(),
+        f"{HOST}:0",
+        key=SERVER.key,
+        certificate=SERVER.certificate,
+        members=CERTIFICATES,
+        seconds=seconds,
     )
     try:
         yield server
@@ -71,8 +76,14 @@ def serving(service: Echo | None = None, seconds: float = 30.0) -> Iterator[Grpc
 def linked(
     port: int, who: Pair | str = "north", server: Pair = SERVER, seconds: float = 30.0
 ) -> Iterator[GrpcLink]:
-    own = pair(who) if isinstance(who, str) else who
-    link = GrpcLink(f"{HOST}:{port}", own.key, own.certificate, server.certificate, seconds)
+    member = pair(who) if isinstance(who, str) else who
+    link = GrpcLink(
+        f"{HOST}:{port}",
+        key=member.key,
+        certificate=member.certificate,
+        server=server.certificate,
+        seconds=seconds,
+    )
     try:
         yield link
     finally:
@@ -136,7 +147,7 @@ def main(folder: Path, port: str) -> None:
     members = {name: (folder / f"{name}.pem").read_bytes() for name in MEMBERS}
     key = (folder / "relay.key").read_bytes()
     certificate = (folder / "relay.pem").read_bytes()
-    server = GrpcServer(Echo(), f"{HOST}:{port}", key, certificate, members)
+    server = GrpcServer(Echo(), f"{HOST}:{port}", key=key, certificate=certificate, members=members)
     unwanted = {"torch", "numba"} & set(sys.modules)
     print(server.port if not unwanted else f"imports {unwanted}", flush=True)
     time.sleep(300)

@@ -66,31 +66,31 @@ def study(**method: object) -> Study:
     )
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(actual: Any, expected: Any) -> None:
     """Hold plain data against each other: types, orders, shapes, every bit."""
-    assert type(found) is type(expected), (found, expected)
+    assert type(actual) is type(expected), (actual, expected)
     if isinstance(expected, dict):
-        assert list(found) == list(expected)
+        assert list(actual) == list(expected)
         for name, value in expected.items():
-            assert_same(found[name], value)
+            assert_same(actual[name], value)
     elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
             assert_same(one, other)
     elif isinstance(expected, np.ndarray):
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-        assert found.tobytes() == expected.tobytes()
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+        assert actual.tobytes() == expected.tobytes()
     elif isinstance(expected, SparseRows):
-        assert found.n_rows == expected.n_rows
-        assert_same(found.index, expected.index)
-        assert_same(found.values, expected.values)
+        assert actual.n_rows == expected.n_rows
+        assert_same(actual.index, expected.index)
+        assert_same(actual.values, expected.values)
     elif isinstance(expected, CountsByWord):
-        assert found.names == expected.names
-        assert_same(found.values, expected.values)
+        assert actual.names == expected.names
+        assert_same(actual.values, expected.values)
     elif isinstance(expected, float):
-        assert struct.pack("d", found) == struct.pack("d", expected)
+        assert struct.pack("d", actual) == struct.pack("d", expected)
     else:
-        assert found == expected
+        assert actual == expected
 
 
 def assert_same_bits(one: TopicModel, other: TopicModel) -> None:

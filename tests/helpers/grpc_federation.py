@@ -134,7 +134,7 @@ def part_of(
     """Return a member that draws what those of a simulation draw, and what happens to it."""
     events = Notes()
     more = {"insecure_seed": True} | more
-    return Participation(key, corpus, policy, out, events.append, **more), events
+    return Participation(key, corpus, policy, out, on_event=events.append, **more), events
 
 
 def federated(
@@ -176,6 +176,6 @@ def federated(
         lead_relay(plan.server_plan, folder / "server", listen, events)
     else:
         begun = None if start is None else start_of(start, plan)
-        lead(plan, folder / "server", listen, events.append, begun)
-    models = [each.result() for each in partners.values()]
+        lead(plan, folder / "server", listen, on_event=events.append, start=begun)
+    models = [partner.result() for partner in partners.values()]
     return Outcome(models[0], events, partners)

@@ -56,13 +56,13 @@ def with_network(**settings: Any) -> TopicModel:
 
 def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
     """A model whose topics are these words, in their order, and whose share of all is given."""
-    known = sorted({word for topic in topics for word in topic} | {*words})
-    counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
-    ones = np.ones(len(known), np.int64)
+    sorted_words = sorted({word for topic in topics for word in topic} | {*words})
+    counts = np.array([[topic.get(word, 0.0) for word in sorted_words] for topic in topics])
+    ones = np.ones(len(sorted_words), np.int64)
     return made(
-        inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
+        inference=VariationalLDA(len(sorted_words), LDAPrior(n_components=len(topics))),
         weights={"pseudo_counts": counts.T},
-        vocabulary=Vocabulary(tuple(known), ones, ones),
+        vocabulary=Vocabulary(tuple(sorted_words), ones, ones),
         shares={"east": np.array(shares)},
         documents={"east": 10},
         word_sums=counts,

@@ -28,4 +28,6 @@ def run_notebook(notebook: Path, last: str, folder: Path) -> Any:
 def outputs(notebook: Path) -> list[Any]:
     book = json.loads(notebook.read_text(encoding="utf-8"))
     cells = (cell for cell in book["cells"] if cell["cell_type"] == "code")
-    return [each for cell in cells for each in (*cell["outputs"], cell["execution_count"]) if each]
+    return [
+        output for cell in cells for output in (*cell["outputs"], cell["execution_count"]) if output
+    ]

@@ -10,14 +10,14 @@ Called = list[tuple[tuple[Any, ...], Any]]
 
 def noted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Called:
     """Note each call of a function: what it was given by place, and what it returned."""
-    usual = getattr(owner, name)
+    function = getattr(owner, name)
     calls = Called()
 
-    @wraps(usual)
+    @wraps(function)
     def noting(*given: Any, **named: Any) -> Any:
-        found = usual(*given, **named)
-        calls.append((given, found))
-        return found
+        returned = function(*given, **named)
+        calls.append((given, returned))
+        return returned
 
     monkeypatch.setattr(owner, name, noting)
     return calls

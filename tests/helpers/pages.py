@@ -49,10 +49,10 @@ class Block:
 @cache
 def blocks(page: Path, *kinds: str) -> list[Block]:
     name = page.relative_to(ROOT).as_posix()
-    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    fences = FENCE.findall(page.read_text(encoding="utf-8"))
     numbered = (
         Block(name, number, kind, title or None, text)
-        for number, (kind, title, text) in enumerate(found, 1)
+        for number, (kind, title, text) in enumerate(fences, 1)
     )
     return [block for block in numbered if not kinds or block.kind in kinds]
 

@@ -38,10 +38,10 @@ def like_the_demo() -> tuple[Study, Corpora]:
     rng = np.random.default_rng(0)
     habits = {"north": ["harbour", "winter"], "east": ["kitchen", "winter"], "south": ["orchard"]}
     corpora = {}
-    for name, own in habits.items():
+    for name, subjects in habits.items():
         texts = []
         for _ in range(90):
-            words = np.array(THEMES[own[rng.integers(len(own))]].split())
+            words = np.array(THEMES[subjects[rng.integers(len(subjects))]].split())
             texts.append(" ".join(rng.choice(words, 9)).capitalize() + ".")
         texts[7] += f" The {CANARY} of {name}."
         texts[11] = ""
@@ -142,7 +142,7 @@ def report_of(run: Path, corpora: Corpora | None = None, **how: Any) -> Reported
     model = TopicModel.from_pretrained(folder)
     summary = summarise(model, facts, **how)
     page = write_report(summary, run / "report.html")
-    return Reported(model, summary, page, facts, corpora or {})
+    return Reported(model, summary, page, facts=facts, corpora=corpora or {})
 
 
 def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
@@ -152,16 +152,16 @@ def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
 
 def embedded(html: str) -> dict[str, Any]:
     """What the page's script has: by topic, its words and their orders."""
-    found = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    content: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)
+    assert match is not None
+    content: dict[str, Any] = json.loads(match[1])
     return content
 
 
 def csv_of(html: str) -> str:
-    found = re.search(r'href="data:text/csv;base64,([^"]*)"', html)
-    assert found is not None
-    return base64.b64decode(found[1]).decode()
+    match = re.search(r'href="data:text/csv;base64,([^"]*)"', html)
+    assert match is not None
+    return base64.b64decode(match[1]).decode()
 
 
 def tables_of(html: str) -> dict[str, list[list[str]]]:

@@ -41,10 +41,10 @@ def write_folders(folder: Path) -> None:
     study = STUDY.format(port=free_port())
     study += "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in NAMES)
     keys = {name: Key.create(folder / name / "key", name) for name in names}
-    for own in names:
-        (folder / own / "study.toml").write_text(study)
+    for owner in names:
+        (folder / owner / "study.toml").write_text(study)
         for name, key in keys.items():
-            (folder / own / f"{name}.pem").write_bytes(key.certificate)
+            (folder / owner / f"{name}.pem").write_bytes(key.certificate)
     for name in NAMES:
         rows = [json.dumps({"text": " ".join(rng.choice(words, 6))}) for _ in range(300)]
         (folder / name / "documents.jsonl").write_text("\n".join(rows))

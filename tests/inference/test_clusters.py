@@ -96,22 +96,24 @@ def test_memberships_by_a_network() -> None:
     # 1 + 2 relu(1 - 0 + 0.5) = 4; relu(0 - 1 + 0.5) = 0
     represented = np.array([[4.0, 0.0], [0.0, 1.0]])
     scores = np.stack([represented[:, 0], represented[:, 1], represented.sum(1) - 1], 1)
-    found = shares_of(inference, weights, np.eye(2))
-    np.testing.assert_allclose(found, softmax_of(scores / 0.5))
+    shares = shares_of(inference, weights, np.eye(2))
+    np.testing.assert_allclose(shares, softmax_of(scores / 0.5))
 
 
 def test_the_words_of_clusters() -> None:
     inference = Centres(2, ClusterShape(**shape()))
     given = {"origin": np.zeros(2), "centres": np.zeros((3, 2))}
-    found = inference.with_words(given, np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 2.0]]))
+    weights = inference.with_words(given, np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 2.0]]))
     total = 4 + 2 * SMOOTHING
-    np.testing.assert_allclose(found["beta"][0], [(3 + SMOOTHING) / total, (1 + SMOOTHING) / total])
-    np.testing.assert_allclose(found["beta"][1], 0.5)
-    np.testing.assert_allclose(found["beta"].sum(1), 1)
+    np.testing.assert_allclose(
+        weights["beta"][0], [(3 + SMOOTHING) / total, (1 + SMOOTHING) / total]
+    )
+    np.testing.assert_allclose(weights["beta"][1], 0.5)
+    np.testing.assert_allclose(weights["beta"].sum(1), 1)
     assert inference.layout() == {
-        name: (weight.shape, str(weight.dtype)) for name, weight in found.items()
+        name: (weight.shape, str(weight.dtype)) for name, weight in weights.items()
     }
-    assert inference.beta(found, {}) is found["beta"]
+    assert inference.beta(weights, {}) is weights["beta"]
 
 
 SINGLE = {"word_weight": 0, "separation": {"sizes": "even"}}
@@ -153,11 +155,11 @@ def test_a_model_says_of_documents_what_their_client_says(
     model = trained(plan, {"a": corpus})
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
-    own = {name: weight for name, weight in model.weights.items() if name != "beta"}
+    client_weights = {name: weight for name, weight in model.weights.items() if name != "beta"}
     names = "word_origin", "word_means", "rarity", "word_directions"
-    if known := {name: own[name] for name in names if name in own}:
-        client.function("learn_words")(client._fingerprint, **known)
-    ((rows, theta),) = client.thetas(weights=own)
+    if word_weights := {name: client_weights[name] for name in names if name in client_weights}:
+        client.function("learn_words")(client._fingerprint, **word_weights)
+    ((rows, theta),) = client.thetas(weights=client_weights)
     assert rows.tolist() == list(range(80))
     np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)
     labels = theta.argmax(1)
@@ -190,20 +192,20 @@ def test_words_move_and_extend_embeddings() -> None:
         "word_directions": np.diag([1.0, 2, 3, 4]),
     }
     inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
-    found = inference.mixed(np.tile([5.0, 3.0], (4, 1)), bag, weights)
+    mixed = inference.mixed(np.tile([5.0, 3.0], (4, 1)), bag, weights)
     first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight
     words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
     second = np.array([1 - 0.6 * 3 / 5, 0]) + 0.6 * 3 / 5 * words
     expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0], [1, 0]]
-    np.testing.assert_allclose(found[:, :2], expected, rtol=1e-6)
+    np.testing.assert_allclose(mixed[:, :2], expected, rtol=1e-6)
     logs = np.array([np.log(2), 0, 3 * np.log(2), 4 * np.log(3)])
     directed = [[0, 0, 1 / 3, 0], logs / np.linalg.norm(logs) * 3 / 5, [0, 1 / 3, 0, 0], [0] * 4]
-    np.testing.assert_allclose(found[:, 2:], directed, rtol=1e-6)
+    np.testing.assert_allclose(mixed[:, 2:], directed, rtol=1e-6)
     origin = np.arange(6.0)
-    points = inference.points(origin, None, found)
+    points = inference.points(origin, None, mixed)
     extended = 0.2 * np.array([[1 / 3], [3 / 5], [1 / 3], [0]])
     for part, share in ((slice(2), 1 - extended), (slice(2, 6), extended)):
-        moved = found[:, part] - origin[part]
+        moved = mixed[:, part] - origin[part]
         expected = np.sqrt(share) * moved / np.linalg.norm(moved, axis=1, keepdims=True)
         np.testing.assert_allclose(points[:, part], expected, rtol=1e-5)
 

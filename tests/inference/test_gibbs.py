@@ -32,12 +32,14 @@ def sampled(
     seeds: Sequence[Mapping[str, float]] = (), n_topics: int = 2, seed: int = 0, **given: Any
 ) -> Sampled:
     settings = GibbsSettings(iterations=60, **given)
-    return sample_topics(planted(), WORDS, n_topics, settings, seeds, seed)
+    return sample_topics(
+        planted(), WORDS, n_topics=n_topics, settings=settings, seeds=seeds, seed=seed
+    )
 
 
-def themes(found: Sampled) -> list[set[str]]:
+def themes(drawn: Sampled) -> list[set[str]]:
     """What the six first words of each topic are about."""
-    topics = (found.topic(number, 6) for number in range(len(found.beta)))
+    topics = (drawn.topic(number, 6) for number in range(len(drawn.beta)))
     return [{word[:5] for word in topic} for topic in topics]
 
 
@@ -65,13 +67,13 @@ def test_the_same_seed_has_the_same_bits() -> None:
 
 
 def test_every_word_of_the_documents_is_counted() -> None:
-    found = sampled([APPLES], n_topics=3)
-    assert found.occurrences.sum() == pytest.approx(150 * 12)
-    assert found.main.sum() == 150
-    assert sorted(found.words) == sorted(WORDS)
-    assert found.beta.shape == (3, 24)
-    np.testing.assert_allclose(found.beta.sum(1), 1, rtol=1e-6)
-    assert (found.beta > 0).all()
+    drawn = sampled([APPLES], n_topics=3)
+    assert drawn.occurrences.sum() == pytest.approx(150 * 12)
+    assert drawn.main.sum() == 150
+    assert sorted(drawn.words) == sorted(WORDS)
+    assert drawn.beta.shape == (3, 24)
+    np.testing.assert_allclose(drawn.beta.sum(1), 1, rtol=1e-6)
+    assert (drawn.beta > 0).all()
 
 
 def test_without_tomotopy(monkeypatch: pytest.MonkeyPatch) -> None:

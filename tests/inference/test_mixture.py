@@ -25,7 +25,7 @@ SUMS: dict[str, Any] = {
 }
 
 
-def found(counts: Any, embeddings: Any) -> Any:
+def thetas_of(counts: Any, embeddings: Any) -> Any:
     evidence = Evidence.of(SUMS, SHAPE)
     bag = sparse.csr_array(np.array(counts, np.float32))
     points = place(np.array(embeddings, np.float32), evidence.origin, len(counts))
@@ -35,7 +35,7 @@ def found(counts: Any, embeddings: Any) -> Any:
 def test_words_and_embeddings_say_together() -> None:
     """Odds are those of sizes, exp(kappa cos) and words to the power of their weight."""
     beta = np.array([[9.005, 1.005], [1.005, 3.005]]) / [[10.01], [4.01]]
-    theta = found([[0, 0], [2, 0], [0, 0], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 3]])
+    theta = thetas_of([[0, 0], [2, 0], [0, 0], [1, 1]], [[0, 0], [0, 0], [1, 0], [0, 3]])
     words = np.sqrt(beta[0] / beta[1])
     odds = 9 / 5 * np.array([1, words[0] ** 2, np.exp(2), words.prod() * np.exp(-2)])
     np.testing.assert_allclose(theta[:, 0] / theta[:, 1], odds, rtol=1e-6)

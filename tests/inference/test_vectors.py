@@ -106,15 +106,15 @@ def test_moves_of_random_labels(least: int) -> None:
     for share in (0.02, 0.1, 0.5):
         before = rng.integers(0, 6, 200)
         now = np.where(rng.random(200) < share, rng.integers(0, 6, 200), before)
-        found = np.array(moved(before, now, least))
-        assert ((found == before) | (found == now)).all()
+        after = np.array(moved(before, now, least))
+        assert ((after == before) | (after == now)).all()
         for cluster in range(6):
-            changed = int(((found == cluster) != (before == cluster)).sum())
+            changed = int(((after == cluster) != (before == cluster)).sum())
             assert changed == 0 or changed >= least
         # Asked again after this, the same: who was held back is as few as before.
-        np.testing.assert_array_equal(moved(found, now, least), found)
+        np.testing.assert_array_equal(moved(after, now, least), after)
         if least == 1:
-            np.testing.assert_array_equal(found, now)
+            np.testing.assert_array_equal(after, now)
 
 
 def moments_of(points: NDArray[np.float64]) -> sums_of_clusters.Moments:
@@ -135,10 +135,10 @@ def scatters(points: Any, labels: Any, shrinkage: float) -> Any:
     n_dimensions = points.shape[1]
     between, within = np.zeros((2, n_dimensions, n_dimensions))
     for k in np.unique(labels):
-        own = points[labels == k]
-        apart = own.mean(0) - points.mean(0)
-        between += len(own) / len(points) * np.outer(apart, apart)
-        within += (own - own.mean(0)).T @ (own - own.mean(0)) / len(points)
+        members = points[labels == k]
+        apart = members.mean(0) - points.mean(0)
+        between += len(members) / len(points) * np.outer(apart, apart)
+        within += (members - members.mean(0)).T @ (members - members.mean(0)) / len(points)
     ball = shrinkage * np.trace(np.cov(points.T, bias=True)) / n_dimensions
     return between, within + ball * np.eye(n_dimensions)
 
@@ -148,9 +148,9 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     points, labels = labelled()
     between, within = scatters(points, labels, shrinkage)
     values = scipy.linalg.eigh(between, within, eigvals_only=True)[::-1]
-    given = sums_of_clusters.sums_by_label(points, labels, 4)
+    sums, counts = sums_of_clusters.sums_by_label(points, labels, 4)
     projection, directions, apart = sums_of_clusters.discriminate(
-        *given, moments_of(points), shrinkage
+        sums, weights=counts, moments=moments_of(points), shrinkage=shrinkage
     )
     assert apart == pytest.approx(values[:3].sum(), rel=1e-9)
     assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
@@ -159,15 +159,15 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     np.testing.assert_allclose(
         projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
     )
-    means = (given[0] / given[1][:, None]) @ projection
+    means = (sums / counts[:, None]) @ projection
     np.testing.assert_allclose(directions, vectors.unit_rows(means))
 
 
 def test_memberships_of_a_discriminant() -> None:
     bias = np.array([0.0, 0.0, np.log(2)])
     directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    found = vectors.Discriminant(np.eye(2), directions, bias, 0.5)
-    ((rows, shares),) = found.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
+    discriminant = vectors.Discriminant(np.eye(2), directions, bias, temperature=0.5)
+    ((rows, shares),) = discriminant.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
     assert (rows.start, rows.stop) == (0, 3)
     expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])
     np.testing.assert_allclose(shares, expected / expected.sum(1, keepdims=True))

@@ -77,9 +77,9 @@ def write_documents(folder: Path) -> None:
     rng = np.random.default_rng(0)
     themes = list(THEMES.values())[:3]
     for name in NAMES:
-        own = [f"{name}{i}" for i in range(5)]
+        private_words = [f"{name}{i}" for i in range(5)]
         texts = [
-            " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(own, 2)])
+            " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(private_words, 2)])
             for _ in range(60)
         ]
         vectors = rng.normal(size=(60, DIMENSION)).astype(np.float32)
@@ -228,15 +228,15 @@ class Machine:
 
     def finish(self, run: str) -> str:
         """Wait until a run is over; return how it ended."""
-        found = [""]
+        states = [""]
 
         def over() -> bool:
             time.sleep(2)  # each look is a process
-            found[0] = self.state(run)
-            return found[0].startswith("finished")
+            states[0] = self.state(run)
+            return states[0].startswith("finished")
 
         self.wait(over, f"run {run} to end")
-        return found[0]
+        return states[0]
 
     def events(self, name: str, kind: str) -> list[dict[str, Any]]:
         """Events of a run's folder."""
@@ -286,6 +286,6 @@ class FakeGrid:
         self._answers[number] = self._app(message, self._contexts[node])
 
     def pull_messages(self, message_ids: Any) -> list[Any]:
-        found = [self._answers.pop(number) for number in message_ids if number in self._answers]
-        self.reasons += [message.error.reason for message in found if message.has_error()]
-        return found
+        answers = [self._answers.pop(number) for number in message_ids if number in self._answers]
+        self.reasons += [message.error.reason for message in answers if message.has_error()]
+        return answers

@@ -51,8 +51,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Client]:
-    with connected(None, 2) as found:
-        yield found
+    with connected(None, 2) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def digits(model: TopicModel) -> list[bytes]:
     arrays = [model.beta, model.word_sums, *model.coherence.values(), *model.shares.values()]
-    return [np.ascontiguousarray(each).tobytes() for each in arrays]
+    return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
 @pytest.mark.parametrize("case", ["nmf", "lda", "prodlda"])
@@ -77,8 +77,8 @@ def test_the_same_bits_as_in_one_process(
 ) -> None:
     monkeypatch.setattr(dask, "SMALLEST", 1000)  # so that each client has one part
     here = train(study(case), subjects(SIZES), at_once=False, out=tmp_path / "here")
-    there = train(study(case), subjects(SIZES), engine=cluster, out=tmp_path / "there")
-    assert digits(there) == digits(here)
+    on_cluster = train(study(case), subjects(SIZES), engine=cluster, out=tmp_path / "there")
+    assert digits(on_cluster) == digits(here)
     ledgers = [
         [line.split('"sha256"')[-1] for line in path.read_text().splitlines() if '"reply"' in line]
         for path in (tmp_path / place / "clients/east/ledger.jsonl" for place in ("here", "there"))
@@ -95,14 +95,14 @@ def test_parts_of_a_client_are_one_client(
     policies = {"a": POLICY}
     given = {"a": Corpus.read(files / "*.parquet")}
     here = train(study(case, **batch), given, policies=policies, at_once=False)
-    there = train(
+    on_cluster = train(
         study(case, **batch), {"a": files / "*.parquet"}, policies=policies, engine=cluster
     )
-    assert there.vocabulary.words == here.vocabulary.words
-    assert there.documents == here.documents
-    np.testing.assert_array_equal(there.vocabulary.occurrences, here.vocabulary.occurrences)
-    np.testing.assert_allclose(there.beta, here.beta, atol=limit)
-    np.testing.assert_allclose(there.word_sums, here.word_sums, rtol=1e-9, atol=1e-9)
+    assert on_cluster.vocabulary.words == here.vocabulary.words
+    assert on_cluster.documents == here.documents
+    np.testing.assert_array_equal(on_cluster.vocabulary.occurrences, here.vocabulary.occurrences)
+    np.testing.assert_allclose(on_cluster.beta, here.beta, atol=limit)
+    np.testing.assert_allclose(on_cluster.word_sums, here.word_sums, rtol=1e-9, atol=1e-9)
 
 
 def kill(cluster: Client) -> None:
@@ -126,9 +126,9 @@ def test_a_lost_worker_changes_no_bit(case: str, at: str, cluster: Client, files
             killed.append(event)
             kill(cluster)
 
-    found = train(wanted, given, engine=cluster, on_event=on_event)
+    interrupted = train(wanted, given, engine=cluster, on_event=on_event)
     assert killed
-    assert digits(found) == digits(expected)
+    assert digits(interrupted) == digits(expected)
 
 
 def test_a_lost_scheduler_ends_a_run_that_is_resumed(
@@ -174,20 +174,20 @@ def test_groups_of_a_client_that_counts_alone(cluster: Client, files: Path) -> N
     given = dict.fromkeys("abc", files / "*.parquet")
     alone = Policy(min_documents=60, counts_of_all=False)
     policies = {"a": alone, "b": Policy(), "c": Policy()}
-    found = [
+    models = [
         train(study("nmf"), clients, policies=policies, engine=of, at_once=False)
         for clients, of in (
             (given, cluster),
             ({name: Corpus.read(files / "*.parquet") for name in given}, None),
         )
     ]
-    np.testing.assert_allclose(found[0].word_sums, found[1].word_sums, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(models[0].word_sums, models[1].word_sums, rtol=1e-9, atol=1e-9)
 
 
 def test_estimators_and_wrong_input(cluster: Client, files: Path, tmp_path: Path) -> None:
     texts = [text for batch in Corpus.read(files / "*.parquet").texts() for text in batch]
-    there, here = (NMF(4, max_rounds=2).fit(texts, engine=of) for of in (cluster, None))
-    np.testing.assert_allclose(there.model_.beta, here.model_.beta, atol=1e-12)
+    on_cluster, here = (NMF(4, max_rounds=2).fit(texts, engine=of) for of in (cluster, None))
+    np.testing.assert_allclose(on_cluster.model_.beta, here.model_.beta, atol=1e-12)
     with pytest.raises(DataError, match=r"Client 'a': There is no file or folder .*\*\.csv"):
         train(study(), {"a": files / "*.csv"}, engine=cluster)
     (files / "bad.csv").write_text("text\n1;2\n", "utf-8")

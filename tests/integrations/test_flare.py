@@ -117,15 +117,15 @@ def test_a_carrier_brings_answers_as_they_come() -> None:
 
 @pytest.mark.quick
 def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
-    there = job_context(tmp_path, data="/etc/passwd", policy="/open.toml")
+    context = job_context(tmp_path, data="/etc/passwd", policy="/open.toml")
     with pytest.raises(StudyError, match=r"'north'.*fedtopics\.toml.*flare-site"):
-        site_settings(there)
+        site_settings(context)
     (tmp_path / "local" / SITE_FILE).write_text('data = "own.csv"\ntext = "text"\n')
-    found = site_settings(there)
-    assert (found.data, found.policy) == (tmp_path / "local" / "own.csv", None)
+    settings = site_settings(context)
+    assert (settings.data, settings.policy) == (tmp_path / "local" / "own.csv", None)
     (tmp_path / "local" / SITE_FILE).write_text('dta = "own.csv"\n')
     with pytest.raises(StudyError, match="no key 'dta'"):
-        site_settings(there)
+        site_settings(context)
     simulated = job_context(tmp_path / "simulator", simulated=True, data="a.csv")
     assert site_settings(simulated).data == Path("a.csv")
 
@@ -152,18 +152,18 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
 @pytest.mark.quick
 def test_without_documents_a_site_keeps_why(tmp_path: Path, documents: dict[str, Path]) -> None:
     site = StudySite("run-1")
-    there = job_context(tmp_path)
+    context = job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
     failure = tmp_path / "fedtopics" / "run-1" / FAILURE
     first = encode(Results(b"session", -1, []))
     with pytest.raises(FedTopicsError, match="has no key"):
-        site.handle(first, there)
+        site.handle(first, context)
     assert "has no key" in failure.read_text()
     key = Key.create(tmp_path / "local" / "north", "north")
     plan = Study.make(clients={"north": {}})
-    there.config.mkdir()
-    (there.config / "study.toml").write_text(plan.to_toml())
-    calls = decode(site.handle(first, there), Calls)
+    context.config.mkdir()
+    (context.config / "study.toml").write_text(plan.to_toml())
+    calls = decode(site.handle(first, context), Calls)
     assert (calls.name, calls.calls, calls.state) == ("north", [], "ended")
     content = encode(replace(calls, signature=b""))
     content = framed("fedtopics carried", plan.fingerprint, b"session", content)
@@ -193,8 +193,8 @@ def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, 
     job.export(str(tmp_path / "jobs"))
     files = {p.relative_to(tmp_path / "jobs"): p for p in (tmp_path / "jobs").rglob("*.*")}
     assert not [file for file in files if "custom" in file.parts or file.suffix == ".py"]
-    found = Study.read(next(path for file, path in files.items() if file.name == "study.toml"))
-    assert found.fingerprint == study.fingerprint
+    exported = Study.read(next(path for file, path in files.items() if file.name == "study.toml"))
+    assert exported.fingerprint == study.fingerprint
     for path in files.values():
         assert str(documents["north"].parent) not in path.read_text(encoding="utf-8")
     server = json.loads(next(p for f, p in files.items() if "server" in f.name).read_text())
@@ -350,20 +350,20 @@ class System:
 
     def processes(self, module: str, party: str) -> list[int]:
         """Processes of a party of this system, by the module that they run."""
-        found = []
+        process_ids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and (entry / "cmdline").exists():
                 line = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 ours = any(part.startswith(str(self.kits / party)) for part in line)
                 if ours and any(part.endswith(module) for part in line):
-                    found.append(int(entry.name))
-        return found
+                    process_ids.append(int(entry.name))
+        return process_ids
 
     def kill(self, *running: tuple[str, str]) -> None:
         for module, party in running:
-            found = self.processes(module, party)
-            assert found, module
-            for process in found:
+            process_ids = self.processes(module, party)
+            assert process_ids, module
+            for process in process_ids:
                 os.kill(process, signal.SIGKILL)
 
     def stop(self) -> None:
@@ -435,8 +435,8 @@ def test_from_an_empty_folder_to_topics(walked: System) -> None:
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
     """Nor is a word of few documents; each number at the end of one is in two."""
     for path in walked.folder.rglob("*"):
-        known = path.parts[len(walked.folder.parts)] in ("data", "here")
-        if path.is_file() and not known and path.suffix not in (".lock", ".fl"):
+        holds_documents = path.parts[len(walked.folder.parts)] in ("data", "here")
+        if path.is_file() and not holds_documents and path.suffix not in (".lock", ".fl"):
             content = path.read_bytes()
             assert b"council budget vote" not in content, path
             assert b"wheat rain north" not in content, path

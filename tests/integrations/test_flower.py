@@ -339,14 +339,14 @@ def test_a_secure_run_waits_for_a_supernode_that_died(walked: Machine) -> None:
     walked.wait(lambda: events_of(south / "state", "round"), "the first round")
     walked.kill("south")
     time.sleep(GONE)  # before Flower notices, it lets no other in
-    step(walked, next(each for each in documented()[1] if "south.toml" in each))
+    step(walked, next(command for command in documented()[1] if "south.toml" in command))
     assert walked.finish(started) == "finished:completed"
     model, _ = expected(
         Study.read(walked.folder / "back.toml"), walked.folder, walked.folder / "p-back"
     )
     for name in NAMES:
-        found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
-        assert_same_bits(found, model)
+        received = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
+        assert_same_bits(received, model)
 
 
 def test_the_simulation(tmp_path: Path) -> None:

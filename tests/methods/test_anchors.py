@@ -36,12 +36,12 @@ def test_projections_are_those_of_the_co_occurrence() -> None:
             mass += row / n
     rng = np.random.default_rng([0, WIDTH])
     directions = rng.standard_normal((9, WIDTH)) / np.sqrt(WIDTH)
-    found = project(sparse.csr_array(x), 0)
-    np.testing.assert_allclose(found["projections"], expected @ directions, atol=1e-12)
-    np.testing.assert_allclose(found["mass"], mass)
-    np.testing.assert_allclose(found["mass"], expected.sum(1))
+    sums = project(sparse.csr_array(x), 0)
+    np.testing.assert_allclose(sums["projections"], expected @ directions, atol=1e-12)
+    np.testing.assert_allclose(sums["mass"], mass)
+    np.testing.assert_allclose(sums["mass"], expected.sum(1))
     several = x[x.sum(1) > 1]
-    np.testing.assert_array_equal(found["frequency"], (several > 0).sum(0))
+    np.testing.assert_array_equal(sums["frequency"], (several > 0).sum(0))
 
 
 def test_topics_with_a_word_of_their_own_are_recovered() -> None:
@@ -50,10 +50,10 @@ def test_topics_with_a_word_of_their_own_are_recovered() -> None:
     beta = np.array([[0.3, 0.0, 0.4, 0.2, 0.1], [0.0, 0.2, 0.1, 0.2, 0.5]])
     theta = rng.dirichlet(np.full(2, 0.3), 20_000)
     x = sparse.csr_array(rng.multinomial(30, theta @ beta).astype(float))
-    found = first_topics(lambda *_: summed([x]), 2, 5, 20_000)
-    np.testing.assert_allclose(found.sum(1), 1)
-    order = np.argsort(-found[:, 0])
-    np.testing.assert_allclose(found[order], beta, atol=0.02)
+    topics = first_topics(lambda *_: summed([x]), 2, 5, 20_000)
+    np.testing.assert_allclose(topics.sum(1), 1)
+    order = np.argsort(-topics[:, 0])
+    np.testing.assert_allclose(topics[order], beta, atol=0.02)
 
 
 def test_rare_words_are_no_anchors_where_there_are_others() -> None:
@@ -98,8 +98,8 @@ def test_networks_begin_with_them(network: str) -> None:
     np.testing.assert_allclose(logits.mean(1), 0, atol=1e-6)
     topics = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     names = np.array([word.rstrip("0123456789") for word in model.vocabulary.words])
-    own = np.array([topics[:, names == name].sum(1) for name in "abc"])
-    assert sorted(own.argmax(0)) == [0, 1, 2], "a topic a client: each has words of its own"
+    shares = np.array([topics[:, names == name].sum(1) for name in "abc"])
+    assert sorted(shares.argmax(0)) == [0, 1, 2], "a topic a client: each has words of its own"
 
 
 # No reply says anything of a word that a client did not name itself, whoever made it agreed
@@ -120,8 +120,12 @@ CASES = METHODS | {
 def study_of(case: str) -> Study:
     method: dict[str, Any] = {"n_components": 4, "coherence": "documents"}
     if "name" not in CASES[case]:
-        method |= {"name": "gfedntm", "hidden": [8, 8], "embedding": {"dimension": 7}}
-        method["max_rounds"] = 3
+        method |= {
+            "name": "gfedntm",
+            "hidden": [8, 8],
+            "embedding": {"dimension": 7},
+            "max_rounds": 3,
+        }
     method |= CASES[case]
     if method["name"] in ("gfedntm", "lda"):
         method["batch_size"] = 300  # all documents are in each

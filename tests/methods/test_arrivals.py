@@ -35,8 +35,8 @@ def with_rounds(values: Any) -> Corpus:
     return Corpus.of(table, Columns(rounds="round"))
 
 
-def arrivals(corpus: Corpus, settings: ArrivalSettings = NUMBERS, **kept: Any) -> Arrivals:
-    return Arrivals(corpus, settings, **kept)
+def arrivals(corpus: Corpus, settings: ArrivalSettings = NUMBERS, **more: Any) -> Arrivals:
+    return Arrivals(corpus, settings, **more)
 
 
 def numbers(corpus: Corpus) -> list[int]:
@@ -311,5 +311,6 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     grown.path.write_text("text,id\ndocument7,a\n")
     with pytest.raises(DataError) as error:
         grown.came.take(2, 1)
-    said = "the file has 1 documents, but rounds have already used 2; only add rows at its end."
-    assert str(error.value) == said
+    assert str(error.value) == (
+        "the file has 1 documents, but rounds have already used 2; only add rows at its end."
+    )

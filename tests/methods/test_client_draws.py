@@ -71,8 +71,8 @@ def test_a_round_asks_only_those_who_are_drawn() -> None:
     expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
     clients: Any = LocalClients({name: door(name, half) for name, half in halves.items()})
     for number, members in enumerate(expected, 1):
-        found, report = clients.round(number, lambda: clients.sum("ask", ONE, round=1), draw)
-        assert found == {"documents": 2}
+        total, report = clients.round(number, lambda: clients.sum("ask", ONE, round=1), draw)
+        assert total == {"documents": 2}
         assert report["clients"] == members
         assert not report.get("missing"), "who is not drawn is not missing"
     assert clients.sum("ask", ONE) == {"documents": 5}
@@ -119,14 +119,21 @@ def test_sums_run_on_where_few_are_drawn() -> None:
 
     halves = {name: Half({"cluster_sums": cluster_sums}) for name in "abc"}
     clients = LocalClients({name: door(name, half) for name, half in halves.items()})
-    words = Vocabulary(["w"], np.ones(1, np.int64), np.ones(1, np.int64))
-    agreement = Agreement(clients, words, 9, 9, 1.0, Draw(1, seed=0))
+    ones = np.ones(1, np.int64)
+    agreement = Agreement(
+        clients=clients,
+        vocabulary=Vocabulary(("w",), document_frequency=ones, occurrences=ones),
+        documents=9,
+        training=9,
+        length=1.0,
+        draw=Draw(1, seed=0),
+    )
     first = Partition.first(np.ones((1, 1, 2)))
-    found = iterate(agreement, Lloyd(np.zeros(2)), first, [1, 2])
-    assert found.counts == pytest.approx(3 + 2 / 3 * 2)
-    assert found.sums == pytest.approx(30 + 2 / 3 * 4)
-    assert found.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
-    assert found.distances == pytest.approx(1 + 2 / 3)
+    partition = iterate(agreement, Lloyd(np.zeros(2)), first, [1, 2])
+    assert partition.counts == pytest.approx(3 + 2 / 3 * 2)
+    assert partition.sums == pytest.approx(30 + 2 / 3 * 4)
+    assert partition.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
+    assert partition.distances == pytest.approx(1 + 2 / 3)
 
 
 def test_a_quorum_of_those_who_are_drawn() -> None:

@@ -233,8 +233,8 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
     weights = sums["weights"]
     for _ in range(rounds + 1):
         beta = words + 0.01 / len(words)
-        usual = beta.sum(0) / beta.sum()
-        beta = beta + method.smoothing * bag.shape[1] * usual
+        frequency = beta.sum(0) / beta.sum()
+        beta = beta + method.smoothing * bag.shape[1] * frequency
         beta /= beta.sum(1, keepdims=True)
         mean = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         theta = np.exp(method.kappa * points @ mean.T) * (weights + 1)
@@ -257,7 +257,7 @@ def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(begun["origin"], embedded.mean(0))
     points = centred(embedded, embedded.mean(0)).astype(np.float64)
     bag = model.count_words(CORPUS).toarray().astype(np.float64)
-    theta, words = pooled(points, bag, begun, plan.method, 4)
+    theta, words = pooled(points, bag, sums=begun, method=plan.method, rounds=4)
     np.testing.assert_allclose(model.transform(CORPUS), theta, atol=1e-6)
     np.testing.assert_allclose(model.weights["words"], words, rtol=1e-8, atol=1e-9)
     losses = [event["loss"] for event in events.of("round")]

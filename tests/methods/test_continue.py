@@ -87,11 +87,14 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
     for stage, total in whole.shared[AVERAGES].items():
         assert torch.equal(more.shared[AVERAGES][stage], total)
     assert [event["round"] for event in events.of("round")] == [7, 8, 9, 10, 11, 12]
-    origin = {"model": fingerprint_of(half), "method": "gfedntm", "rounds": 6}
-    origin["vocabulary"] = "keep"
+    origin = {
+        "model": fingerprint_of(half),
+        "method": "gfedntm",
+        "rounds": 6,
+        "vocabulary": "keep",
+    }
     assert more.info == {**whole.info, "continued": origin}
-    told = events.of("continued")
-    assert [{key: event[key] for key in origin} for event in told] == [origin]
+    assert [{key: event[key] for key in origin} for event in events.of("continued")] == [origin]
 
 
 @pytest.mark.parametrize("learning", ["stochastic", "batch"])
@@ -229,15 +232,27 @@ def carried(network: str, words: list[str]) -> tuple[Tensors, TopicModel]:
     settings = study(network=network, n_components=3, max_rounds=2, coherence="nothing")
     model = train(settings, corpora, policies={"a": OPEN_POLICY})
     counts = np.ones(len(words), np.int64)
-    agreement = Agreement(LocalClients({}), Vocabulary(tuple(words), counts, counts), 0, 0, 1.0)
-    plan = Plan(settings.method, TextRules(), VocabularyLimits(), 1, WarmStart.of(model))
+    agreement = Agreement(
+        clients=LocalClients({}),
+        vocabulary=Vocabulary(tuple(words), document_frequency=counts, occurrences=counts),
+        documents=0,
+        training=0,
+        length=1.0,
+    )
+    plan = Plan(
+        settings=settings.method,
+        text=TextRules(),
+        limits=VocabularyLimits(),
+        seed=1,
+        start=WarmStart.of(model),
+    )
     return GFedNTM(plan).first_state(agreement, RunFolder(None, "")).weights, model
 
 
 @pytest.mark.parametrize("network", ALL)
 def test_numbers_go_with_their_words(network: str) -> None:
     weights, model = carried(network, ["new", "f", "a", "other", "c"])
-    known = [model.vocabulary.index[word] for word in "fac"]
+    old_rows = [model.vocabulary.index[word] for word in "fac"]
     by_word = {"encoder_words": 0, "beta_logits": 1, "word_embeddings": 0, "word_bias": 0}
     for name, weight in weights.items():
         old = model.weights[name]
@@ -246,7 +261,7 @@ def test_numbers_go_with_their_words(network: str) -> None:
             continue
         rows = weight.movedim(by_word[name], 0)
         before = old.movedim(by_word[name], 0)
-        assert torch.equal(rows[[1, 2, 4]], before[known]), name
+        assert torch.equal(rows[[1, 2, 4]], before[old_rows]), name
         new = before.mean() if name == "word_bias" else torch.zeros(())
         assert torch.equal(rows[[0, 3]], new.expand_as(rows[[0, 3]])), name
 

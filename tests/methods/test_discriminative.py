@@ -81,7 +81,13 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     origin = start.separation.origin
     np.testing.assert_allclose(origin, embedded.mean(0))
     points = model.inference.points(origin, None, embedded).astype(np.float64)
-    expected, apart = pooled(points, start.split.sums[0], start.split.weights[0], plan, 6)
+    expected, apart = pooled(
+        points,
+        sums=start.split.sums[0],
+        weights=start.split.weights[0],
+        plan=plan,
+        rounds=6,
+    )
     np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
     losses = [event["loss"] for event in events.of("round")]
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
@@ -91,17 +97,22 @@ def split(*weights: list[float], even: tuple[bool, ...]) -> Split:
     rng = np.random.default_rng(0)
     shape = len(weights), len(weights[0])
     sums = rng.normal(size=(*shape, 3)) * np.array(weights)[..., None]
-    nothing = np.zeros(len(weights))
-    return Split(sums, np.array(weights), np.full(shape, 0.5), nothing, np.array(even))
+    return Split(
+        sums=sums,
+        weights=np.array(weights),
+        bias=np.full(shape, 0.5),
+        apart=np.zeros(len(weights)),
+        even=np.array(even),
+    )
 
 
 def test_a_bias_brings_clusters_to_one_size() -> None:
-    moments = Moments(100, np.zeros(3), 10 * np.eye(3))
+    moments = Moments(count=100, mean=np.zeros(3), scatter=10 * np.eye(3))
     state = split([75.0, 25.0], [0.0, 100.0], [75.0, 25.0], even=(True, True, False))
     settings = planned("discriminative").method
-    found = Separation(settings, np.zeros(3), moments).direct(state)
+    directed = Separation(settings, np.zeros(3), moments).direct(state)
     expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2], [1, 1]])
-    np.testing.assert_allclose(found.bias, expected)
+    np.testing.assert_allclose(directed.bias, expected)
 
 
 def test_clusters_of_k_means_begin_even_and_free() -> None:
@@ -120,8 +131,7 @@ def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
     apart = {"projection": np.eye(5)[None], "directions": np.zeros((1, 4, 5))}
     given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": WHOLE}
-    found: dict[str, Any] = client.function("class_sums")(vocabulary, **given, **apart)
-    return found
+    return dict(client.function("class_sums")(vocabulary, **given, **apart))
 
 
 def test_a_cluster_of_little_weight_is_not_told() -> None:
@@ -130,12 +140,12 @@ def test_a_cluster_of_little_weight_is_not_told() -> None:
     plan = planned("discriminative", n_components=4, embedding={"dimension": 5}, word_weight=0)
     for least, told in ((1, 4), (2, 2), (3, 0)):
         client, vocabulary = half(plan, corpus_of(np.eye(5)), Policy(min_documents=least))
-        found = sums_of(client, vocabulary, np.log(shares).tolist())
+        reply = sums_of(client, vocabulary, np.log(shares).tolist())
         enough = np.where(np.arange(4) < told, shares, 0)
-        np.testing.assert_allclose(found["weights"], [weights])
-        np.testing.assert_allclose(found["sent"], [5 * enough])
-        np.testing.assert_allclose(found["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
-        assert found["documents"] == 5
+        np.testing.assert_allclose(reply["weights"], [weights])
+        np.testing.assert_allclose(reply["sent"], [5 * enough])
+        np.testing.assert_allclose(reply["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
+        assert reply["documents"] == 5
 
 
 def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
@@ -146,25 +156,25 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
         apart=np.zeros(1),
         even=np.ones(1, bool),
     )
-    found = {
+    total = {
         "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
         "sent": np.array([[10.0, 0.0, 0.0]]),
         "weights": np.array([[12.0, 5.0, 1.0]]),
     }
-    sums, weights = complete(found, before.sums, before.weights)
+    sums, weights = complete(total, before.sums, before.weights)
     np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
-    np.testing.assert_array_equal(weights, found["weights"])
-    all_sent = found | {"sent": found["weights"]}
+    np.testing.assert_array_equal(weights, total["weights"])
+    all_sent = total | {"sent": total["weights"]}
     np.testing.assert_allclose(
-        complete(all_sent, before.sums, before.weights)[0][:, :1], found["sums"][:, :1]
+        complete(all_sent, before.sums, before.weights)[0][:, :1], total["sums"][:, :1]
     )
 
 
 def test_words_of_all_documents_change_nothing() -> None:
     corpus = blobs(80)
     same = corpus_of(corpus.embeddings, texts=[["a", "b"]] * 80)
-    found = trained(planned("discriminative"), {"a": same}).main_topics(same)
-    assert clustering_accuracy(labels_of(corpus), found) > 0.95
+    clusters = trained(planned("discriminative"), {"a": same}).main_topics(same)
+    assert clustering_accuracy(labels_of(corpus), clusters) > 0.95
 
 
 @pytest.mark.parametrize(
@@ -182,11 +192,11 @@ def test_words_of_all_documents_change_nothing() -> None:
 def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> None:
     class Sums:
         def sum(self, function: str, template: Any, origin: Any, part: Part) -> dict[str, Any]:
-            own = [n // part[1] if n // part[1] >= 10 else 0 for n in sizes]
-            return {"documents": sum(own), "points": np.ones(3), "products": np.eye(3)}
+            in_part = [n // part[1] if n // part[1] >= 10 else 0 for n in sizes]
+            return {"documents": sum(in_part), "points": np.ones(3), "products": np.eye(3)}
 
-    found = number._moments_of_parts(Sums(), np.zeros(3), sum(sizes))
-    assert list(found) == [(i, parts) for i in range(parts)]
+    moments = number._moments_of_parts(Sums(), np.zeros(3), sum(sizes))
+    assert list(moments) == [(i, parts) for i in range(parts)]
 
 
 @pytest.mark.parametrize("per_part", [1000, 90])

@@ -115,10 +115,10 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
         losses = [network(*united([batch])) for batch in minibatches[rounds]]
         sizes = [len(batch) for batch in minibatches[rounds]]
         assert sizes == [64, 64, 60, 20, 64]
-        each = [torch.autograd.grad(loss, [*weights.values()]) for loss in losses]
+        client_gradients = [torch.autograd.grad(loss, [*weights.values()]) for loss in losses]
         before = [weight.detach().clone() for weight in weights.values()]
         with torch.no_grad():
-            for weight, *gradients in zip(weights.values(), *each, strict=True):
+            for weight, *gradients in zip(weights.values(), *client_gradients, strict=True):
                 terms = (n * g for n, g in zip(sizes, gradients, strict=True))
                 weight -= 0.02 * sum(terms) / sum(sizes)
             moved = [after - old for after, old in zip(weights.values(), before, strict=True)]

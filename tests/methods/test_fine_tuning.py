@@ -153,8 +153,8 @@ def test_with_its_own_weights_it_is_the_model(
     # Some processors embed in bfloat16, which has three digits.
     monkeypatch.setattr("fedtopics.text.embeddings.fast_dtype", lambda: torch.float32)
     texts = texts_of(300, 4)  # more than are embedded at a time
-    found = network.embed(network.first, network.tokens(texts)).numpy()
-    np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)
+    embedded = network.embed(network.first, network.tokens(texts)).numpy()
+    np.testing.assert_allclose(embedded, SentenceEncoder(str(folder))(texts), atol=1e-5)
     assert network.dimension == DIMENSION
 
 
@@ -208,8 +208,10 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     secret = Secret(b"5" * 32)
     inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
     weights = {name: w.clone() for name, w in first.items()}
-    trainer = EncoderTrainer(settings, inputs, weights, labels, secret)
-    loss = trainer.train(1, centres, np.ones(3, bool), np.ones(3))
+    trainer = EncoderTrainer(
+        settings=settings, inputs=inputs, weights=weights, labels=labels, secret=secret
+    )
+    loss = trainer.train(1, centres, present=np.ones(3, bool), masses=np.ones(3))
 
     order = secret.rng("epoch", 0).permutation(secret.rng("validation").permutation(24))
     drawn = secret.seed("dropout", 0, 1)
@@ -217,9 +219,9 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     head = {name: weight.clone().requires_grad_() for name, weight in first.items()}
     represented = represent(head, points)
     targets = torch.from_numpy(labels[order])
-    own = torch.stack([represented[targets.argmax(1) == k].mean(0) for k in range(3)])
+    means = torch.stack([represented[targets.argmax(1) == k].mean(0) for k in range(3)])
     error = (targets - score(head, represented)).square().sum(1).mean()
-    expected = error + (own - torch.from_numpy(centres).float()).square().sum()
+    expected = error + (means - torch.from_numpy(centres).float()).square().sum()
     rates = [{"params": head.values(), "lr": 0.01}, {"params": encoder.parameters(), "lr": 0.001}]
     optimizer = torch.optim.Adam(rates)
     expected.backward()
@@ -229,13 +231,13 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     for name, weight in head.items():
         torch.testing.assert_close(trainer.weights[name], weight, atol=1e-5, rtol=0)
     for name, weight in encoder.named_parameters():
-        found, before = (w[f"encoder.0.model.{name}"] for w in (trainer.weights, network.first))
+        after, before = (w[f"encoder.0.model.{name}"] for w in (trainer.weights, network.first))
         if weight.grad is None:  # of the pooler, which nobody asks
-            assert torch.equal(found, before)
+            assert torch.equal(after, before)
             continue
         clear = weight.grad.abs() > 1e-5  # Adam makes a whole step of rounding errors as well
-        torch.testing.assert_close(found[clear], weight[clear], atol=1e-5, rtol=0)
-        assert float((found - before).detach().abs().max()) < 0.00101
+        torch.testing.assert_close(after[clear], weight[clear], atol=1e-5, rtol=0)
+        assert float((after - before).detach().abs().max()) < 0.00101
     assert torch.equal(network.first["encoder.0.model.embeddings.LayerNorm.bias"], torch.zeros(24))
 
 
@@ -245,7 +247,7 @@ def test_the_model_has_the_encoders_weighted_mean(run: Run, network: EncoderNetw
     assert encoder.keys() == network.first.keys()
     for name, weight in encoder.items():
         sent = [states[c][f"weights/{name}"].double() * len(t) for c, t in CLIENTS.items()]
-        total = torch.stack([each.float().double() for each in sent]).sum(0).float()
+        total = torch.stack([part.float().double() for part in sent]).sum(0).float()
         assert torch.equal(weight, total / len(TRUTH))
         assert weight.dtype == torch.float32
         moved = (weight - network.first[name]).abs()
@@ -258,12 +260,12 @@ def test_the_model_has_the_encoders_weighted_mean(run: Run, network: EncoderNetw
 def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     texts = CLIENTS["west"]
     frozen = SentenceEncoder(str(folder))(texts)
-    found = run.model.embedded(Corpus.of(texts)).embeddings
-    assert found is not None
-    apart = found - frozen / np.linalg.norm(frozen, axis=1, keepdims=True)
+    embeddings = run.model.embedded(Corpus.of(texts)).embeddings
+    assert embeddings is not None
+    apart = embeddings - frozen / np.linalg.norm(frozen, axis=1, keepdims=True)
     assert np.abs(apart).max() > 1e-3
     arrays = run.model.weights
-    points = centred(found, arrays["origin"])
+    points = centred(embeddings, arrays["origin"])
     ((_, theta),) = run.model.inference.memberships(arrays, points)  # type: ignore[attr-defined]
     np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
 

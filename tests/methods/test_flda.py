@@ -37,8 +37,8 @@ def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicM
 
 def theme(words: list[str]) -> str:
     """What words are about: all of them, or it is none."""
-    (found,) = {word.rstrip("0123456789") for word in words}
-    return found
+    (subject,) = {word.rstrip("0123456789") for word in words}
+    return subject
 
 
 def themes(topics: list[dict[str, Any]]) -> set[str]:
@@ -66,13 +66,12 @@ def test_the_papers_presets() -> None:
     assert (paper.n_words, paper.spare_topics, paper.n_local) == (10, 0, 20)
     assert (paper.memory, paper.relevance) == (0.5, 1.0), "what is given wins"
     pairwise = method(preset="paper-pairwise")
-    other = {"preset", "linkage", "keep_unmatched"}
-    other |= {"refill", "memory"}
+    other = {"preset", "linkage", "keep_unmatched", "refill", "memory"}
     assert pairwise.model_dump(exclude=other) == paper.model_dump(exclude=other)
     assert (pairwise.linkage, pairwise.keep_unmatched, pairwise.refill) == ("pairs", True, True)
-    usual = method()
-    assert (usual.linkage, usual.keep_unmatched, usual.stop) == ("average", True, "documents")
-    assert usual.n_words == 30 and usual.n_local > 20
+    default = method()
+    assert (default.linkage, default.keep_unmatched, default.stop) == ("average", True, "documents")
+    assert default.n_words == 30 and default.n_local > 20
 
 
 @pytest.mark.parametrize(
@@ -100,10 +99,10 @@ def test_how_often_which_function_is_called() -> None:
         return FLDAClient.schedule(flda(coherence="documents", **given).method)
 
     end = ("counted", "word_counts", "shares", "word_sums", "pairs")
-    usual = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
-    assert schedule() == usual | {"pairs": "twice, at the end"}
+    expected = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
+    assert schedule() == expected | {"pairs": "twice, at the end"}
     assert schedule(stop="coherence")["counted"] == "each round, and at the end"
-    assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
+    assert FLDAClient.schedule(flda().method).keys() == expected.keys() - {"pairs"}
 
 
 def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
@@ -296,8 +295,8 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
     corpus = Corpus.of([words] * SIZE)
     half = client(corpus, Policy())
     guides = [{"fig": 1.0}, {"pear": 1.0}, {"apple": 1.0}]
-    known = {"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)}
-    reply = asked(half, **known)
+    broadcast = {"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)}
+    reply = asked(half, **broadcast)
     assert unpack_topics(reply) == [{"apple": 0.9}, {"apple": 0.8}]
     assert reply["seeds"].tolist() == [7, -1], "the last has no word that 5 has"
     assert reply["occurrences"].tolist() == [100.0, 410.0]
@@ -365,7 +364,7 @@ def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch
     sampled = noted(monkeypatch, client_module, "sample_topics")
     plans = {"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2}
     trained(flda(max_rounds=2), stream(plans))
-    guided = [{theme(guide) for guide in each} for each in guides_of(sampled)]
+    guided = [{theme(guide) for guide in guides} for guides in guides_of(sampled)]
     assert guided == [set(), set(), {"apple", "bread"}, {"bread", "cloud"}]
 
 

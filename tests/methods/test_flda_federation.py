@@ -67,9 +67,9 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
         yield
 
     model = lead(plan, tmp_path / "server", listen, happen)
-    for each in partners.values():
-        each.result()
-        assert each.events.of("model")[0]["documents"] == 3 * SIZE
+    for partner in partners.values():
+        partner.result()
+        assert partner.events.of("model")[0]["documents"] == 3 * SIZE
     arrived = [event["arrived"] for event in events.of("round")]
     assert arrived == [dict.fromkeys(NAMES, SIZE)] * 3
     rows = {name: Corpus.of([text.strip() for text in of]) for name, of in whole.items()}

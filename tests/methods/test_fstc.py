@@ -50,11 +50,11 @@ CENTRES = np.eye(CLUSTERS, DIMENSION)
 
 def test_the_papers_presets() -> None:
     def method(preset: str, **given: Any) -> FSTCSettings:
-        found: FSTCSettings = Study.make(method={"name": "fstc", "preset": preset} | given).method
-        return found
+        chosen: FSTCSettings = Study.make(method={"name": "fstc", "preset": preset} | given).method
+        return chosen
 
-    def parts(found: FSTCSettings) -> tuple[str, float | None, float]:
-        return found.first_labels, found.mixture_from, found.alignment
+    def parts(chosen: FSTCSettings) -> tuple[str, float | None, float]:
+        return chosen.first_labels, chosen.mixture_from, chosen.alignment
 
     assert parts(method("paper")) == parts(method("frozen")) == ("kmeans", 0.0, 1.0)
     paper, frozen = method("paper"), method("frozen")
@@ -68,14 +68,14 @@ def test_the_papers_presets() -> None:
     assert method("default").alignment > 0
     assert parts(method("paper", alignment=0.01, mixture_from=0.5)) == ("kmeans", 0.5, 0.01)
     for preset in ("paper", "frozen", "rstc", "stc"):
-        found = method(preset)
-        how = found.network
-        assert (found.max_rounds, how.local_steps, how.batch_size) == (40, 100, 200)
-        assert (found.epsilon, how.learning_rate, found.masses) == (0.1, 5e-4, "even")
-        assert found.average_every == 0
+        chosen = method(preset)
+        how = chosen.network
+        assert (chosen.max_rounds, how.local_steps, how.batch_size) == (40, 100, 200)
+        assert (chosen.epsilon, how.learning_rate, chosen.masses) == (0.1, 5e-4, "even")
+        assert chosen.average_every == 0
         assert method(preset, network={"hidden": 9}).network.local_steps == 100
-    own = method("paper", network={"local_steps": 7, "deletion": 0.5}).network
-    assert (own.local_steps, own.deletion, own.hidden) == (7, 0.5, 128)
+    changed = method("paper", network={"local_steps": 7, "deletion": 0.5}).network
+    assert (changed.local_steps, changed.deletion, changed.hidden) == (7, 0.5, 128)
     assert method("default", network={"hidden": 9}).network.local_steps == 40, "FSTC's own"
     with pytest.raises(StudyError, match="representation 'bow' is for the method kmeans"):
         method("paper", representation="bow")
@@ -98,28 +98,33 @@ ONE = {"local_steps": 1, "batch_size": 40}  # all documents in one step
 
 
 def settings(**given: Any) -> FSTCSettings:
-    found: FSTCSettings = planned("fstc", **given).method
-    return found
+    method: FSTCSettings = planned("fstc", **given).method
+    return method
 
 
 def points_of(n: int = 40) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = np.random.default_rng(0).normal(size=(n, DIMENSION))
-    return found.astype(np.float32)
+    return np.random.default_rng(0).normal(size=(n, DIMENSION)).astype(np.float32)
 
 
 def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> EncoderTrainer:
-    own = settings(**given)
-    first = weights or Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
-    return EncoderTrainer(own, FixedInputs(points), first, labels, Secret(b"1" * 32))
+    method = settings(**given)
+    first = weights or Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0)
+    return EncoderTrainer(
+        settings=method,
+        inputs=FixedInputs(points),
+        weights=first,
+        labels=labels,
+        secret=Secret(b"1" * 32),
+    )
 
 
 def random_labels(n: int = 40) -> NDArray[np.float64]:
     return np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), n)
 
 
-def broadcast(round_: int = 1, present: Any = None) -> tuple[Any, ...]:
-    there = np.ones(CLUSTERS, bool) if present is None else np.array(present)
-    return round_, CENTRES, there, np.ones(CLUSTERS)
+def broadcast(round_: int = 1, present: Any = (True,) * CLUSTERS) -> dict[str, Any]:
+    masses = np.ones(CLUSTERS)
+    return {"round_": round_, "centres": CENTRES, "present": np.array(present), "masses": masses}
 
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
@@ -146,11 +151,11 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = points @ weights["head"].T + weights["head_bias"]
     sums, counts = one.cluster_sums()
-    known = np.array(present) & (counts > 0)
-    own = sums / np.maximum(counts, 1)[:, None]
-    apart = ((own - CENTRES) ** 2).sum(1)[known].sum()
+    both_have = np.array(present) & (counts > 0)
+    means = sums / np.maximum(counts, 1)[:, None]
+    apart = ((means - CENTRES) ** 2).sum(1)[both_have].sum()
     error = ((labels - outputs) ** 2).sum(1).mean()
-    assert one.train(*broadcast(present=present)) == pytest.approx(
+    assert one.train(**broadcast(present=present)) == pytest.approx(
         error + alignment * apart, rel=1e-5
     )
     assert one.round == 1
@@ -168,11 +173,11 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     scores = np.exp(points @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
     entropy = -(labels * np.log(probable)).sum(1).mean()
-    assert one.train(*broadcast()) == pytest.approx(entropy, rel=1e-5)
+    assert one.train(**broadcast()) == pytest.approx(entropy, rel=1e-5)
     (((_, missed), _),) = called
-    found = np.sort(missed.detach().numpy(), 0)
+    residuals = np.sort(missed.detach().numpy(), 0)
     expected = np.sort(labels - probable, 0)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(residuals, expected, atol=1e-6)
 
 
 def test_a_step_sees_views_in_the_documents_place() -> None:
@@ -180,22 +185,26 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     points = points_of()
     labels = random_labels()
     views = [points_of()[::-1], 2 * points_of()]
-    own = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
-    first = Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
-    inputs = FixedInputs(np.concatenate([points, *views]), own.network.n_views)
-    one = EncoderTrainer(own, inputs, first, labels, Secret(b"1" * 32))
+    method = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
+    first = Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0)
+    inputs = FixedInputs(np.concatenate([points, *views]), method.network.n_views)
+    one = EncoderTrainer(
+        settings=method, inputs=inputs, weights=first, labels=labels, secret=Secret(b"1" * 32)
+    )
     assert len(inputs) == 40
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
     error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
     sums, _ = one.cluster_sums()
     np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
-    assert one.train(*broadcast()) == pytest.approx(error, rel=1e-5)
+    assert one.train(**broadcast()) == pytest.approx(error, rel=1e-5)
 
 
 def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    monkeypatch.setattr(EncoderTrainer, "_relabel", lambda self, _: found.append(self._steps_taken))
+    relabelled_at = []
+    monkeypatch.setattr(
+        EncoderTrainer, "_relabel", lambda self, _: relabelled_at.append(self._steps_taken)
+    )
     step = EncoderTrainer._step
 
     def counting(self: Any, rows: Any, target: Any, present: Any, number: Any) -> float:
@@ -206,15 +215,15 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(EncoderTrainer, "_steps_taken", 0, raising=False)
     one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
     for round_ in (1, 2, 3, 4):
-        one.train(*broadcast(round_))
-    assert found == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
+        one.train(**broadcast(round_))
+    assert relabelled_at == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
 
 
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     called = noted(monkeypatch, fstc_training.pseudo_labels, "weighted_error")
     one = trainer(points_of(), random_labels(), mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
-        one.train(*broadcast(round_))
+        one.train(**broadcast(round_))
     weighed = [float(given[2].min()) for given, _ in called]
     assert weighed[:20] == [1.0] * 20
     assert min(weighed[21:]) < 1, "the first holds all labels to be right"
@@ -234,7 +243,9 @@ def conversation(
 
 def asked(messages: Messages, function: str, client: str = "client-1") -> list[dict[str, Any]]:
     """The payloads that a client got."""
-    return [given for name, each, given, _ in messages.calls if (name, each) == (client, function)]
+    return [
+        given for name, called, given, _ in messages.calls if (name, called) == (client, function)
+    ]
 
 
 def test_the_model_is_the_mean_of_the_networks_by_documents(
@@ -243,10 +254,14 @@ def test_the_model_is_the_mean_of_the_networks_by_documents(
     model, messages = conversation(monkeypatch)
     (replies,) = zip(*(messages.of("network", name) for name in UNEVEN), strict=True)
     assert [reply["documents"] for reply in replies] == [80, 40, 25]
-    own = [{n: w / reply["documents"] for n, w in reply["weights"].items()} for reply in replies]
-    assert not np.allclose(own[0]["head"], own[1]["head"]), "each trained its own"
-    for name in own[0]:
-        mean = sum(n * each[name] for n, each in zip((80, 40, 25), own, strict=True)) / 145
+    networks = [
+        {n: w / reply["documents"] for n, w in reply["weights"].items()} for reply in replies
+    ]
+    assert not np.allclose(networks[0]["head"], networks[1]["head"]), "each trained its own"
+    for name in networks[0]:
+        mean = (
+            sum(n * network[name] for n, network in zip((80, 40, 25), networks, strict=True)) / 145
+        )
         np.testing.assert_allclose(model.weights[name], mean, rtol=1e-10, atol=1e-12)
     assert [given["round"] for given in asked(messages, "network")] == [4]
 
@@ -261,12 +276,12 @@ def test_global_centres_are_means_of_local_ones_by_documents(
     replies = [[r for function in functions for r in messages.of(function, n)] for n in UNEVEN]
     payloads = asked(messages, "train_locally")
     assert [given["round"] for given in payloads] == [1, 2, 3, 4]
-    for own, given in zip(zip(*replies, strict=True), payloads, strict=False):
-        counts = sum(reply["counts"] for reply in own)
+    for round_replies, given in zip(zip(*replies, strict=True), payloads, strict=False):
+        counts = sum(reply["counts"] for reply in round_replies)
         np.testing.assert_array_equal(given["counts"], counts)
-        total = sum(reply["sums"] for reply in own)
+        total = sum(reply["sums"] for reply in round_replies)
         np.testing.assert_allclose(given["centres"], total / np.maximum(counts, 1)[:, None])
-        for reply in own:
+        for reply in round_replies:
             few = (reply["counts"] > 0) & (reply["counts"] < policy.min_documents)
             assert not few.any()
             assert not reply["sums"][reply["counts"] == 0].any()
@@ -287,9 +302,9 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
     payloads = asked(messages, "train_locally")
     assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
     replies = [messages.of("network", name)[0] for name in UNEVEN]
-    for name, found in payloads[2]["network"].items():
+    for name, weight in payloads[2]["network"].items():
         mean = sum(reply["weights"][name] for reply in replies) / 145
-        np.testing.assert_allclose(found, mean, rtol=1e-12)
+        np.testing.assert_allclose(weight, mean, rtol=1e-12)
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
     schedule = find_method("fstc").client.schedule(settings(average_every=2))
@@ -307,8 +322,7 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
     given = told[0]
     names = {"centres"} if start == "kmeans" else {"projection", "directions", "bias"}
     assert given["start"].keys() == names
-    plan = planned("fstc", first_labels=start)
-    one, vocabulary = half(plan, UNEVEN["client-1"])
+    one, vocabulary = half(planned("fstc", first_labels=start), UNEVEN["client-1"])
     first_labels(one, vocabulary, given["origin"], given["start"])
     reply = one.first_centres(vocabulary)
     assert_same(reply, messages.of("first_centres", "client-1")[0])
@@ -358,8 +372,12 @@ def corpora() -> dict[str, Corpus]:
     return spread(blobs(90), 3)
 
 
-LONG: dict[str, Any] = {"max_rounds": 6, "average_every": 2, "mixture_from": 0.3}
-LONG["network"] = {"local_steps": 5}
+LONG: dict[str, Any] = {
+    "max_rounds": 6,
+    "average_every": 2,
+    "mixture_from": 0.3,
+    "network": {"local_steps": 5},
+}
 
 
 @pytest.fixture(scope="module")
@@ -377,11 +395,11 @@ def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual: Callable[..., Any] = getattr(FSTCClient, function)
+    original: Callable[..., Any] = getattr(FSTCClient, function)
 
-    @wraps(usual)
+    @wraps(original)
     def stopping(self: FSTCClient, **given: Any) -> Any:
-        reply = usual(self, **given)
+        reply = original(self, **given)
         if (self.name, given["round"]) == ("client-2", round_):
             raise StoppedError
         return reply

@@ -133,7 +133,7 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     corpora = subjects({"a": 80, "b": 80})
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
     events = Notes()
-    kept = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
+    model = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
     validations = events.of("validation")
     (stopped,) = events.of("stopped")
     best = int(np.argmin([event["loss"] for event in validations]))
@@ -142,7 +142,7 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     assert len(validations) - 1 - best == 3
 
     until_best = study(learning_rate=0.02, **{**method, "max_rounds": validations[best]["round"]})
-    np.testing.assert_array_equal(kept.beta, train(until_best, corpora).beta)
+    np.testing.assert_array_equal(model.beta, train(until_best, corpora).beta)
 
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
@@ -182,11 +182,11 @@ def auto(**more: Any) -> Study:
 
 def texts(words: int) -> dict[str, Corpus]:
     """Documents cut to so many words, with embeddings."""
-    found = {}
+    shortened = {}
     for name, corpus in embedded(subjects(TWO)).items():
         cut = [(document * 9)[:words] for document in tokens_of(corpus)]
-        found[name] = Corpus.of(cut).with_embeddings(corpus.embeddings)
-    return found
+        shortened[name] = Corpus.of(cut).with_embeddings(corpus.embeddings)
+    return shortened
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,7 @@ def test_titles_get_what_the_mixture_finds() -> None:
 
 
 def test_the_offer_says_what_each_method_would_send() -> None:
-    study = auto()
-    calls = {call.function: call for call in exchanges(study)}
+    calls = {call.function: call for call in exchanges(auto())}
     assert {"extent", "vocabulary", "factor_sums", "topic_sums"} <= calls.keys()
     assert all(call.data_sent for call in calls.values())
     assert calls["factor_sums"].often == "each round, with nmf"

@@ -96,13 +96,13 @@ def test_networks_tell_centres_of_enough_of_all(monkeypatch: pytest.MonkeyPatch)
     model_of(True, {"name": "fstc", "n_components": 12, "max_rounds": 2}, 4)
     for function, rounds in ("first_centres", 1), ("train_locally", 2):
         told = [messages.of(function, f"client-{n}") for n in range(1, 5)]
-        replies = np.array([[each["counts"] for each in of[1::2]] for of in told])
+        replies = np.array([[reply["counts"] for reply in of[1::2]] for of in told])
         assert replies.shape == (4, rounds, 12)
         size = replies.sum(0)
         assert (size[size > 0] >= LEAST).all()
         assert ((replies > 0) & (replies < LEAST)).any(), "of one client it can be few"
         if function == "train_locally":
-            counts = [[each["counts"] for each in of[::2]] for of in told]
+            counts = [[reply["counts"] for reply in of[::2]] for of in told]
             counted = np.sum(counts, axis=0)
             np.testing.assert_array_equal(size, np.where(counted < LEAST, 0, counted))
 
@@ -119,11 +119,16 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> tuple[Any, s
 
 def asked(half: tuple[Any, str], centres: NDArray[np.float64], **groups: Any) -> dict[str, Any]:
     client, vocabulary = half
-    starts = list(range(len(centres)))
-    found: dict[str, Any] = client.function("cluster_sums")(
-        vocabulary, 1, np.zeros(60), centres, starts, WHOLE, groups
+    sums = client.function("cluster_sums")(
+        vocabulary,
+        round=1,
+        origin=np.zeros(60),
+        centres=centres,
+        starts=list(range(len(centres))),
+        part=WHOLE,
+        groups=groups,
     )
-    return found
+    return dict(sums)
 
 
 def near(*groups: range) -> NDArray[np.float64]:

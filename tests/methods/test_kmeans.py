@@ -30,8 +30,8 @@ from tests.helpers.noted import noted
 
 def test_the_papers_presets() -> None:
     def method(preset: str) -> tuple[str, str]:
-        found = Study.make(method={"name": "kmeans", "preset": preset}).method
-        return found.algorithm, found.representation
+        settings = Study.make(method={"name": "kmeans", "preset": preset}).method
+        return settings.algorithm, settings.representation
 
     assert method("fbow") == ("k-fed", "bow")
     assert method("ftfidf") == ("k-fed", "tfidf")
@@ -53,8 +53,8 @@ def test_it_is_pooled_kmeans_from_the_same_start(
     start = first.partition.centres[0]
     pooled = PooledKMeans(CLUSTERS, init=start, n_init=1, tol=0).fit(points)
     np.testing.assert_array_equal(model.main_topics(corpus), pooled.labels_)
-    of_float32 = 2e-6
-    np.testing.assert_allclose(model.weights["centres"], pooled.cluster_centers_, atol=of_float32)
+    # The points are float32.
+    np.testing.assert_allclose(model.weights["centres"], pooled.cluster_centers_, atol=2e-6)
     assert model.info["rounds"] == pooled.n_iter_ > 1
 
 
@@ -92,8 +92,7 @@ def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
     origin = np.zeros(centres.shape[2])
     starts = list(range(len(centres)))
     given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
-    found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
-    return found
+    return dict(client.function("cluster_sums")(vocabulary, **given))
 
 
 def test_a_cluster_of_few_documents_is_not_told() -> None:
@@ -121,9 +120,9 @@ def test_sizes_are_told_only_of_enough_documents(least: int, size: int, unclear:
 def members(told: dict[str, Any]) -> NDArray[np.bool_]:
     """Whose points are in which sum, shape (n_starts, n_clusters, n_documents)."""
     assert set(np.unique(told["sums"])) <= {0.0, 1.0}
-    found: NDArray[np.bool_] = told["sums"] > 0.5
-    np.testing.assert_array_equal(found.sum(2), told["counts"])
-    return found
+    memberships: NDArray[np.bool_] = told["sums"] > 0.5
+    np.testing.assert_array_equal(memberships.sum(2), told["counts"])
+    return memberships
 
 
 @pytest.mark.parametrize("least", [2, 5])
@@ -162,8 +161,7 @@ def test_own_centres_are_of_enough_documents() -> None:
 
     def told(least: int) -> dict[str, Any]:
         client, vocabulary = half(plan, corpus, Policy(min_documents=least))
-        found: dict[str, Any] = client.own_centres(vocabulary, 1, np.zeros(2))
-        return found
+        return dict(client.own_centres(vocabulary, 1, np.zeros(2)))
 
     assert sorted(told(1)["counts"].tolist()) == [3, 8, 12]
     assert sorted(told(5)["counts"].tolist()) == [8, 12], "one of 3 is left out"

@@ -35,7 +35,7 @@ ALL = {
 
 def told(cosine: float, same: int, different: int) -> list[TopicPair]:
     """So many pairs of the same cosine that a person found the same, and found different."""
-    alike, apart = (TopicPair("oak", "elm", cosine, found) for found in (True, False))
+    alike, apart = (TopicPair("oak", "elm", cosine, verdict) for verdict in (True, False))
     return [alike] * same + [apart] * different
 
 
@@ -77,8 +77,11 @@ def test_equally_many_of_each_degree_if_there_are(n: int, low: int, middle: int,
 
 def test_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
-    pairs = [TopicPair("oak elm", "oak", 0.8), TopicPair('a,"b', "é", 0.123456, True)]
-    pairs.append(TopicPair("x", "y", 0, False))
+    pairs = [
+        TopicPair("oak elm", "oak", 0.8),
+        TopicPair('a,"b', "é", 0.123456, True),
+        TopicPair("x", "y", 0, False),
+    ]
     write_pairs(path, pairs)
     rows = ["oak elm,oak,0.800000,", '"a,""b",é,0.123456,1', "x,y,0.000000,0"]
     assert path.read_text("utf-8") == "\n".join(["first,second,cosine,same", *rows, ""])

@@ -25,8 +25,13 @@ Drawn = dict[int, list[sparse.csr_array]]
 
 
 def lda_study(**method: Any) -> Study:
-    small: dict[str, Any] = {"name": "lda", "n_components": 6, "batch_size": 64, "max_rounds": 10}
-    small["initialisation"] = "random"
+    small = {
+        "name": "lda",
+        "n_components": 6,
+        "batch_size": 64,
+        "max_rounds": 10,
+        "initialisation": "random",
+    }
     return Study.make(
         method=small | method,
         vocabulary={"min_document_frequency": 1},
@@ -80,8 +85,8 @@ def test_ten_passes_equal_one_process(learning: str, drawn: Drawn) -> None:
     assert {len(parts) for parts in drawn.values()} == {5}
     assert len(drawn) == 10
     expected = pooled(plan, drawn, len(model.vocabulary), sum(SIZES.values()))
-    found = model.weights["pseudo_counts"]
-    assert np.linalg.norm(found - expected) / np.linalg.norm(expected) < 1e-10
+    learned = model.weights["pseudo_counts"]
+    assert np.linalg.norm(learned - expected) / np.linalg.norm(expected) < 1e-10
 
 
 def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
@@ -97,8 +102,9 @@ def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
     )
     for model in (other, alone):
         assert model.vocabulary.words == one.vocabulary.words
-        found, expected = (each.weights["pseudo_counts"] for each in (model, one))
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            model.weights["pseudo_counts"], one.weights["pseudo_counts"], rtol=1e-9
+        )
 
 
 def test_starting_with_topics_aligns_them_by_word() -> None:
@@ -125,15 +131,20 @@ def test_partial_fit_counts_each_new_document_once() -> None:
     assert model.vocabulary_ == words
     # Of c's words only those in common are known; a document without any counts nothing.
     used = sum(bool({*doc} & {*words}) for corpus in new.values() for doc in tokens_of(corpus))
-    info = {**before.info, "rounds": 21, "seen": before.info["seen"] + used}
-    info["continued"] = WarmStart.of(before, "keep").origin
-    assert model.model_.info == info
+    assert model.model_.info == {
+        **before.info,
+        "rounds": 21,
+        "seen": before.info["seen"] + used,
+        "continued": WarmStart.of(before, "keep").origin,
+    }
     learned = model.model_.weights["pseudo_counts"] - before.weights["pseudo_counts"]
-    known = set(words)
+    vocabulary = set(words)
     for column, word in enumerate(words[:30]):
         occurrences = sum(doc.count(word) for corpus in new.values() for doc in tokens_of(corpus))
         assert learned[column].sum().item() == pytest.approx(occurrences), word
-    total = sum(w in known for corpus in new.values() for doc in tokens_of(corpus) for w in doc)
+    total = sum(
+        w in vocabulary for corpus in new.values() for doc in tokens_of(corpus) for w in doc
+    )
     assert learned.sum().item() == pytest.approx(total)
 
 

@@ -39,7 +39,7 @@ def documents() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def of_all(documents: list[list[str]]) -> TopicModel:
+def pooled(documents: list[list[str]]) -> TopicModel:
     return trained(nmf_study(), {"all": Corpus.of(documents)})
 
 
@@ -51,13 +51,13 @@ def split(documents: list[list[str]], seed: int, n: int) -> dict[str, Corpus]:
 
 @pytest.mark.parametrize(("seed", "n"), [(0, 2), (1, 5), (2, 9)])
 def test_the_topics_do_not_depend_on_whose_documents_they_are(
-    documents: list[list[str]], of_all: TopicModel, seed: int, n: int
+    documents: list[list[str]], pooled: TopicModel, seed: int, n: int
 ) -> None:
     model = trained(nmf_study(), split(documents, seed, n))
-    assert model.vocabulary.words == of_all.vocabulary.words
+    assert model.vocabulary.words == pooled.vocabulary.words
     for name in ("topics", "rarity"):
-        np.testing.assert_allclose(model.weights[name], of_all.weights[name], rtol=0, atol=1e-10)
-    np.testing.assert_allclose(model.transform(documents), of_all.transform(documents), atol=1e-6)
+        np.testing.assert_allclose(model.weights[name], pooled.weights[name], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.transform(documents), pooled.transform(documents), atol=1e-6)
 
 
 def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
@@ -74,11 +74,11 @@ def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
     return h.T
 
 
-def test_rounds_are_a_plain_factorisation(documents: list[list[str]], of_all: TopicModel) -> None:
+def test_rounds_are_a_plain_factorisation(documents: list[list[str]], pooled: TopicModel) -> None:
     begun = trained(nmf_study(max_rounds=1), {"all": Corpus.of(documents)})
     x = weigh(begun.count_words(Corpus.of(documents)), begun.weights["rarity"], "log").toarray()
     expected = plain(x, 4, begun.weights["topics"])
-    np.testing.assert_allclose(of_all.weights["topics"], expected, atol=1e-5)
+    np.testing.assert_allclose(pooled.weights["topics"], expected, atol=1e-5)
 
 
 def test_a_documents_shares_are_the_least_squares() -> None:
@@ -87,16 +87,16 @@ def test_a_documents_shares_are_the_least_squares() -> None:
     topics /= np.linalg.norm(topics, axis=0)
     x = sparse.csr_array(rng.poisson(0.3, (40, 30)).astype(np.float64))
     points = weigh(x, np.ones(30), "binary")
-    found = solve(points, topics)
+    shares = solve(points, topics)
     expected = np.array([nnls(topics, row)[0] for row in points.toarray()])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all()
+    np.testing.assert_allclose(shares, expected, atol=1e-6)
+    assert (np.linalg.norm(shares, axis=1) <= 1 + 1e-12).all()
 
 
 def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]:
     study = nmf_study(n_components=2)
     policy = Policy(min_documents=least, min_document_frequency=1)
-    plan = Plan(study.method, study.text, study.vocabulary, 0)
+    plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
     half = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     words = sorted({word for text in texts for word in text})
     half.adopt(words, total=len(texts), length=3.0)
@@ -139,9 +139,9 @@ def topics_of_two() -> Floats:
 @pytest.mark.parametrize("repeats", [1, 1000])
 def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     """However long it is: its words have length 1, and so have its shares, at most."""
-    own = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
+    text = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
     # Rarity follows from all documents; here the same is told to both.
-    half, rarity, fingerprint = half_of([*TEXTS, own], 1)
+    half, rarity, fingerprint = half_of([*TEXTS, text], 1)
     with_it = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
     half, _, fingerprint = half_of([*TEXTS, []], 1)
     without = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
@@ -150,8 +150,8 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
         assert 0 < moved <= 1 + 1e-9
 
 
-def test_given_words_make_the_first_topics(documents: list[list[str]], of_all: TopicModel) -> None:
-    words = of_all.topics(3)
+def test_given_words_make_the_first_topics(documents: list[list[str]], pooled: TopicModel) -> None:
+    words = pooled.topics(3)
     seeds = [words[2][:2], words[0][:2]]
     how: Any = {"coherence": "nothing", "max_rounds": 5, "random_state": 3}
     model = NMF(TOPICS, seed_topics=seeds, **how).fit(documents)
@@ -171,8 +171,8 @@ def test_words_that_all_documents_have_are_refused() -> None:
 def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> None:
     """What the rounds withhold, the last sums do not say either."""
     trees = ["ash", "elm", "fir", "oak", "yew"]
-    own = ["brig", "yawl"]
-    half, rarity, fingerprint = half_of([own * 3, *[trees] * 30], 5)
+    ships = ["brig", "yawl"]
+    half, rarity, fingerprint = half_of([ships * 3, *[trees] * 30], 5)
     weights = {"topics": topics_of_two(), "rarity": rarity}
     sums = half.function("word_sums")(fingerprint, weights=weights)["sums"]
     assert sums.any(1).tolist() == [True, False]
@@ -196,7 +196,7 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
     study = nmf_study(n_components="auto")
     events = Notes()
     model = trained(study, split(documents, 0, 2), out=tmp_path, on_event=events.append)
-    tried = {each["n_components"]: each["score"] for each in events.of("candidate")}
+    tried = {event["n_components"]: event["score"] for event in events.of("candidate")}
     best = max(tried, key=lambda number: tried[number])
     assert model.n_topics == best == TOPICS
     assert best in list(tried)[-4:-1], "three worse numbers end the search"
@@ -223,7 +223,7 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     policy = Policy(min_documents=10, min_document_frequency=5)
     texts = [["oak", "elm"]] * 20 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 14
     study = nmf_study()
-    plan = Plan(study.method, study.text, study.vocabulary, 0)
+    plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
     client = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
     rarity = np.ones(4)

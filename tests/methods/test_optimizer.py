@@ -38,9 +38,9 @@ def test_adam_is_that_of_torch(name: OptimizerName, beta1: float) -> None:
     parameters = [torch.nn.Parameter(tensor) for tensor in theirs.values()]
     adam = torch.optim.Adam(parameters, lr=0.01, betas=(beta1, 0.999))
     for step in range(5):
-        found = gradients(step)
-        optimizer.step({key: value * 8 for key, value in found.items()}, documents=8)
-        for parameter, value in zip(parameters, found.values(), strict=True):
+        gradient = gradients(step)
+        optimizer.step({key: value * 8 for key, value in gradient.items()}, documents=8)
+        for parameter, value in zip(parameters, gradient.values(), strict=True):
             parameter.grad = torch.from_numpy(value).float()
         adam.step()
     for parameter, tensor in zip(parameters, ours.values(), strict=True):
@@ -55,10 +55,10 @@ def test_rows_are_a_dense_gradient_with_zeros(name: OptimizerName) -> None:
     of_dense = ServerOptimizer(name, dense, 0.1, 0.9)
     of_rows = ServerOptimizer(name, sparse, 0.1, 0.9)
     for step, index in enumerate([[0, 2], [1], [], [0, 1, 2]]):
-        found = gradients(step)
-        part = SparseRows(np.array(index, np.int64), found["w"][index], 3)
-        of_rows.step({"w": part, "b": found["b"]}, documents=2)
-        of_dense.step({"w": part.dense(), "b": found["b"]}, documents=2)
+        gradient = gradients(step)
+        part = SparseRows(np.array(index, np.int64), gradient["w"][index], 3)
+        of_rows.step({"w": part, "b": gradient["b"]}, documents=2)
+        of_dense.step({"w": part.dense(), "b": gradient["b"]}, documents=2)
         assert sparse["w"].tolist() == dense["w"].tolist()
         assert sparse["b"].tolist() == dense["b"].tolist()
 

@@ -52,8 +52,8 @@ def model_of(plan: Study, corpora: dict[str, Corpus], policy: Policy = POLICY) -
 
 def summed(model: TopicModel, corpus: Corpus, month: int) -> Any:
     """Theta of a corpus' documents of a month, summed by hand."""
-    there = [time == MONTHS[month] for time in corpus.times.to_pylist()]  # type: ignore[union-attr]
-    return model.transform(corpus)[there].sum(0)
+    in_month = [time == MONTHS[month] for time in corpus.times.to_pylist()]  # type: ignore[union-attr]
+    return model.transform(corpus)[in_month].sum(0)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
-    reply = sums_by_period(guard, places, thetas, {}, {}, (2, 2))
+    reply = sums_by_period(guard, places, thetas, groups={}, model={}, shape=(2, 2))
     assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 
@@ -93,8 +93,8 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
         np.testing.assert_allclose(share, expected / expected.sum(), rtol=1e-4)
     assert np.isnan(model.periods.shares["boats"][1]).all()
     rows = model.topics_over_time()
-    found = [(row["period"].month, row["documents"], row["clients"]) for row in rows[::2]]
-    assert found == [(1, 35, 2), (2, 11, 1), (3, 42, 2)]
+    by_period = [(row["period"].month, row["documents"], row["clients"]) for row in rows[::2]]
+    assert by_period == [(1, 35, 2), (2, 11, 1), (3, 42, 2)]
     assert rows[0]["period"] == date(2025, 1, 1)
 
 
@@ -117,28 +117,27 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
     """Over gRPC, and as a simulation foretells it; nobody sees the sums of a client."""
     plan = study()
     messages = overheard(monkeypatch)
-    there = federated(plan, CORPORA, tmp_path, policy=POLICY)
-    assert there.model.info["masked"]
-    assert "period_sums" not in there.model.info["clear"]
-    periods = there.model.periods
+    outcome = federated(plan, CORPORA, tmp_path, policy=POLICY)
+    assert outcome.model.info["masked"]
+    assert "period_sums" not in outcome.model.info["clear"]
+    periods = outcome.model.periods
     assert periods is not None
     assert [*periods.sums] == [TOGETHER]
-    whole = [sum(summed(there.model, c, month) for c in CORPORA.values()) for month in range(3)]
+    whole = [sum(summed(outcome.model, c, month) for c in CORPORA.values()) for month in range(3)]
     np.testing.assert_allclose(periods.total, whole, rtol=1e-4)
     assert periods.total.sum(1).round(6).tolist() == [35, 24, 45]
     here: Any = model_of(plan.model_copy(update={"aggregation": "secure"}), CORPORA).periods
     np.testing.assert_allclose(periods.total, here.total, rtol=1e-6)
-    counted = messages.of("period_sums", "boats")[0]
-    assert counted["counts"].tolist() == [20, 4, 12, 15]
-    own: Any = TopicModel.from_pretrained(tmp_path / "boats" / "model").periods
-    assert own.sums[TOGETHER].tolist() == periods.sums[TOGETHER].tolist()
-    assert there.model.topics_over_time()[0]["clients"] is None
+    assert messages.of("period_sums", "boats")[0]["counts"].tolist() == [20, 4, 12, 15]
+    boats_periods: Any = TopicModel.from_pretrained(tmp_path / "boats" / "model").periods
+    assert boats_periods.sums[TOGETHER].tolist() == periods.sums[TOGETHER].tolist()
+    assert outcome.model.topics_over_time()[0]["clients"] is None
 
 
 @pytest.mark.parametrize("name", ["nmf", "kmeans", "mixture"])
 def test_other_methods(name: str) -> None:
-    own = {"representation": "bow"} if name == "kmeans" else {}
-    method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **own}
+    more = {"representation": "bow"} if name == "kmeans" else {}
+    method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **more}
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     model = model_of(Study.make(method=method, vocabulary=limits), CORPORA)
     assert model.periods is not None

@@ -29,8 +29,8 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
 
 
-def same(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def same(actual: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -163,8 +163,8 @@ def fitted(residuals: Tensor, steps: int) -> tuple[GaussianUniformMixture, Tenso
 
 
 def test_bounds() -> None:
-    perfect, kept = fitted(torch.zeros(10, 3), 5)
-    assert (kept >= 0.5).all()
+    perfect, responsibilities = fitted(torch.zeros(10, 3), 5)
+    assert (responsibilities >= 0.5).all()
     assert perfect.prior == 0.95
     same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
     residuals = torch.cat([1e-3 * normal(1, 2), 5 * normal(99, 2)])
@@ -184,9 +184,9 @@ def planted(n_clusters: int, n_wrong: int) -> Tensor:
 @pytest.mark.parametrize("n_wrong", [200, 800])
 def test_planted_mistakes_are_found(n_clusters: int, missed: float, n_wrong: int) -> None:
     mixture, responsibilities = fitted(planted(n_clusters, n_wrong), 20)
-    kept = weights(responsibilities) > 0
-    assert kept[:n_wrong].double().mean() <= missed
-    assert kept[n_wrong:].double().mean() > 0.99
+    trusted = weights(responsibilities) > 0
+    assert trusted[:n_wrong].double().mean() <= missed
+    assert trusted[n_wrong:].double().mean() > 0.99
     assert mixture.prior == pytest.approx(1 - n_wrong / 2000, abs=0.02)
     assert mixture.variances.sqrt().mean() == pytest.approx(0.05, rel=0.05)
     assert mixture.log_uniform / n_clusters == pytest.approx(-math.log(2), abs=0.1)
@@ -203,9 +203,9 @@ def test_wrong_labels_are_found(n_clusters: int) -> None:
     labels[:200] += torch.from_numpy(rng.integers(1, n_clusters, size=200))
     targets = torch.nn.functional.one_hot(labels % n_clusters, n_clusters)
     _, responsibilities = fitted(targets - torch.softmax(scores, 1), 10)
-    kept = weights(responsibilities) > 0
-    assert kept[:200].double().mean() < 0.15
-    assert kept[200:].double().mean() > 0.85
+    trusted = weights(responsibilities) > 0
+    assert trusted[:200].double().mean() < 0.15
+    assert trusted[200:].double().mean() > 0.85
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 200), (2, 200), (50, 200), (5, 1)])
@@ -231,10 +231,10 @@ def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> No
     assert shapes == {"prior": (), "log_uniform": (), "variances": (4,)}
     assert all(tensor.dtype == FLOAT for tensor in stored.values())
     expected, right = mixture.step(residuals)
-    found, again = GaussianUniformMixture.restore(stored).step(residuals)
+    restored, again = GaussianUniformMixture.restore(stored).step(residuals)
     assert torch.equal(again, right)
-    assert (found.prior, found.log_uniform) == (expected.prior, expected.log_uniform)
-    assert torch.equal(found.variances, expected.variances)
+    assert (restored.prior, restored.log_uniform) == (expected.prior, expected.log_uniform)
+    assert torch.equal(restored.variances, expected.variances)
 
 
 def test_weights() -> None:

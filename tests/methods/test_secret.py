@@ -104,9 +104,9 @@ def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> No
     simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY), at_once=False)
     assert_same_bits(trained(), simulated)
     assert_same_bits(trained(a=Secret.from_seed(plan.seed, "a")), simulated)
-    own = trained(a=Secret(bytes(32)))
-    assert not np.array_equal(own.beta, simulated.beta)
-    assert_same_bits(trained(a=Secret(bytes(32))), own)
+    from_secret = trained(a=Secret(bytes(32)))
+    assert not np.array_equal(from_secret.beta, simulated.beta)
+    assert_same_bits(trained(a=Secret(bytes(32))), from_secret)
 
 
 class SecondAttempts(LocalClients):
@@ -169,9 +169,9 @@ def uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 def test_no_half_draws_from_anything_else() -> None:
     assert len(HALVES) > 10
-    found = {use for path in HALVES for use in uses(ast.parse(path.read_text("utf-8")))}
-    assert {function for function, _ in found} - PUBLIC == {"__init__"}
-    assert {use for function, use in found if function == "__init__"} == {
+    random_uses = {use for path in HALVES for use in uses(ast.parse(path.read_text("utf-8")))}
+    assert {function for function, _ in random_uses} - PUBLIC == {"__init__"}
+    assert {use for function, use in random_uses if function == "__init__"} == {
         "plan.seed",
         "self.public_seed",
     }

@@ -37,7 +37,7 @@ def bag_of(*words: range | list[int], n: int = 200) -> sparse.csr_array:
 
 
 @pytest.mark.parametrize(
-    ("words", "kept"),
+    ("words", "expected"),
     [
         ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
         ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
@@ -47,8 +47,8 @@ def bag_of(*words: range | list[int], n: int = 200) -> sparse.csr_array:
         ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
     ],
 )
-def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[bool]) -> None:
-    assert distinct_words(bag_of(*words), 10).tolist() == kept
+def test_sums_of_two_words_differ_in_enough_documents(words: Any, expected: list[bool]) -> None:
+    assert distinct_words(bag_of(*words), 10).tolist() == expected
     assert distinct_words(bag_of(*words), 1).all(), "where one document is enough"
 
 
@@ -64,11 +64,11 @@ def test_so_do_sums_over_clients() -> None:
     """Of words that clients leave out by their own documents alone, whatever others have."""
     rng = np.random.default_rng(0)
     for _ in range(20):
-        usual = rng.random((60, 8)) < 0.3
-        alike = usual ^ (rng.random(usual.shape) < 0.04)
-        clients = np.split(np.hstack([usual, alike]), 3)
-        kept = [distinct_words(sparse.csr_array(has.astype(float)), 4) for has in clients]
-        total = np.vstack([has & own for has, own in zip(clients, kept, strict=True)])
+        words = rng.random((60, 8)) < 0.3
+        alike = words ^ (rng.random(words.shape) < 0.04)
+        clients = np.split(np.hstack([words, alike]), 3)
+        masks = [distinct_words(sparse.csr_array(has.astype(float)), 4) for has in clients]
+        total = np.vstack([has & mask for has, mask in zip(clients, masks, strict=True)])
         total = total[:, total.sum(0) >= 4]
         apart = (total[:, :, None] ^ total[:, None]).sum(0)
         np.fill_diagonal(apart, 4)
@@ -91,9 +91,9 @@ def test_attacks_find_documents_without_the_guard_alone(whose: int) -> None:
     assert len(read) >= 3
     assert solved >= read
     assert share == pytest.approx(1)
-    found = attack.few(open_.has)
-    assert found[2] > 20
-    assert found[attack.STEPS] > 20
+    few_documents = attack.few(open_.has)
+    assert few_documents[2] > 20
+    assert few_documents[attack.STEPS] > 20
     assert not attack.read_in_pairs(closed)
     assert attack.few(closed.has) == {2: 0, 3: 0, attack.STEPS: 0}
     nothing, largest = attack.solved(closed)
@@ -158,11 +158,11 @@ CORPUS = blobs(300, spread=2.5)
 
 
 def test_votes_are_how_often_memberships_go_together() -> None:
-    found = votes_of(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0]))
+    evidence = votes_of(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0]))
     first = np.log([(8 + UNSEEN) / (10 + 2 * UNSEEN), (2 + UNSEEN) / (10 + 2 * UNSEEN), 0.5, 0.5])
-    np.testing.assert_allclose(found["votes"], [first, np.log([0.5] * 4)])
+    np.testing.assert_allclose(evidence["votes"], [first, np.log([0.5] * 4)])
     sizes = np.log([(10 + UNSEEN) / (10 + 2 * UNSEEN), UNSEEN / (10 + 2 * UNSEEN)])
-    np.testing.assert_allclose(found["sizes"], sizes)
+    np.testing.assert_allclose(evidence["sizes"], sizes)
 
 
 def pooled(members: Any, k: int) -> Any:
@@ -204,9 +204,9 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     weighted = unit_rows((bag.log1p() * rarity).toarray())
     directions = weights["word_directions"] / rarity[:, None]
     values = np.linalg.eigvalsh(weighted.T @ weighted)[::-1]
-    own = np.square(weighted @ directions).sum(0)
-    np.testing.assert_allclose(own[:15], values[:15], rtol=1e-4)
-    assert not own[15:].any(), "20 documents for each direction"
+    squared_lengths = np.square(weighted @ directions).sum(0)
+    np.testing.assert_allclose(squared_lengths[:15], values[:15], rtol=1e-4)
+    assert not squared_lengths[15:].any(), "20 documents for each direction"
     mixed = model.inference.mixed(embedded, bag, weights)
     np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
     points = model.inference.points(weights["origin"], None, mixed)
@@ -224,8 +224,8 @@ def test_words_separate_what_embeddings_do_not() -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(600) % 3
     centres = 2 * rng.normal(size=(3, DIMENSION))
-    known = rng.random(600) < 0.5  # of the others, embeddings are noise
-    embeddings = centres[labels] * known[:, None] + rng.normal(size=(600, DIMENSION))
+    has_signal = rng.random(600) < 0.5  # of the others, embeddings are noise
+    embeddings = centres[labels] * has_signal[:, None] + rng.normal(size=(600, DIMENSION))
     texts = [[f"{'abc'[k]}{w}" for w in rng.choice(12, 4, replace=False)] for k in labels]
     corpora = spread(corpus_of(embeddings, labels, texts), 3)
     plain, told = (

@@ -51,9 +51,9 @@ def test_what_is_packed_is_unpacked() -> None:
     np.testing.assert_array_equal(packed["index"], [[3, 0, 2], [2, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(packed["weights"], [[0.5, 0.25, 0.125], [1, 0, 0], [0.5, 0.5, 0]])
     assert find_fault(packed, TOPICS) == ""
-    found = unpack_topics(packed)
-    assert found == topics
-    assert [list(topic) for topic in found] == [list(topic) for topic in topics], "their order"
+    unpacked = unpack_topics(packed)
+    assert unpacked == topics
+    assert [list(topic) for topic in unpacked] == [list(topic) for topic in topics], "their order"
 
 
 def test_a_client_sends_no_more_topics_than_it_has() -> None:
@@ -88,9 +88,9 @@ def test_the_usual_threshold_is_what_few_pairs_of_one_client_reach() -> None:
 @pytest.mark.parametrize("absent_words", ["zero", "ignored"])
 def test_the_papers_example(linkage: Any, absent_words: Any) -> None:
     local = {"one": [{"old": 0.031, "house": 0.02}], "two": [ROADS, {"old": 0.027, "house": 0.01}]}
-    found = group_topics(local, 0.6, linkage)
-    assert found == [[("one", 0), ("two", 1)], [("two", 0)]]
-    merged = mean_topic([local[name][number] for name, number in found[0]], absent_words)
+    groups = group_topics(local, 0.6, linkage)
+    assert groups == [[("one", 0), ("two", 1)], [("two", 0)]]
+    merged = mean_topic([local[name][number] for name, number in groups[0]], absent_words)
     assert merged == pytest.approx({"old": 0.029, "house": 0.015})
 
 
@@ -135,22 +135,22 @@ def random_topics(seed: int, sizes: dict[str, int]) -> Topics:
 @pytest.mark.parametrize("seed", range(3))
 def test_average_linkage_has_one_topic_of_a_client_at_most(seed: int) -> None:
     local = random_topics(seed, {"a": 5, "b": 3, "c": 4, "d": 0, "e": 1})
-    found = group_topics(local, 0.2, "average")
-    assert all(len({name for name, _ in group}) == len(group) for group in found)
-    assert max(map(len, found)) > 1
+    groups = group_topics(local, 0.2, "average")
+    assert all(len({name for name, _ in group}) == len(group) for group in groups)
+    assert max(map(len, groups)) > 1
     every = [(name, number) for name in local for number in range(len(local[name]))]
-    assert sorted(place for group in found for place in group) == every
+    assert sorted(place for group in groups for place in group) == every
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
 @pytest.mark.parametrize("seed", range(2))
 def test_names_and_order_of_clients_do_not_matter(linkage: Any, seed: int) -> None:
     local = random_topics(seed, {"a": 4, "b": 3, "c": 4})
-    found = group_topics(local, 0.4, linkage)
-    assert group_topics(dict(reversed(local.items())), 0.4, linkage) == found
+    groups = group_topics(local, 0.4, linkage)
+    assert group_topics(dict(reversed(local.items())), 0.4, linkage) == groups
     renamed = {"a": "z", "b": "a", "c": "m"}
     again = group_topics({renamed[name]: topics for name, topics in local.items()}, 0.4, linkage)
-    expected = [sorted((renamed[name], number) for name, number in group) for group in found]
+    expected = [sorted((renamed[name], number) for name, number in group) for group in groups]
     assert again == sorted(expected)
 
 
@@ -183,11 +183,10 @@ def test_the_largest_words_come_first_and_ties_by_the_alphabet() -> None:
 
 def test_pair_by_pair_a_topic_is_in_as_many_groups_as_it_has_partners() -> None:
     local = {"a": [turned(0), turned(90)], "b": [turned(20)], "c": [turned(-20), turned(40)]}
-    found = group_topics(local, float(np.cos(np.radians(25))), "pairs")
+    groups = group_topics(local, float(np.cos(np.radians(25))), "pairs")
     pairs = [[("a", 0), ("b", 0)], [("a", 0), ("c", 0)], [("b", 0), ("c", 1)]]
-    assert found == [*pairs[:2], [("a", 1)], pairs[2]]
-    of_one = {"a": [turned(0), turned(5)]}
-    assert group_topics(of_one, 0.5, "pairs") == [[("a", 0)], [("a", 1)]]
+    assert groups == [*pairs[:2], [("a", 1)], pairs[2]]
+    assert group_topics({"a": [turned(0), turned(5)]}, 0.5, "pairs") == [[("a", 0)], [("a", 1)]]
 
 
 def test_pair_by_pair_what_belongs_together_is_in_no_other_group() -> None:
@@ -206,7 +205,7 @@ def sent(*topics: dict[str, float], documents: int = 50, seeds: Any = None) -> L
     return LocalTopics(list(topics), numbers, [100.0] * len(topics), documents)
 
 
-def known(
+def merged_topic(
     n: int, words: dict[str, float], clients: str = "ab", times: float = 100.0
 ) -> GlobalTopic:
     return GlobalTopic(n, words, list(clients), times)
@@ -230,15 +229,15 @@ def test_topics_that_are_alike_are_merged_and_the_others_may_go() -> None:
 def test_a_mean_by_numbers_of_documents() -> None:
     local = {"a": sent(FRUIT, documents=30), "b": sent(BERRY, documents=10)}
     weighted = SETTINGS.model_copy(update={"weighting": "documents"})
-    found = global_topics(local, 0.5, weighted)[0][0]
-    assert found == pytest.approx({"apple": 0.55, "pear": 0.4, "plum": 0.05})
+    mean = global_topics(local, 0.5, weighted)[0][0]
+    assert mean == pytest.approx({"apple": 0.55, "pear": 0.4, "plum": 0.05})
 
 
 def test_the_topics_of_a_client() -> None:
-    topics = [known(5, SEA), known(2, FRUIT), known(9, ROADS)]
+    topics = [merged_topic(5, SEA), merged_topic(2, FRUIT), merged_topic(9, ROADS)]
     assert optimal_topics([ROADS, FRUIT], topics, 0.5) == [2, 9], "in the server's order"
     assert optimal_topics([BERRY, FRUIT], topics, 0.5) == [2], "each once"
-    several = [known(0, BERRY), known(1, FRUIT), known(2, dict(FRUIT))]
+    several = [merged_topic(0, BERRY), merged_topic(1, FRUIT), merged_topic(2, dict(FRUIT))]
     assert optimal_topics([FRUIT], several, 0.5) == [1], "the most alike"
     alike = (0.6 * 0.4 + 0.4 * 0.4) / np.linalg.norm([0.6, 0.4]) / np.linalg.norm([0.4, 0.4, 0.2])
     assert optimal_topics([BERRY], topics, alike - 1e-9) == [2]
@@ -253,7 +252,9 @@ def after(
     before: list[GlobalTopic], local: dict[str, LocalTopics], merged: Merged, **settings: Any
 ) -> tuple[list[GlobalTopic], int]:
     changed = SETTINGS.model_copy(update=settings)
-    return link_rounds(FLDAState(before, next_id=10), local, merged, 0.5, changed)
+    return link_rounds(
+        FLDAState(before, next_id=10), local, merged, threshold=0.5, settings=changed
+    )
 
 
 def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:
@@ -270,37 +271,43 @@ def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:
 
 def test_a_topic_keeps_its_number_and_what_it_was_counts() -> None:
     topics, next_id = after(
-        [known(4, FRUIT, times=200.0)], {"a": sent(BERRY)}, [(BERRY, [("a", 0)])], memory=0.5
+        [merged_topic(4, FRUIT, times=200.0)], {"a": sent(BERRY)}, [(BERRY, [("a", 0)])], memory=0.5
     )
     assert (next_id, [topic.id for topic in topics]) == (10, [4])
     assert topics[0].words == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.1})
     assert (topics[0].occurrences, topics[0].clients) == (200.0, ["a"])
-    topics, _ = after([known(4, BERRY, "a")], {"a": sent(FRUIT)}, [(FRUIT, [("a", 0)])], memory=0.0)
+    topics, _ = after(
+        [merged_topic(4, BERRY, "a")], {"a": sent(FRUIT)}, [(FRUIT, [("a", 0)])], memory=0.0
+    )
     assert topics == [GlobalTopic(4, FRUIT, ["a"], 100.0)]
 
 
 def test_what_nobody_has_any_more_is_gone_unless_who_had_it_was_not_heard() -> None:
-    before = [known(1, FRUIT), known(2, SEA, "a"), known(3, {"sun": 1.0}, "ac")]
+    before = [
+        merged_topic(1, FRUIT),
+        merged_topic(2, SEA, "a"),
+        merged_topic(3, {"sun": 1.0}, "ac"),
+    ]
     local = {"a": sent(FRUIT), "b": sent(FRUIT)}
     merged: Merged = [(FRUIT, [("a", 0), ("b", 0)])]
     topics, _ = after(before, local, merged, memory=0.5)
     assert [topic.id for topic in topics] == [1, 3]
-    assert topics[1] == known(3, {"sun": 1.0}, "ac", 50.0)
+    assert topics[1] == merged_topic(3, {"sun": 1.0}, "ac", 50.0)
 
 
 def test_two_topics_do_not_take_the_same_number() -> None:
     # Of what is like number 1, the most alike takes it on.
     merged: Merged = [(BERRY, [("a", 0)]), (FRUIT, [("a", 1)])]
-    topics, next_id = after([known(1, FRUIT)], {"a": sent(BERRY, FRUIT)}, merged)
+    topics, next_id = after([merged_topic(1, FRUIT)], {"a": sent(BERRY, FRUIT)}, merged)
     assert {topic.id: list(topic.words) for topic in topics} == {1: list(FRUIT), 10: list(BERRY)}
     assert next_id == 11
 
 
 def test_what_a_round_tells() -> None:
-    old = known(1, FRUIT)
+    old = merged_topic(1, FRUIT)
     new = GlobalTopic(10, ROADS, ["a"], 30.0)
-    before = FLDAState([old, known(2, SEA)], round=3)
-    later = FLDAState([old, new, known(11, BERRY)], round=4, threshold=0.25)
+    before = FLDAState([old, merged_topic(2, SEA)], round=3)
+    later = FLDAState([old, new, merged_topic(11, BERRY)], round=4, threshold=0.25)
     told = round_facts(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
@@ -317,8 +324,13 @@ def test_what_a_round_tells() -> None:
 
 
 def reply(**other: Any) -> dict[str, Any]:
-    usual = {"seeds": np.array([4]), "occurrences": np.array([9.0]), "documents": 50}
-    return pack_topics([FRUIT]) | usual | other
+    return {
+        **pack_topics([FRUIT]),
+        "seeds": np.array([4]),
+        "occurrences": np.array([9.0]),
+        "documents": 50,
+        **other,
+    }
 
 
 @pytest.mark.parametrize(
@@ -345,8 +357,8 @@ def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, A
 
 def test_given_words_guide_whatever_was_learned() -> None:
     settings = FLDASettings(seed_topics=(("apple", "plum"),))
-    server = FLDA(Plan(settings, TextRules(), VocabularyLimits(), 0))
+    server = FLDA(Plan(settings=settings, text=TextRules(), limits=VocabularyLimits(), seed=0))
     learned = GlobalTopic(0, {"apple": 0.5, "pear": 0.5}, ["a"], 100.0, seed=True)
     assert server._guide(learned) == pytest.approx({"apple": 0.5, "pear": 0.25, "plum": 0.25})
-    assert server._guide(known(1, FRUIT)) == FRUIT
+    assert server._guide(merged_topic(1, FRUIT)) == FRUIT
     assert server._guide(GlobalTopic(1, FRUIT, ["a"], 1.0, seed=True)) == FRUIT, "of another study"

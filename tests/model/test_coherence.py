@@ -51,9 +51,9 @@ def test_coherence_is_gensims_of_documents_that_did_not_choose(network: str, wit
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
     texts = pooled_texts(half_of(corpora, SCORED), plan.text)
     assert list(model.coherence) == ["c_v", "npmi", "u_mass"]
-    for measure, usual in WINDOWS.items():
-        window = LONGER if within == "documents" and usual else usual
-        expected = gensim_scores(model.topics(WORDS_SHOWN), texts, measure, window)
+    for measure, window in WINDOWS.items():
+        size = LONGER if within == "documents" and window else window
+        expected = gensim_scores(model.topics(WORDS_SHOWN), texts, measure, size)
         np.testing.assert_allclose(model.coherence[measure], expected, rtol=0, atol=1e-9)
 
 
@@ -110,7 +110,7 @@ def test_counts_of_a_client_by_hand() -> None:
     """Windows of two words: tea with, with milk; tea; the empty one."""
     pairs = np.array([[0, 0], [0, 1], [1, 1], [0, 2]])
     words = ["tea", "milk", "sand"]
-    reply = count_pairs(count_words(Corpus.of(TEA), TextRules()), words, pairs, [0, 2])
+    reply = count_pairs(count_words(Corpus.of(TEA), TextRules()), words, pairs, windows=[0, 2])
     assert reply["0"]["windows"] == 3
     assert reply["0"]["pairs"].tolist() == [2, 1, 1, 0]
     assert reply["2"]["windows"] == 4
@@ -121,7 +121,7 @@ def counting(asked: list[dict[str, Any]]) -> Any:
     def ask(**payload: Any) -> dict[str, Any]:
         asked.append(payload)
         counted = (count_words(Corpus.of(texts), TextRules()) for texts in (TEA, SAND))
-        tea, sand = (count_pairs(each, **payload) for each in counted)
+        tea, sand = (count_pairs(word_counts, **payload) for word_counts in counted)
         return {size: {n: of[n] + sand[size][n] for n in of} for size, of in tea.items()}
 
     return ask
@@ -141,14 +141,14 @@ def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
     assert scores["u_mass"] == pytest.approx([np.log(2 / 4), np.log(2 / 2)], abs=1e-9)
 
 
-@pytest.mark.parametrize("there", [0.0, 20.0])
-def test_words_that_were_hardly_counted_are_left_out_of_a_score(there: float) -> None:
+@pytest.mark.parametrize("expected_share", [0.0, 20.0])
+def test_words_that_were_hardly_counted_are_left_out_of_a_score(expected_share: float) -> None:
     """Those in no document, and here milk: in 2 of 5 documents, and known to be in 100."""
     topics = [["tea", "oak", "milk"], ["tea", "oak", "elm"]]
-    shares = np.full((2, 3), there)
+    shares = np.full((2, 3), expected_share)
     counted = federated_coherence(counting([]), topics, "documents", shares)
     both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
-    expected = [np.nan if there else both, np.nan]
+    expected = [np.nan if expected_share else both, np.nan]
     assert counted["npmi"] == pytest.approx(expected, nan_ok=True)
 
 
@@ -165,7 +165,9 @@ def client(texts: list[list[str]], **policy: int) -> Any:
 
 def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
     """How many documents hold two words, and how many there are under a pair of nothing."""
-    reply = half.function("pairs")(fingerprint(WORDS), WORDS, PAIRS, SIZES_OF_WINDOWS, part)
+    reply = half.function("pairs")(
+        fingerprint(WORDS), WORDS, pairs=PAIRS, windows=SIZES_OF_WINDOWS, part=part
+    )
     counted = reply["0"]["pairs"].tolist()
     pairs = {(WORDS[i], WORDS[k]): n for (i, k), n in zip(PAIRS, counted, strict=True)}
     return pairs | {("", ""): reply["documents"]}
@@ -237,8 +239,8 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
         rare = documents < max(2, least[name])
         silent += int((rare & (documents > 0)).sum())
         named = {*np.array(model.vocabulary.words)[~rare]}
-        known = Corpus.of([[w for w in text if w in named] for text in tokens_of(corpus)])
-        theta = model.transform(known.with_embeddings(corpus.embeddings))
+        frequent = Corpus.of([[w for w in text if w in named] for text in tokens_of(corpus)])
+        theta = model.transform(frequent.with_embeddings(corpus.embeddings))
         expected += theta.T @ np.where(rare, 0, counts)
     assert silent > 0, "some words are left out at a client that has them"
     np.testing.assert_allclose(model.word_sums, expected, rtol=1e-5, atol=1e-9)

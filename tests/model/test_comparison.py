@@ -16,23 +16,23 @@ B = model_of([{"f": 5}, {"c": 3, "g": 4}, {"b": 4, "a": 3}], [0.1, 0.6, 0.3], wo
 
 
 def test_topics_are_matched_by_word() -> None:
-    found = compare(A, B, n_words=2, threshold=0.5)
-    assert [(pair.a, pair.b) for pair in found.pairs] == [(1, 1), (0, 2)]
-    assert [pair.similarity for pair in found.pairs] == pytest.approx([0.6, 1.0])
-    assert found.similarity == pytest.approx(0.8)
-    assert (found.pairs[1].share_a, found.pairs[1].share_b) == (0.5, 0.3)
-    pair = found.pairs[1]
+    comparison = compare(A, B, n_words=2, threshold=0.5)
+    assert [(pair.a, pair.b) for pair in comparison.pairs] == [(1, 1), (0, 2)]
+    assert [pair.similarity for pair in comparison.pairs] == pytest.approx([0.6, 1.0])
+    assert comparison.similarity == pytest.approx(0.8)
+    pair = comparison.pairs[1]
+    assert (pair.share_a, pair.share_b) == (0.5, 0.3)
     assert (pair.common, pair.new, pair.removed) == (["b", "a"], [], [])
-    assert [(one.topic, one.share, one.words[0]) for one in found.new] == [(0, 0.1, "f")]
-    assert [(one.topic, one.share, one.words[0]) for one in found.removed] == [(2, 0.3, "d")]
-    assert (found.words_common, found.words_new, found.words_removed) == (4, 2, 3)
+    assert [(one.topic, one.share, one.words[0]) for one in comparison.new] == [(0, 0.1, "f")]
+    assert [(one.topic, one.share, one.words[0]) for one in comparison.removed] == [(2, 0.3, "d")]
+    assert (comparison.words_common, comparison.words_new, comparison.words_removed) == (4, 2, 3)
 
 
 def test_the_threshold_decides() -> None:
-    found = compare(A, B, threshold=0.7)
-    assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 2)]
-    assert [one.topic for one in found.new] == [1, 0], "the largest first"
-    assert [one.topic for one in found.removed] == [2, 1]
+    comparison = compare(A, B, threshold=0.7)
+    assert [(pair.a, pair.b) for pair in comparison.pairs] == [(0, 2)]
+    assert [one.topic for one in comparison.new] == [1, 0], "the largest first"
+    assert [one.topic for one in comparison.removed] == [2, 1]
     none = compare(A, model_of([{"z": 1}], [1.0]))
     assert (none.pairs, none.similarity, len(none.new), len(none.removed)) == ([], 0.0, 1, 3)
 
@@ -52,11 +52,11 @@ def test_pairs_are_those_that_sum_to_most() -> None:
 
 
 def test_a_model_and_itself() -> None:
-    found = compare(A, replace(A))
-    assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 0), (2, 2), (1, 1)]
-    assert found.similarity == pytest.approx(1)
-    assert all(pair.similarity <= 1 for pair in found.pairs)
-    assert found.new == found.removed == []
+    comparison = compare(A, replace(A))
+    assert [(pair.a, pair.b) for pair in comparison.pairs] == [(0, 0), (2, 2), (1, 1)]
+    assert comparison.similarity == pytest.approx(1)
+    assert all(pair.similarity <= 1 for pair in comparison.pairs)
+    assert comparison.new == comparison.removed == []
 
 
 def test_trained_models_of_any_method() -> None:
@@ -69,8 +69,8 @@ def test_trained_models_of_any_method() -> None:
     models.append(train(study(max_rounds=10), corpora))
     for a in models:
         for b in models:
-            found = compare(a, b)
-            assert len(found.pairs) + len(found.new) == b.n_topics
-            assert len(found.pairs) + len(found.removed) == a.n_topics
-            assert all(SAME_TOPIC <= pair.similarity <= 1 for pair in found.pairs)
+            comparison = compare(a, b)
+            assert len(comparison.pairs) + len(comparison.new) == b.n_topics
+            assert len(comparison.pairs) + len(comparison.removed) == a.n_topics
+            assert all(SAME_TOPIC <= pair.similarity <= 1 for pair in comparison.pairs)
         assert all(pair.a == pair.b for pair in compare(a, a).pairs)

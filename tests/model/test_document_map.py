@@ -31,8 +31,7 @@ def test_documents_of_one_topic_are_neighbours(model: LDA, shown: DocumentMap) -
     """Of nine in ten documents the nearest one is of the same topic, as t-SNE is to have it."""
     distances = np.linalg.norm(shown.places[:, None] - shown.places[None], axis=2)
     np.fill_diagonal(distances, np.inf)
-    nearest = distances.argmin(1)
-    assert (shown.topics[nearest] == shown.topics).mean() > 0.9
+    assert (shown.topics[distances.argmin(1)] == shown.topics).mean() > 0.9
     assert (shown.places >= 0).all() and (shown.places <= [WIDTH, HEIGHT]).all()
 
 
@@ -47,8 +46,7 @@ def test_few_documents_have_the_distances_of_their_thetas() -> None:
 
 
 def test_the_same_documents_have_the_same_map(model: LDA, shown: DocumentMap) -> None:
-    again = model.document_map(ALL)
-    assert again.svg() == shown.svg()
+    assert model.document_map(ALL).svg() == shown.svg()
 
 
 def test_of_many_documents_some_from_all_over_are_shown(model: LDA) -> None:
@@ -59,20 +57,19 @@ def test_of_many_documents_some_from_all_over_are_shown(model: LDA) -> None:
     assert "1 with nothing that the model knows are not shown." in some.sentence
     with pytest.raises(StudyError, match="most=0 is too small"):
         model.document_map(ALL, most=0)
-    nothing = model.document_map(["zebra"])
-    assert "<circle" not in nothing.svg()
+    assert "<circle" not in model.document_map(["zebra"]).svg()
 
 
 def test_each_circle_says_which_document_it_is(model: LDA, shown: DocumentMap) -> None:
     root = ElementTree.fromstring(shown.svg())  # noqa: S314 - ours
-    said = [title.text or "" for title in root.iter(f"{SVG}title")]
-    assert sorted(int(re.findall(r"document (\d+):", each)[0]) for each in said) == [*range(80)]
+    titles = [title.text or "" for title in root.iter(f"{SVG}title")]
+    assert sorted(int(re.findall(r"document (\d+):", text)[0]) for text in titles) == [*range(80)]
     theta = model.transform(ALL)
     words = model.topics(3)
-    first = next(each for each in said if each.startswith("document 7: "))
+    first = next(text for text in titles if text.startswith("document 7: "))
     main = int(theta[7].argmax())
     assert first.startswith(f"document 7: {' '.join(words[main])} {theta[7, main]:.0%}")
-    assert not any(ALL[7][:20] in each for each in said)
+    assert not any(ALL[7][:20] in text for text in titles)
     frame = shown.to_pandas()
     assert frame["Topic"].tolist() == theta.argmax(1).tolist()
     assert frame["Probability"].to_numpy() == pytest.approx(theta.max(1))
@@ -107,7 +104,7 @@ def test_words_of_others_make_no_element() -> None:
     model = hostile().with_suggested_labels()
     words = [*model.vocabulary.words]
     drawn = model.document_map([words[:3], words[2:6]], with_text=True).svg(in_report=True)
-    tags = {each.tag.removeprefix(SVG) for each in ElementTree.fromstring(drawn).iter()}  # noqa: S314
+    tags = {element.tag.removeprefix(SVG) for element in ElementTree.fromstring(drawn).iter()}  # noqa: S314
     assert tags == {"svg", "g", "circle", "title", "text", "a"}
 
 

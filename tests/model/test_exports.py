@@ -31,8 +31,11 @@ def test_topic_info() -> None:
         "coherence": {"npmi": pytest.approx(np.nan, nan_ok=True)},
         "clients": {"north": 0.25, "south": 1.0},
     }
-    found = [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()]
-    assert found == [(1, 18, ""), (0, 15, "Trees | shrubs"), (2, 8, "")]  # the last of 7.5
+    assert [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()] == [
+        (1, 18, ""),
+        (0, 15, "Trees | shrubs"),
+        (2, 8, ""),  # of 7.5 documents
+    ]
 
 
 def test_pandas() -> None:
@@ -114,8 +117,7 @@ def test_gensim_of_the_words_that_topics_are_read_from(reading: WordRanking) -> 
 def test_csv() -> None:
     text = as_csv(made(labels={0: 'Trees, "shrubs"'}).get_topic_info(2))
     assert text.splitlines()[1] == "1,,0.4375,18,__init__ flu,,0.25,1.0"
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert rows[1] == {
+    assert list(csv.DictReader(io.StringIO(text)))[1] == {
         "topic": "0",
         "label": 'Trees, "shrubs"',
         "share": "0.375",

@@ -40,9 +40,7 @@ def test_a_strip_is_of_what_is_shown() -> None:
 @pytest.mark.parametrize("size", layout.SIZES)
 def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
     places = np.array([[0.0, 0.0], [3.0, 0.1], [1.0, 1.0], [2.9, 0.1], [0.0, 0.0]])
-    of_shares = topics([0.4, 0.3, 0.2, 0.06, 0.04])
-    found = layout.topic_map(of_shares, places, size)
-    circles = found["circles"]
+    circles = layout.topic_map(topics([0.4, 0.3, 0.2, 0.06, 0.04]), places, size)["circles"]
     for circle in circles[1:]:
         ratio = (circle["r"] / circles[0]["r"]) ** 2
         assert ratio == pytest.approx(circle["topic"]["share"] / 0.4, rel=0.05)
@@ -54,13 +52,11 @@ def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
             far = math.hypot(one["x"] - other["x"], one["y"] - other["y"])
             assert far > one["r"] + other["r"]
     assert circles[0]["name"]["text"] == "word0, tree"
-    named = [c for c in circles if "name" in c]
-    assert len(named) > 2
+    assert sum("name" in circle for circle in circles) > 2
 
 
 def test_topics_at_one_point_part() -> None:
-    same = layout.topic_map(topics([0.5, 0.5]), np.zeros((2, 2)), "wide")["circles"]
-    one, other = same
+    one, other = layout.topic_map(topics([0.5, 0.5]), np.zeros((2, 2)), "wide")["circles"]
     assert math.hypot(one["x"] - other["x"], one["y"] - other["y"]) > one["r"] + other["r"] - 1
     (alone,) = layout.topic_map(topics([1.0]), np.zeros((1, 2)), "wide")["circles"]
     assert (alone["x"], alone["y"]) == (320, 270)
@@ -126,17 +122,16 @@ def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
     rows = [{"round": 1 + i, "seconds": float(i)} for i in range(n)]
     curve = layout.curve(rows, "seconds")
     assert curve is not None
-    points = curve["path"].count("L") + 1
-    assert points == math.ceil(n / math.ceil(n / 200))
+    assert curve["path"].count("L") + 1 == math.ceil(n / math.ceil(n / 200))
     assert curve["last"] == n
 
 
 def test_no_label_is_on_another() -> None:
     rng = np.random.default_rng(0)
     middles = [*rng.uniform([0, 0], [800, 600], (20, 2)).tolist(), *[(300.0, 300.0)] * 5]
-    found = layout.free_places(middles, ["differential equation"] * 25, 800, 600)
+    free = layout.free_places(middles, ["differential equation"] * 25, width=800, height=600)
     half = layout.LETTER * 21 / 2
-    places = [place for place in found if place is not None]
+    places = [place for place in free if place is not None]
     assert len(places) == 25
     for k, (x, y) in enumerate(places):
         assert half <= x <= 800 - half and layout.LINE * 0.75 <= y <= 600 - layout.LINE / 4

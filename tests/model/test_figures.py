@@ -102,32 +102,32 @@ def test_three_topics_are_as_far_apart_as_hellinger_says() -> None:
 
 def test_of_many_topics_the_plane_is_the_best_one() -> None:
     beta = drawn_topics(12)
-    found = figures.positions(beta)
+    positions = figures.positions(beta)
     roots = np.sqrt(beta / 2)
     sizes = np.linalg.svd(roots - roots.mean(0), compute_uv=False)
-    np.testing.assert_allclose(found.mean(0), 0, atol=1e-8)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=0), sizes[:2])
-    assert (distances(found) <= hellinger(beta) + 1e-8).all()
+    np.testing.assert_allclose(positions.mean(0), 0, atol=1e-8)
+    np.testing.assert_allclose(np.linalg.norm(positions, axis=0), sizes[:2])
+    assert (distances(positions) <= hellinger(beta) + 1e-8).all()
     np.testing.assert_allclose(
-        distances(figures.positions(beta[::-1]))[::-1, ::-1], distances(found), atol=1e-8
+        distances(figures.positions(beta[::-1]))[::-1, ::-1], distances(positions), atol=1e-8
     )
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_topics(n: int) -> None:
     beta = drawn_topics(n)
-    found = figures.positions(beta)
-    assert found.shape == (n, 2)
-    np.testing.assert_allclose(distances(found), hellinger(beta), atol=1e-8)
-    np.testing.assert_array_equal(found[:, 1], 0)
+    positions = figures.positions(beta)
+    assert positions.shape == (n, 2)
+    np.testing.assert_allclose(distances(positions), hellinger(beta), atol=1e-8)
+    np.testing.assert_array_equal(positions[:, 1], 0)
 
 
 @pytest.mark.parametrize("n_words", [1, 2, 7])
 @pytest.mark.filterwarnings("error")
 def test_topics_that_are_all_equal_are_in_one_place(n_words: int) -> None:
     weights = np.arange(1, n_words + 1) / (n_words * (n_words + 1) / 2)
-    found = figures.positions(np.tile(weights, (3, 1)))
-    np.testing.assert_array_equal(found, np.zeros((3, 2)))
+    positions = figures.positions(np.tile(weights, (3, 1)))
+    np.testing.assert_array_equal(positions, np.zeros((3, 2)))
 
 
 def test_a_chart_has_a_panel_a_score() -> None:

@@ -203,5 +203,5 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
 
 def test_phrases_are_of_whole_words_in_the_texts_form() -> None:
     texts = Corpus.of(["हिन्दी में, l\u2019arbre est vert. Bee\u00adch don\u2019t"])
-    found = [*_segments(texts, TextRules(stop_words="fr"))]
-    assert found == [[["हिन्दी", "में"], ["arbre", "est", "vert"], ["beech", "don't"]]]
+    segments = [*_segments(texts, TextRules(stop_words="fr"))]
+    assert segments == [[["हिन्दी", "में"], ["arbre", "est", "vert"], ["beech", "don't"]]]

@@ -37,7 +37,7 @@ def test_numbers_of_a_merged_model() -> None:
     assert merged.coherence == {}
 
 
-@pytest.mark.parametrize("estimator", MODELS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda estimator: type(estimator).__name__)
 @pytest.mark.filterwarnings("ignore")
 def test_every_method(estimator: Any, tmp_path: Path) -> None:
     model = estimator.fit(EMBEDDED).model_
@@ -50,12 +50,12 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
     at_once = model.merge_topics([0, 1, n - 1])
     np.testing.assert_allclose(both.beta, at_once.beta, rtol=1e-12)
     np.testing.assert_allclose(both.beta.sum(1), 1)
-    for each in (once, both):
-        back = TopicModel.from_pretrained(each.save_pretrained(tmp_path / str(each.n_topics)))
-        assert back.beta.tobytes() == each.beta.tobytes()
-        assert back.transform(EMBEDDED).tobytes() == each.transform(EMBEDDED).tobytes()
-        assert back.topics() == each.topics()
-        assert back.info == each.info
+    for merged in (once, both):
+        back = TopicModel.from_pretrained(merged.save_pretrained(tmp_path / str(merged.n_topics)))
+        assert back.beta.tobytes() == merged.beta.tobytes()
+        assert back.transform(EMBEDDED).tobytes() == merged.transform(EMBEDDED).tobytes()
+        assert back.topics() == merged.topics()
+        assert back.info == merged.info
         back.to_pandas(), back._repr_html_()
 
 

@@ -111,12 +111,12 @@ def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
 )
 def test_documents_without_a_value_are_counted(model: TopicModel, none: Any) -> None:
     times: list[Any] = [*["2025-01-01"] * 40, *["2025-02-01"] * 37, none, none, none]
-    found = grouped_by_time(model, ALL, np.array(times, object))
-    assert [(row["period"], row["documents"]) for row in found.rows[::2]] == [
+    grouped = grouped_by_time(model, ALL, np.array(times, object))
+    assert [(row["period"], row["documents"]) for row in grouped.rows[::2]] == [
         (date(2025, 1, 1), 40),
         (date(2025, 2, 1), 37),
     ]
-    assert (found.without, found.few, found.unknown) == (3, 0, 0)
+    assert (grouped.without, grouped.few, grouped.unknown) == (3, 0, 0)
     by_class = grouped_by_class(model, ALL, times, min_documents=38)
     assert [row["class"] for row in by_class.rows] == ["2025-01-01"] * 2
     assert (by_class.without, by_class.few) == (3, 37)
@@ -163,8 +163,7 @@ def test_many_classes_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one pass over the documents a class, 200,000 of them would take minutes."""
     n = 200_000
     theta = np.random.default_rng(0).dirichlet([1, 1, 1], n).astype(np.float32)
-    found = theta, np.ones(n, bool)
-    monkeypatch.setattr(TopicModel, "theta_and_seen", lambda *_: found)
+    monkeypatch.setattr(TopicModel, "theta_and_seen", lambda *_: (theta, np.ones(n, bool)))
     classes = np.arange(n).astype(str)
     start = perf_counter()
     grouped = grouped_by_class(made(), Corpus.of(["oak"] * n), classes)
@@ -179,11 +178,11 @@ def test_many_classes_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_classes_in_any_order_and_documents_without() -> None:
     texts = ["oak", "tea", "", "elm", "flu", "unknown", "oak oak", "tea tea"]
     classes = ["b", "a", "a", "b", None, "a", "b", "c"]
-    found = grouped_by_class(made(), texts, classes, min_documents=1)
+    grouped = grouped_by_class(made(), texts, classes, min_documents=1)
     theta = made().transform(texts)
     by_class = {"a": [1], "b": [0, 3, 6], "c": [7]}
-    assert {row["class"]: row["documents"] for row in found.rows} == {"a": 1, "b": 3, "c": 1}
-    for row in found.rows:
+    assert {row["class"]: row["documents"] for row in grouped.rows} == {"a": 1, "b": 3, "c": 1}
+    for row in grouped.rows:
         assert row["share"] == pytest.approx(theta[by_class[row["class"]], row["topic"]].mean())
-    assert (found.without, found.unknown, found.few) == (1, 2, 0)
+    assert (grouped.without, grouped.unknown, grouped.few) == (1, 2, 0)
     assert grouped_by_class(made(), texts, classes, min_documents=2).few == 2

@@ -27,9 +27,9 @@ def is_document(value: Any, depth: int = 3) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 2 and len(value) == N_DOCUMENTS
     if isinstance(value, (list, tuple, pa.Array, pa.ChunkedArray)):
-        return depth > 0 and any(is_document(each, depth - 1) for each in value[:3])
+        return depth > 0 and any(is_document(part, depth - 1) for part in value[:3])
     if hasattr(value, "__dict__") and type(value).__module__.startswith("fedtopics.") and depth:
-        return any(is_document(each, depth - 1) for each in vars(value).values())
+        return any(is_document(part, depth - 1) for part in vars(value).values())
     return CANARY in str(value) if isinstance(value, (str, pa.Scalar, pa.Table)) else False
 
 
@@ -50,10 +50,10 @@ def test_a_document_passes_few_functions_and_forms(tmp_path: Path) -> None:
         if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
             return
         arguments = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
-        found = [each for each in (arguments, [result])[event == "return"] if is_document(each)]
-        if found and not code.co_name.startswith("<"):
+        documents = [form for form in (arguments, [result])[event == "return"] if is_document(form)]
+        if documents and not code.co_name.startswith("<"):
             functions.add((code.co_filename, code.co_qualname))
-            forms.update(type(each) for each in found)
+            forms.update(type(form) for form in documents)
 
     sys.setprofile(trace)
     try:

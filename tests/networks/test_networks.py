@@ -94,7 +94,8 @@ def both(tensors: list[Tensor], batch: Batch) -> tuple[list[Tensor], list[Tensor
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("spread", [1.0, 12.0])  # with 12, exp of most logits is 0 in float32
 def test_reconstruction_is_that_of_autograd(dtype: torch.dtype, spread: float) -> None:
-    ours, theirs = both(*inputs(dtype, spread))
+    tensors, batch = inputs(dtype, spread)
+    ours, theirs = both(tensors, batch)
     for mine, other in zip(ours, theirs, strict=True):
         largest = float(other.abs().max())
         torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[dtype] * largest)
@@ -104,10 +105,10 @@ def test_rows_of_several_bags_are_those_below_each_other() -> None:
     rng = np.random.default_rng(0)
     bags = [sparse.csr_array(rng.poisson(0.4, (n, WORDS)).astype(np.float32)) for n in (5, 9)]
     rows = [np.array([4, 0, 4]), np.array([8, 2])]
-    found = rows_of(list(zip(bags, rows, strict=True)))
-    expected = np.vstack([bag.toarray()[own] for bag, own in zip(bags, rows, strict=True)])
-    np.testing.assert_array_equal(found.toarray(), expected)
-    assert found.dtype == np.float32
+    stacked = rows_of(list(zip(bags, rows, strict=True)))
+    expected = np.vstack([bag.toarray()[picked] for bag, picked in zip(bags, rows, strict=True)])
+    np.testing.assert_array_equal(stacked.toarray(), expected)
+    assert stacked.dtype == np.float32
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -117,9 +118,9 @@ def test_noise_of_several_is_what_each_draws(dropout: float) -> None:
     both = network.draw((np.random.default_rng(1), 2), (np.random.default_rng(2), 3))
     alone = [network.draw((np.random.default_rng(seed), n)) for seed, n in ((1, 2), (2, 3))]
     for name, drawn in vars(both).items():
-        assert torch.equal(drawn, torch.cat([getattr(each, name) for each in alone]))
-    kept = both.keep_hidden.unique().tolist()
-    assert kept == pytest.approx([1.0] if dropout == 0 else [0.0, 1 / 0.7])
+        assert torch.equal(drawn, torch.cat([getattr(noise, name) for noise in alone]))
+    scales = [1.0] if dropout == 0 else [0.0, 1 / 0.7]
+    assert both.keep_hidden.unique().tolist() == pytest.approx(scales)
 
 
 # Passes cut where documents need each other: shapes of what crosses, and sums over clients
@@ -173,11 +174,11 @@ def test_two_clients_passes_add_up_to_that_of_the_union(
         of_totals = server.backward(number, upstream)
         backs = tuple(client.backward(number, of_totals) for client in clients)
 
-    found = dict(server.weight_gradients)
+    gradients = dict(server.weight_gradients)
     for name in clients[0].weight_gradients:
         both = [client.weight_gradients[name] for client in clients]
         # Of row weights it is the gradient of their product with the bag: a row a document.
-        found[name] = torch.cat(both) if name in model.row_weights else both[0] + both[1]
-    assert found.keys() == expected.keys()
+        gradients[name] = torch.cat(both) if name in model.row_weights else both[0] + both[1]
+    assert gradients.keys() == expected.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-9, atol=1e-11)

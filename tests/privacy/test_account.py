@@ -79,8 +79,7 @@ def test_a_document_whose_place_another_takes_counts_twice() -> None:
         sums = []
         for documents in (corpus, corpus.take([1, 2])):
             rows, weights = counted_once(documents, bound)
-            found, _ = contributions.moments(documents.take(rows).embeddings, weights)
-            sums.append(found)
+            sums.append(contributions.moments(documents.take(rows).embeddings, weights)[0])
         assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(apart)
         assert bound.sensitivity >= apart
     one = Privacy(epsilon=3, unit="author", most_documents=1)
@@ -98,8 +97,8 @@ def test_what_exceeds_it_is_refused_and_nothing_is_written(tmp_path: Path) -> No
         policy.check_privacy("north", THREE, "second", "run")
     with pytest.raises(PolicyError, match="Nothing was sent"):
         policy.check_privacy("north", THREE, "second")
-    kept = Account(tmp_path / "policy.account.jsonl")
-    assert [entry.study for entry in kept.entries] == ["first"]
+    entries = Account(tmp_path / "policy.account.jsonl").entries
+    assert [entry.study for entry in entries] == ["first"]
 
 
 def test_a_run_that_goes_on_is_counted_once(tmp_path: Path) -> None:
@@ -107,11 +106,11 @@ def test_a_run_that_goes_on_is_counted_once(tmp_path: Path) -> None:
     policy = policy_with(tmp_path, 4)
     for _ in range(3):
         policy.check_privacy("north", THREE, "first")
-        policy.check_privacy("north", THREE, "first", "run", "of a secret")
+        policy.check_privacy("north", THREE, "first", run="run", noise="of a secret")
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3.0
-    for other in (("another run", "of a secret"), ("run", "of another one")):
+    for run, noise in (("another run", "of a secret"), ("run", "of another one")):
         with pytest.raises(PolicyError, match=r"runs \(1\) used 3"):
-            policy.check_privacy("north", THREE, "first", *other)
+            policy.check_privacy("north", THREE, "first", run=run, noise=noise)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +127,10 @@ def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) 
     promised = Privacy(**other)
     policy.check_privacy("north", THREE, "first", "run")
     policy.check_privacy("north", promised, "first", "run")
-    kept = Account(tmp_path / "policy.account.jsonl")
-    assert [entry.privacy for entry in kept.entries] == [THREE, promised]
+    account = Account(tmp_path / "policy.account.jsonl")
+    assert [entry.privacy for entry in account.entries] == [THREE, promised]
     with pytest.raises(PolicyError, match="allows epsilon 3 over all studies; earlier runs"):
-        kept.check("north", "first", Privacy(epsilon=1), 3)
+        account.check("north", "first", Privacy(epsilon=1), 3)
 
 
 def test_without_a_bound_an_account_or_a_file_nothing_is_said(tmp_path: Path) -> None:
@@ -147,10 +146,10 @@ def test_without_a_bound_an_account_or_a_file_nothing_is_said(tmp_path: Path) ->
 def test_two_studies_that_begin_at_once(tmp_path: Path) -> None:
     """Each has read the account before the other writes to it."""
     one, other = (Account(tmp_path / "account.jsonl") for _ in range(2))
-    one.charge("north", "first", "run", THREE, 4)
+    one.charge("north", "first", "run", privacy=THREE, most=4)
     with pytest.raises(PolicyError, match=r"runs \(1\) used 3"):
-        other.charge("north", "second", "run", THREE, 4)
-    other.charge("north", "second", "run", Privacy(epsilon=1), 4)
+        other.charge("north", "second", "run", privacy=THREE, most=4)
+    other.charge("north", "second", "run", privacy=Privacy(epsilon=1), most=4)
     assert [entry.study for entry in Account(one.path).entries] == ["first", "second"]
 
 
@@ -198,16 +197,16 @@ def test_noise_follows_from_the_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "rounds", "found"),
+    ("weights", "rounds", "expected"),
     [(106_132, 10, (224, 34, 0.67)), (20 * 2000, 2000, (1948, 292, 5.8))],
 )
 def test_a_bound_for_each_client_would_drown_updates(
-    weights: int, rounds: int, found: tuple[float, ...]
+    weights: int, rounds: int, expected: tuple[float, ...]
 ) -> None:
     """Noise of the mean update of 3, 20 and 1,000 clients, beside the longest update there is."""
     budget = Budget(Privacy(epsilon=8), {f"round {i}": 1 / rounds for i in range(rounds)})
     noise = budget.sigma("round 0") * math.sqrt(weights)
-    for clients, beside in zip((3, 20, 1000), found, strict=True):
+    for clients, beside in zip((3, 20, 1000), expected, strict=True):
         assert noise / clients == pytest.approx(beside, rel=0.02)
 
 
@@ -235,19 +234,21 @@ def released(
     """Draw all releases, of what other documents come to and this one, many times."""
     rows = TIMES // DRAWN
     others = np.array([3.0, 1.0, 4.0])
-    found = []
+    releases = []
     for release in budget.shares:
         totals = []
         for number in range(DRAWN):
             total = np.zeros((rows, len(others)))
             for client in range(CLIENTS - CLIENTS // 3):
                 secret = Secret.from_seed(number, f"{client} {document.any()}")
-                own = others + document if client == 0 else others
+                client_sums = others + document if client == 0 else others
                 noise = Noise(secret.derive, CLIENTS)
-                total += noise.added(np.tile(own, (rows, 1)), less * budget.sigma(release), release)
+                total += noise.added(
+                    np.tile(client_sums, (rows, 1)), less * budget.sigma(release), release
+                )
             totals.append(total)
-        found.append(np.concatenate(totals) / budget.sigma(release))
-    return np.concatenate(found, axis=1)
+        releases.append(np.concatenate(totals) / budget.sigma(release))
+    return np.concatenate(releases, axis=1)
 
 
 def least_epsilon(with_it: NDArray[np.float64], without: NDArray[np.float64]) -> float:
@@ -266,7 +267,8 @@ def guessed(epsilon: float, less: float = 1.0) -> float:
     budget = Budget(Privacy(epsilon=epsilon, delta=DELTA), SOUND_SHARES)
     nothing = np.zeros_like(DOCUMENT)
     sums: Mapping[bool, NDArray[np.float64]] = {
-        there: released(budget, DOCUMENT if there else nothing, less) for there in (True, False)
+        has_document: released(budget, DOCUMENT if has_document else nothing, less)
+        for has_document in (True, False)
     }
     direction = np.concatenate([DOCUMENT / budget.sigma(name) for name in SOUND_SHARES])
     return least_epsilon(sums[True] @ direction, sums[False] @ direction)
@@ -285,12 +287,12 @@ def test_with_a_third_of_the_noise_more_is_learned(epsilon: float) -> None:
 
 def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]]:
     """How much likelier all sums of each study are with the document, by whether it was there."""
-    found = {}
-    for there in (True, False):
-        runs = [neighbours.run(case, there, number) for number in range(times)]
+    ratios = {}
+    for has_document in (True, False):
+        runs = [neighbours.run(case, has_document, number) for number in range(times)]
         assert not any(refused for _, refused in runs)
-        found[there] = np.array([guess for guess, _ in runs])
-    return found
+        ratios[has_document] = np.array([guess for guess, _ in runs])
+    return ratios
 
 
 @pytest.mark.parametrize(
@@ -299,11 +301,13 @@ def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]
 def test_sums_of_a_study_say_no_more_than_the_accountant_allows(name: str, epsilon: float) -> None:
     """The logarithm of the ratio of likelihoods is normal, of a variance that is mu^2 at most."""
     times = 60
-    found = guesses(neighbours.Case(name, epsilon), times)
+    ratios = guesses(neighbours.Case(name, epsilon), times)
     most = mu_of(Privacy(epsilon=epsilon, delta=neighbours.DELTA)) ** 2
-    both = np.concatenate([found[True] - found[True].mean(), found[False] - found[False].mean()])
+    both = np.concatenate(
+        [ratios[True] - ratios[True].mean(), ratios[False] - ratios[False].mean()]
+    )
     assert most / 2 < both.var() < most * (1 + 3 / np.sqrt(times))
-    apart = found[True].mean() - found[False].mean()
+    apart = ratios[True].mean() - ratios[False].mean()
     assert apart == pytest.approx(both.var(), abs=4 * np.sqrt(most / times))
 
 
@@ -312,13 +316,13 @@ def test_too_little_noise_in_a_study_is_noticed(name: str) -> None:
     case = neighbours.Case(name, 1.0, 0.1)
     rows = [
         {
-            "there": there,
+            "there": has_document,
             "times": 60,
-            "above": (each > levels).sum(1),
-            "below": (each < -levels).sum(1),
+            "above": (ratios > levels).sum(1),
+            "below": (ratios < -levels).sum(1),
         }
         for levels in [neighbours.thresholds(1.0)[:, None]]
-        for there, each in guesses(case, 60).items()
+        for has_document, ratios in guesses(case, 60).items()
     ]
     assert neighbours.least_epsilon(rows) > 1.0
 

@@ -29,10 +29,12 @@ def test_numbers_are_normal() -> None:
 
 @pytest.mark.parametrize("clients", [1, 3, 5, 10])
 def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
-    there = clients - clients // 3
-    all_ = [noise_of(f"client-{number}", clients) for number in range(there)]
-    found = np.sum([each.added(np.zeros(SIZE), 4.0, "words") for each in all_], axis=0).std()
-    assert 4.0 * (1 - 4 / np.sqrt(2 * SIZE)) < found < 4.0 * 1.02
+    n_present = clients - clients // 3
+    noises = [noise_of(f"client-{number}", clients) for number in range(n_present)]
+    deviation = np.sum(
+        [noise.added(np.zeros(SIZE), 4.0, "words") for noise in noises], axis=0
+    ).std()
+    assert 4.0 * (1 - 4 / np.sqrt(2 * SIZE)) < deviation < 4.0 * 1.02
 
 
 def assert_masked_exactly(added: Any, clients: int) -> None:

@@ -63,15 +63,16 @@ def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyP
     """Where noise hides all that it is added to, documents change nothing of what leaves."""
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.zeros(np.shape(values)))
     asked = [("extent", {}), *questions(name, np.random.default_rng(0))]
-    found = []
+    replies = []
     for corpus in (themed(30), themed(70, 1)):
         half = half_of(corpus, name)
         given = {"vocabulary": half._fingerprint}
         for function, how in asked:
             reply = getattr(half, function)(**(how if function == "extent" else how | given))
-            found.append((function, reply))
-    each = len(asked)
-    for (function, reply), (_, other) in zip(found[:each], found[each:], strict=True):
+            replies.append((function, reply))
+    for (function, reply), (_, other) in zip(
+        replies[: len(asked)], replies[len(asked) :], strict=True
+    ):
         assert reply.keys() == other.keys()
         for field, value in reply.items():
             np.testing.assert_array_equal(value, other[field], err_msg=function)
@@ -100,12 +101,12 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_study_would_show() -> None:
     plan = planned("nmf", 3).with_clients("abc")
-    found = expose(plan, themed(300))
-    shown = {each.function: each for each in found.shown}
+    exposure = expose(plan, themed(300))
+    shown = {exchange.function: exchange for exchange in exposure.shown}
     noisy = {"extent", "occurrences", "sketch", "noisy_factors"}
     assert set(shown) == noisy | {"model", "arrays"}
     assert all((shown[name].once or 0) + (shown[name].round or 0) > 0 for name in noisy)
-    assert found.verdicts["whether a document was there"].startswith("yes, the bound is weak")
+    assert exposure.verdicts["whether a document was there"].startswith("yes, the bound is weak")
 
 
 def test_factors_by_hand() -> None:
@@ -133,7 +134,7 @@ def test_with_noise_the_themes_are_found_by_what_a_study_says(
     model = trained(plan, corpora)
     asked = [function for client, function, _, _ in messages.calls if client == "a"]
     often = {"once": 1, "3 times": 3, "4 times": 4}
-    said = {each.function: often[each.often] for each in exchanges(plan)}
+    said = {exchange.function: often[exchange.often] for exchange in exchanges(plan)}
     assert {function: asked.count(function) for function in asked} == said
     assert len(asked) == 6 + 1
     assert accuracy(model, corpora) > 0.9
@@ -253,5 +254,5 @@ def test_a_study_between_machines(tmp_path: Path) -> None:
     assert model.info["privacy"] == plan.differential_privacy.promise.plain | {"seeded": False}
     rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
     left = {row["function"] for row in rows if row["masked"]}
-    assert left >= {each.function for each in exchanges(plan)}
+    assert left >= {exchange.function for exchange in exchanges(plan)}
     assert Account(tmp_path / "north.account.jsonl").epsilon == 8

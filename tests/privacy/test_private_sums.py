@@ -37,9 +37,9 @@ ONE = 1 + 1e-6  # embeddings are float32
 def test_nearest_words() -> None:
     bag = sparse.csr_array(np.array([[3.0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 2]]))
     vectors = np.array([[0.0, 1], [1, 0], [0.8, 0.6], [0, 1]])
-    found = contributions.nearest_words(bag, np.array([[1.0, 0], [1, 0], [1, 0]]), vectors, 2)
+    nearest = contributions.nearest_words(bag, np.array([[1.0, 0], [1, 0], [1, 0]]), vectors, 2)
     half = 0.5**0.5
-    np.testing.assert_allclose(found.todense(), [[0, half, half, 0], [0, 0, 0, 0], [0, 0, 0, 1]])
+    np.testing.assert_allclose(nearest.todense(), [[0, half, half, 0], [0, 0, 0, 0], [0, 0, 0, 1]])
 
 
 def test_a_triangle_is_as_long_as_the_matrix() -> None:
@@ -55,8 +55,8 @@ def test_a_sketch_by_hand() -> None:
     """Of two words that occur once, each row is the other's in the projection, halved."""
     bag = sparse.csr_array(np.array([[1.0, 1.0, 0.0]]))
     projection = np.array([[0.6, 0], [0, 0.8], [5, 5]])
-    found = contributions.sketched(bag, np.ones(3), projection, np.ones(1))
-    np.testing.assert_allclose(found, [[0, 0.4], [0.3, 0], [0, 0]], atol=1e-12)
+    sketch = contributions.sketched(bag, np.ones(3), projection, np.ones(1))
+    np.testing.assert_allclose(sketch, [[0, 0.4], [0.3, 0], [0, 0]], atol=1e-12)
 
 
 def test_what_noise_hides_is_what_was_expected() -> None:
@@ -95,9 +95,9 @@ def test_topics_from_a_sketch() -> None:
     bag = sparse.csr_array(np.array(texts, float))
     projection = estimates.projection(40, 5)
     sketch = contributions.sketched(bag, np.ones(40), projection, np.ones(600))
-    found = estimates.estimate_topics(sketch, 0.0, 3)
-    found /= found.sum(0)
-    close = np.sqrt(found).T @ np.sqrt(topics)
+    estimated = estimates.estimate_topics(sketch, 0.0, 3)
+    estimated /= estimated.sum(0)
+    close = np.sqrt(estimated).T @ np.sqrt(topics)
     assert sorted(close.argmax(1).tolist()) == [0, 1, 2]
     assert close.max(1).min() > 0.95
 
@@ -128,8 +128,8 @@ def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[s
     half.take(PUBLIC)
     agreed = fingerprint(PUBLIC)
     replies = [getattr(half, function)(vocabulary=agreed, **how) for function, how in asked]
-    found = {field: reply[field] for reply in replies for field in reply}
-    return found | {"size": half.extent()["size"]}
+    fields = {field: reply[field] for reply in replies for field in reply}
+    return fields | {"size": half.extent()["size"]}
 
 
 def writings(rng: np.random.Generator, author: str) -> list[Row]:
@@ -184,12 +184,12 @@ def test_documents_of_authors() -> None:
         ("", ["ale"], tea),
         ("", ["tea"], tea),
     ]
-    found, weights = counted_once(corpus_of(rows), OF_AUTHORS)
-    assert found.tolist() == [0, 1, 3, 4, 5, 7]
+    counted, weights = counted_once(corpus_of(rows), OF_AUTHORS)
+    assert counted.tolist() == [0, 1, 3, 4, 5, 7]
     np.testing.assert_allclose(weights, [1 / 3, 1, 1 / 3, 1, 1 / 3, 1])
     for bound in (None, Privacy(epsilon=3)):
-        found, weights = counted_once(corpus_of(rows), bound)
-        assert found.tolist() == [0, 3, 5, 6], "a document counts once, whoever wrote it"
+        counted, weights = counted_once(corpus_of(rows), bound)
+        assert counted.tolist() == [0, 3, 5, 6], "a document counts once, whoever wrote it"
         assert weights.tolist() == [1, 1, 1, 1]
 
 
@@ -197,7 +197,7 @@ def test_a_document_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     install(monkeypatch)
     corpus = themed(40)
     twice = Corpus.pool([corpus, corpus.take([5, 7, 7])])
-    halves = [half_of(each, "lda") for each in (corpus, twice)]
+    halves = [half_of(documents, "lda") for documents in (corpus, twice)]
     agreed = fingerprint(PUBLIC)
     once, again = (half.occurrences(vocabulary=agreed)["words"] for half in halves)
     np.testing.assert_array_equal(once, again)

@@ -134,11 +134,11 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
         (tmp_path / "tokenizer.json").write_text(json.dumps(content))
 
     write("WordPiece")
-    usual = Study.make(method={"name": "nmf"}, differential_privacy=BOUND)
-    assert public_words(usual) == ["tea"], "no stop word, no part of a word"
+    study = Study.make(method={"name": "nmf"}, differential_privacy=BOUND)
+    assert public_words(study) == ["tea"], "no stop word, no part of a word"
     write("BPE")
     with pytest.raises(StudyError, match="give a public list as words"):
-        public_words(usual)
+        public_words(study)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -152,5 +152,5 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StudyError, match="words of documents are secret; list words") as told:
         public_words(Study.make(method={"name": name}, differential_privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
-    known = Study.make(method={"name": name}, differential_privacy={**BOUND, "words": ["milk"]})
-    assert public_words(known) == ["milk"]
+    listed = Study.make(method={"name": name}, differential_privacy=BOUND | {"words": ["milk"]})
+    assert public_words(listed) == ["milk"]

@@ -91,11 +91,11 @@ def released(
     corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
     corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
     half = half_of(corpus, name)
-    found = {"extent": half.extent()["size"]}
+    released_fields = {"extent": half.extent()["size"]}
     for function, how in asked:
         reply = getattr(half, function)(vocabulary=AGREED, **how)
-        found |= {f"{function} {field}": value for field, value in reply.items()}
-    return found
+        released_fields |= {f"{function} {field}": value for field, value in reply.items()}
+    return released_fields
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -130,12 +130,14 @@ def test_what_all_add_is_what_each_adds_alone(name: str) -> None:
         if trial % 2:
             extreme(asked, rng)
         # A client may count a document once that it has twice.
-        documents = list({str(each): each for each in (anything(rng) for _ in range(7))}.values())
+        documents = list(
+            {str(document): document for document in (anything(rng) for _ in range(7))}.values()
+        )
         nothing = released([], name, asked)
         alone = [released([document], name, asked) for document in documents]
         together = released(documents, name, asked)
         for field, value in together.items():
-            added = sum(np.asarray(each[field]) - nothing[field] for each in alone)
+            added = sum(np.asarray(reply[field]) - nothing[field] for reply in alone)
             np.testing.assert_allclose(value - nothing[field], added, atol=1e-9, err_msg=field)
 
 
@@ -156,10 +158,10 @@ def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyP
         lambda given: contributions.placed(given, np.zeros(384), centres)[1],
         lambda given: contributions.memberships(given.astype(np.float32), of),
     ):
-        found = draw(embeddings)
+        drawn = draw(embeddings)
         for n in (1, 2, 33, 499):
-            np.testing.assert_array_equal(draw(embeddings[-n:]), found[-n:])
-    np.testing.assert_allclose(found.sum(1), 1)
+            np.testing.assert_array_equal(draw(embeddings[-n:]), drawn[-n:])
+    np.testing.assert_allclose(drawn.sum(1), 1)
 
 
 def test_every_function_of_the_schedule_is_among_these() -> None:
@@ -211,7 +213,7 @@ def test_questions_of_another_shape_are_refused_whatever_documents_have(
                 of_words = {"rarity", "topics"} & how.keys()
                 wrong = [value[None], value + 0.0, value + len(PUBLIC), 0 * value]
                 other.append(how | {n: how[n][:2] for n in of_words} | {"columns": last})
-            other += [how | {field: each} for each in wrong]
+            other += [how | {field: numbers} for numbers in wrong]
         for how in other:
             with pytest.raises(PolicyError, match="could count more than once"):
                 getattr(half, function)(vocabulary=AGREED, **how)
@@ -232,9 +234,9 @@ def test_words_of_weights_at_the_end_of_numbers(name: str, number: float) -> Non
     else:
         asked.append(("noisy_topic_words", {"number": 1, "columns": columns, "topics": topics}))
     for words in (PUBLIC[:9], PUBLIC[:1] * 1000, PUBLIC[:10] * 9):
-        found = released([(words, CENTRES[0])], name, asked)
+        with_it = released([(words, CENTRES[0])], name, asked)
         without = released([], name, asked)
-        for field, value in found.items():
+        for field, value in with_it.items():
             assert np.linalg.norm(value - without[field]) <= ONE, field
 
 
@@ -266,12 +268,12 @@ def test_vectors_of_words_say_nothing_of_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A document of one word has left its embedding in the cache: that is not the word's."""
-    found = []
+    word_vectors = []
     for folder, documents in ("without", [""]), ("with", [PUBLIC[0]]):
         monkeypatch.setenv("FEDTOPICS_CACHE", str(tmp_path / folder))
         corpus = Corpus.of(documents)
         corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
         columns = np.arange(len(PUBLIC))
         half = half_of(corpus, "kmeans")
-        found.append(half.word_vectors(vocabulary=AGREED, columns=columns)["vectors"])
-    np.testing.assert_array_equal(*found)
+        word_vectors.append(half.word_vectors(vocabulary=AGREED, columns=columns)["vectors"])
+    np.testing.assert_array_equal(*word_vectors)

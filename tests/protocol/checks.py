@@ -75,12 +75,12 @@ class Checks:
             self._sealed(key, content)
             return real_seal(key, content)
 
-        for module, name, found in (
+        for module, name, watched in (
             (masks, "derive", derive),
             (masks, "mask", mask),
             (keys, "seal", seal),
         ):
-            stack.enter_context(patch.object(module, name, found))
+            stack.enter_context(patch.object(module, name, watched))
 
     # Vectors and replies that leave
 
@@ -99,7 +99,7 @@ class Checks:
             raise ViolationError("h: a vector is masked with the key of a stranger")
         content = digest_of_fields(whole.tobytes())
         uses = []
-        known = int.from_bytes(words[-8:], "little")  # what the adversary sees of the tag
+        visible_tag = int.from_bytes(words[-8:], "little")  # what the adversary sees of the tag
         for label, key in self._derived:
             low, high = label[2:4] if label[0] == "pair" else ("", "")
             sign = 1 if name == low or not low else -1
@@ -108,10 +108,10 @@ class Checks:
                     raise ViolationError("a: one stream masks two vectors")
                 uses.append((key, low, high, sign))
             if {low, high} & self.accomplices:
-                known -= sign * int(stream(key, len(whole) + 1)[-1])
+                visible_tag -= sign * int(stream(key, len(whole) + 1)[-1])
             if label[0] == "tag pad" and self.accomplices:
-                known -= int(stream(key, 1)[0])
-        if (known - tag_of(group, bound, whole)) % P == 0:
+                visible_tag -= int(stream(key, 1)[0])
+        if (visible_tag - tag_of(group, bound, whole)) % P == 0:
             raise ViolationError("e: a bare tag")
         self._rows[name, content, list_] = name, content, list_, uses
         self._gate(member)
@@ -156,8 +156,10 @@ class Checks:
         opened = member.last.opened
         if member.name not in self.honest:
             return
-        place = before.transcript, part.function, before.list_digest, member.last.digest
-        if record.next_transcript(b"another key", *place) == member.record.transcript:
+        with_another_key = record.next_transcript(
+            b"another key", before.transcript, part.function, before.list_digest, member.last.digest
+        )
+        if with_another_key == member.record.transcript:
             raise ViolationError("g: a transcript does not depend on the key")
         if part.kind == "sum":
             vectors = [self._vectors.get((before.list_digest, name)) for name in self.names]

@@ -203,13 +203,13 @@ class State:
 
     def boot(self, place: Place) -> None:
         record, _, entries = place.disk.load()
-        found = {entry.step: entry.opened for entry in entries}
+        opened_by_step = {entry.step: entry.opened for entry in entries}
         at, _ = place.disk.checkpoint
         name = place.name
         number = place.process
         place.process += 1
         for step in range(max(at, 1), record.step):
-            self.check(place, step, found.get(step, []))
+            self.check(place, step, opened_by_step.get(step, []))
         place.step = max(at, record.step)
         place.member = member_of(
             name, place.disk, lambda size: digest_of_fields(name, number)[:size]
@@ -253,7 +253,7 @@ class State:
 
     def check(self, place: Place, step: int, opened: list[bytes]) -> None:
         """Compare what a step came to with what it has to come to."""
-        true = [each.tobytes() for each in VECTORS.values()]
+        true = [vector.tobytes() for vector in VECTORS.values()]
         if self.steps[step][1] == "sum":
             true = [np.sum(list(VECTORS.values()), axis=0).tobytes()]
         if opened != (true if step else []):

@@ -36,8 +36,8 @@ def _crashes(world: World, kind: str, name: str) -> None:
         world.crash(name, r.random() < 0.5, down=8.0)
         world.quiet = max(world.quiet, world.now + 8.0)
     elif kind == "powers":
-        for each in r.sample(world.names, r.randint(2, len(world.names))):
-            world.crash(each, power=True)
+        for member_name in r.sample(world.names, r.randint(2, len(world.names))):
+            world.crash(member_name, power=True)
         if r.random() < 0.3:
             world.host.stop(power=True)
     else:

@@ -79,8 +79,8 @@ class Malicious(Relay):
             return honest
         kind = r.choice(KINDS)
         if kind == "list":
-            found = self._mixed(name, ask.step)
-            return Answer(List(found)) if found else honest
+            mixed = self._mixed(name, ask.step)
+            return Answer(List(mixed)) if mixed else honest
         if kind == "total" and ask.list:
             return Answer(Total(ask.list))
         if kind == "old list" and self.memory.lists:
@@ -88,8 +88,15 @@ class Malicious(Relay):
         if kind == "want":
             return Answer(Want(r.choice(["part", "body"])))
         if kind == "stop" and r.random() < 0.02:
-            who = r.choice(self.names)
-            return Answer(Stop(who, ask.process, b"", ask.step, "forged", bytes(32)))
+            stop = Stop(
+                name=r.choice(self.names),
+                process=ask.process,
+                run=b"",
+                step=ask.step,
+                reason="forged",
+                signature=bytes(32),
+            )
+            return Answer(stop)
         return None if kind == "none" else honest
 
     def changed(self, content: bytes) -> bytes:
@@ -106,23 +113,23 @@ class Malicious(Relay):
         """Make a list of parts that it remembers, and of parts that it or an accomplice makes."""
         parts = self.memory.parts
         r = self.r
-        found = []
-        own = [part for _, part in parts if part.name == name and part.step == step]
-        if not own:
+        mixed = []
+        own_parts = [part for _, part in parts if part.name == name and part.step == step]
+        if not own_parts:
             return None
         for other in self.names:
             options = [raw for raw, part in parts if part.name == other and part.step == step]
             options = options or [raw for raw, part in parts if part.name == other]
             if other in self.world.accomplices and r.random() < 0.6:
-                found.append(self._made(own[-1], other))
+                mixed.append(self._made(own_parts[-1], other))
             elif options and (other == name or r.random() > 0.05):
-                found.append(r.choice(options[-3:]))
+                mixed.append(r.choice(options[-3:]))
             elif other == name:
                 return None
             else:  # no signature of an honest member fits it
-                found.append(self._made(own[-1], other, bytes(32)))
-        self.memory.lists.append(found)
-        return found
+                mixed.append(self._made(own_parts[-1], other, bytes(32)))
+        self.memory.lists.append(mixed)
+        return mixed
 
     def _made(self, like: Part, name: str, signature: bytes = b"") -> bytes:
         """Make a part with a key of the relay."""
@@ -177,11 +184,13 @@ class Malicious(Relay):
             tag = tag_of(group, bound, whole) + int(stream(derive(group, "tag pad", bound), 1)[0])
             words = whole.astype("<u8") + stream(derive(group, "pad", bound), 3)
             return words.tobytes() + (tag % P).to_bytes(8, "little")
-        found = {b.name: b.content for b in self.memory.bodies if b.list == digest_of_list(parts)}
+        replies = {b.name: b.content for b in self.memory.bodies if b.list == digest_of_list(parts)}
         for name in self.world.accomplices:
-            if name not in found or r.random() < 0.7:
+            if name not in replies or r.random() < 0.7:
                 sealed = seal(derive(group, "call", bound, name), r.randbytes(24))
-                found[name] = encode((sealed, self._sign(name, "reply", bound, name, sealed)))
+                replies[name] = encode((sealed, self._sign(name, "reply", bound, name, sealed)))
         return (
-            encode([found[name] for name in self.names]) if len(found) == len(self.names) else None
+            encode([replies[name] for name in self.names])
+            if len(replies) == len(self.names)
+            else None
         )

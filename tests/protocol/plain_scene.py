@@ -43,8 +43,8 @@ class TinyDoor:
     def call(self, call: Call) -> dict[str, Any]:
         assert all(earlier <= call.position for _, earlier in self.calls), "a run does not go back"
         self.calls.append((call.function, call.position))
-        found: dict[str, Any] = self.change(call.function, self.repeat(call))
-        return found
+        reply: dict[str, Any] = self.change(call.function, self.repeat(call))
+        return reply
 
     def repeat(self, call: Call) -> dict[str, Any]:
         function = call.function
@@ -129,10 +129,10 @@ class TinyLink:
         self.count += 1
         if arrives is False:
             raise KilledError
-        found = getattr(self.scene.service, method)(self.name, *given)
+        answer = getattr(self.scene.service, method)(self.name, *given)
         if arrives:
             raise KilledError
-        return found
+        return answer
 
     def ask(self, message: bytes) -> bytes:
         return bytes(self._call("ask", message))
@@ -201,9 +201,23 @@ class Scene:
                 raise KilledError
 
         log.append = killing  # type: ignore[method-assign]
-        server = PlainServer(NAMES, "tiny", log, 1 << 27, lambda: dumps(vars(saved)), notify)
-        rounds = Rounds(server, self.rules, notify)
-        clients = PlainClients(rounds, NAMES, "", None, saved.step, saved.turn, notify)
+        server = PlainServer(
+            names=NAMES,
+            software="tiny",
+            log=log,
+            largest=1 << 27,
+            state=lambda: dumps(vars(saved)),
+            notify=notify,
+        )
+        clients = PlainClients(
+            source=Rounds(server, self.rules, notify),
+            names=NAMES,
+            own="",
+            door=None,
+            step=saved.step,
+            turn=saved.turn,
+            notify=notify,
+        )
         self.service = server
         try:
             model = program(clients, saved, log.cut, self.reports)
@@ -222,7 +236,15 @@ class Scene:
         remote = Remote(self.links[name], software, 1, folder, patience)
         door: Any = self.doors[name]
         door.x = np.zeros(3)
-        clients = PlainClients(remote, NAMES, name, door, saved.step, saved.turn, notify)
+        clients = PlainClients(
+            source=remote,
+            names=NAMES,
+            own=name,
+            door=door,
+            step=saved.step,
+            turn=saved.turn,
+            notify=notify,
+        )
         try:
             model = program(clients, saved, lambda: None, [])
         except StateError as error:

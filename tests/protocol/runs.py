@@ -76,8 +76,7 @@ def many(kind: str, seeds: range, mutant: str = "") -> tuple[Counter[str], list[
             endings["sums opened"] += world.checks.opened
             endings["false totals of accomplices"] += world.checks.forged
             if ending == "same model":
-                slowest = max(endings["slowest"], round(world.now - world.quiet))
-                endings["slowest"] = slowest
+                endings["slowest"] = max(endings["slowest"], round(world.now - world.quiet))
         endings[ending.split(" ", 1)[0] if ending != "same model" else ending] += 1
     return endings, violations
 
@@ -105,25 +104,26 @@ def main() -> int:
     if options.exhaustive:
         return exhaustive.main()
     kinds = [options.kind] if options.kind else list(KINDS)
-    each = -(-options.seeds // len(kinds))
-    found = list[str]()
+    seeds_per_kind = -(-options.seeds // len(kinds))
+    all_violations = list[str]()
     begin = time.monotonic()
     print("| kind | seeds | seconds |", " | ".join(COLUMNS), "|")
     print("| --- |" + " ---: |" * (len(COLUMNS) + 2))
     for kind in kinds:
         start = time.monotonic()
-        seeds = range(options.first, options.first + each)
+        seeds = range(options.first, options.first + seeds_per_kind)
         endings, violations = many(kind, seeds, options.mutant)
-        found += violations
-        numbers = [f"{endings[column]:,}" for column in COLUMNS]
+        all_violations += violations
         print(
-            f"| {kind} | {each:,} | {time.monotonic() - start:.1f} |",
-            " | ".join(numbers),
+            f"| {kind} | {seeds_per_kind:,} | {time.monotonic() - start:.1f} |",
+            " | ".join([f"{endings[column]:,}" for column in COLUMNS]),
             "|",
             flush=True,
         )
         for violation in violations[:10]:
             print(f"  {violation}", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - begin
-    print(f"{each * len(kinds):,} seeds in {seconds:,.0f} s, {len(found)} violations")
-    return 1 if found else 0
+    print(
+        f"{seeds_per_kind * len(kinds):,} seeds in {time.monotonic() - begin:,.0f} s,",
+        f"{len(all_violations)} violations",
+    )
+    return 1 if all_violations else 0

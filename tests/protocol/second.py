@@ -113,14 +113,14 @@ class Second:
     def body(self, parts: Sequence[bytes]) -> bytes:
         """Check the list, and answer with the body: points 2 and 3."""
         read = [unpack(part) for part in parts]
-        if self.own not in parts or [each[7] for each in read] != self.names:
+        if self.own not in parts or [fields[7] for fields in read] != self.names:
             raise ValueError("the list")
-        for each in read:
-            if each[1:7] != self.agreed:
+        for fields in read:
+            if fields[1:7] != self.agreed:
                 raise ValueError("a part")
-            self._check(each[7], each[9], "part", self.context, each[7], each[8])
-        self.public = {each[7]: each[8] for each in read}
-        self.list = digest(*(pack([*each[:9], b""]) for each in read))
+            self._check(fields[7], fields[9], "part", self.context, fields[7], fields[8])
+        self.public = {fields[7]: fields[8] for fields in read}
+        self.list = digest(*(pack([*fields[:9], b""]) for fields in read))
         self.bound = digest(self.context, self.list)
         content = self._masked() if self.kind == "sum" else self._reply()
         return pack(["Body", self.list, self.name, content])
@@ -135,7 +135,7 @@ class Second:
 
     def _masked(self) -> bytes:
         vector = np.frombuffer(self.content, "<i8").tolist()
-        found = list(vector)
+        masked = list(vector)
         tag = self._tag(vector)
         for other in self.names:
             if other == self.name:
@@ -144,13 +144,13 @@ class Second:
             secret = exchanged(self.once, self.public[other])
             *mask, last = words(key(secret, "pair", self.bound, low, high), len(vector) + 1)
             sign = 1 if self.name == low else -1
-            found = [x + sign * m for x, m in zip(found, mask, strict=True)]
+            masked = [x + sign * m for x, m in zip(masked, mask, strict=True)]
             tag += sign * last
         if self.name == self.names[0]:
             pad, last = self._pad(len(vector))
-            found = [x + p for x, p in zip(found, pad, strict=True)]
+            masked = [x + p for x, p in zip(masked, pad, strict=True)]
             tag = tag + last
-        numbers = [*(x % 2**64 for x in found), tag % P]
+        numbers = [*(x % 2**64 for x in masked), tag % P]
         return b"".join(x.to_bytes(8, "little") for x in numbers)
 
     def _reply(self) -> bytes:
@@ -228,8 +228,8 @@ def vectors() -> dict[str, Any]:
     for function, kind, contents in STEPS:
         parts = [m.part(function, kind, b"layout", contents[n]) for n, m in members.items()]
         bodies = [member.body(parts) for member in members.values()]
-        found = [unpack(body)[3] for body in bodies]
-        total = added(found) if kind == "sum" else pack(found)
+        received = [unpack(body)[3] for body in bodies]
+        total = added(received) if kind == "sum" else pack(received)
         opened = [member.open(total) for member in members.values()]
         assert opened.count(opened[0]) == len(opened)
         steps.append(
@@ -237,10 +237,10 @@ def vectors() -> dict[str, Any]:
                 "function": function,
                 "kind": kind,
                 "contents": [c.hex() for c in contents.values()],
-                "parts": [each.hex() for each in parts],
-                "bodies": [each.hex() for each in bodies],
+                "parts": [content.hex() for content in parts],
+                "bodies": [content.hex() for content in bodies],
                 "total": total.hex(),
-                "opened": [each.hex() for each in opened[0]],
+                "opened": [content.hex() for content in opened[0]],
                 "transcript": members["ann"].transcript.hex(),
             }
         )

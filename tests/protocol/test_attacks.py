@@ -87,8 +87,9 @@ def test_a_tag_carries_into_nothing(run: Run) -> None:
             bodies[other] = bodies[other][:-8] + tag.to_bytes(8, "little")
         return honest(run, name, bodies)
 
-    opened = run.step("sum", "sum", VECTORS, moved)
-    assert opened == {name: [sum(NUMBERS.values()).tobytes()] for name in NAMES}
+    assert run.step("sum", "sum", VECTORS, moved) == {
+        name: [sum(NUMBERS.values()).tobytes()] for name in NAMES
+    }
 
     def carried(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
         total = honest(run, name, bodies)
@@ -168,12 +169,14 @@ def test_a_thief_of_a_disk_opens_later_steps_and_none_before(run: Run) -> None:
     for parts, total, opened, function in trace[1:]:
         thief.record = msgspec.structs.replace(record, parts=parts)
         thief.content = VECTORS["bob"]
-        found, _ = thief._opened(*thief._bound(), total)
-        assert found == opened
-        record = thief.record.after(OpenedStep(record.step, function, found))
+        decoded, bound = thief._bound()
+        opened_again, _ = thief._opened(decoded, bound, total)
+        assert opened_again == opened
+        record = thief.record.after(OpenedStep(record.step, function, opened_again))
     thief.record = msgspec.structs.replace(stolen, parts=trace[0][0])
+    decoded, bound = thief._bound()
     with pytest.raises(FederationError, match="false"):
-        thief._opened(*thief._bound(), trace[0][1])
+        thief._opened(decoded, bound, trace[0][1])
 
 
 def test_a_thief_of_a_disk_opens_no_vector_of_others(run: Run) -> None:
@@ -247,7 +250,16 @@ def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:
     assert ann.reason == "bob: its policy refuses"
     ann.answer(msgspec.structs.replace(decode(real, Stop), name="cat"))
     assert ann.reason == "the relay: its policy refuses"
-    ann.answer(Stop("stranger", b"", b"", 1, "gone", signed("stranger", "stop")))
+    ann.answer(
+        Stop(
+            name="stranger",
+            process=b"",
+            run=b"",
+            step=1,
+            reason="gone",
+            signature=signed("stranger", "stop"),
+        )
+    )
     assert ann.reason == "the relay: gone"
 
 
@@ -267,17 +279,27 @@ def test_one_signature_in_two_spellings_is_one_list(tmp_path: Path) -> None:
     keys = {name: Key.create(tmp_path / name, name) for name in NAMES}
     roster = Roster.of({name: key.certificate.decode() for name, key in keys.items()}, None)
     members = [
-        Member(name, STUDY, NAMES, key.sign, roster.verify, os.urandom, Disk(), Record(), b"")
+        Member(
+            name=name,
+            study=STUDY,
+            names=NAMES,
+            sign=key.sign,
+            verify=roster.verify,
+            random=os.urandom,
+            disk=Disk(),
+            record=Record(),
+            content=b"",
+        )
         for name, key in keys.items()
     ]
-    parts = [each.give("group key", "call", b"", b"")[0] for each in members]
+    parts = [member.give("group key", "call", b"", b"")[0] for member in members]
     part = decode(parts[2], Part)
     r, s = utils.decode_dss_signature(part.signature)
     other = msgspec.structs.replace(part, signature=utils.encode_dss_signature(r, ORDER - s))
     longer = msgspec.msgpack.encode([*msgspec.msgpack.decode(parts[2]), "one field more"])
     bodies = [
-        each.answer(List([*parts[:2], last]))[0]
-        for each, last in zip(members, (encode(other), longer, parts[2]), strict=True)
+        member.answer(List([*parts[:2], last]))[0]
+        for member, last in zip(members, (encode(other), longer, parts[2]), strict=True)
     ]
     assert len({decode(body, Body).list for body in bodies}) == 1
     assert members[0].answer(List(parts)) == []  # it has this list already

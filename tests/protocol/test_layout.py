@@ -22,7 +22,7 @@ MEMBERS = ["a", "b", "c"]
 def test_totals_of_bounded_numbers(values: list[list[float]], dtype: str) -> None:
     members = [f"m{i}" for i in range(len(values))]
     layout = Layout.of({"x": Bounds((2, 2), 9, -9, dtype=dtype)}, members, len(members))
-    arrays = [np.array(each, dtype).reshape(2, 2) for each in values]
+    arrays = [np.array(rows, dtype).reshape(2, 2) for rows in values]
     vectors = [layout.encode({"x": array})[0] for array in arrays]
     assert all(is_inside(vector, len(members)) for vector in vectors)
     total = layout.decode(np.sum(vectors, axis=0))["x"]
@@ -60,11 +60,11 @@ def test_rows_maps_and_zeros() -> None:
     update = {"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])}
     vector, _ = layout.encode(update)
     assert vector.shape == (layout.size,) == (9,)
-    found = layout.decode(vector)
-    assert found["documents"] == 4
-    assert found["m"]["w"].index.tolist() == [2]
-    assert found["m"]["w"].values.tolist() == [[1.0, -1.0]]
-    np.testing.assert_allclose(found["s"], [1, 3], atol=1e-12)
+    total = layout.decode(vector)
+    assert total["documents"] == 4
+    assert total["m"]["w"].index.tolist() == [2]
+    assert total["m"]["w"].values.tolist() == [[1.0, -1.0]]
+    np.testing.assert_allclose(total["s"], [1, 3], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_members_compare_layouts() -> None:
         {"x": Bounds((1, 2), 1e6, -1e6)},
         {"x": Bounds((2,), 1e6, -1e6, dtype="float32")},
     ]
-    digests = {Layout.of(each, MEMBERS, len(MEMBERS)).digest for each in others}
+    digests = {Layout.of(other, MEMBERS, len(MEMBERS)).digest for other in others}
     assert len(digests | {digest, Layout.of(template, list("abcdefghij"), 10).digest}) == 5
 
 

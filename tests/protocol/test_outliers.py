@@ -74,11 +74,11 @@ def test_where_all_change_nobody_goes_far(grown: float) -> None:
     sums = Sums()
     for scale in (1.0, grown, 1.0):
         replies = {name: varied(name, scale) for name in "abcde"}
-        found = sums(replies)
+        total = sums(replies)
         added = add_up(replies)
         # Who goes further than was usual is added behind the others: float64 rounds otherwise.
-        assert_allclose(found["sums"], added["sums"], rtol=1e-14)
-        assert_allclose(found["weights"]["bias"], added["weights"]["bias"], rtol=1e-6)
+        assert_allclose(total["sums"], added["sums"], rtol=1e-14)
+        assert_allclose(total["weights"]["bias"], added["weights"]["bias"], rtol=1e-6)
     assert sums.told == []
 
 
@@ -87,10 +87,10 @@ def test_who_goes_further_moves_the_sum_by_three_times_the_usual(rounds_before: 
     sums = Sums()
     for _ in range(rounds_before):
         sums(usual(e=reply([3.0, 4.0])))
-    found = sums(usual(e=reply([-12.0, -16.0])))  # 4 times as far
-    assert_allclose(found["x"], [12 - 9, 12 - 12])
-    assert found["loss"] == 5.0, "a sum, as counts are"
-    assert found["documents"] == 50
+    total = sums(usual(e=reply([-12.0, -16.0])))  # 4 times as far
+    assert_allclose(total["x"], [12 - 9, 12 - 12])
+    assert total["loss"] == 5.0, "a sum, as counts are"
+    assert total["documents"] == 50
 
 
 def test_who_goes_absurdly_far_moves_nothing() -> None:
@@ -102,9 +102,9 @@ def test_who_goes_absurdly_far_moves_nothing() -> None:
 
 @pytest.mark.parametrize("documents", [0, 1, 3, 10])
 def test_who_says_it_has_few_documents_gains_nothing(documents: int) -> None:
-    found = Sums()(usual(e=reply([-7e2, 0.0], documents)))
+    exaggerated = Sums()(usual(e=reply([-7e2, 0.0], documents)))
     least = Sums()(usual(e=reply([-15.0, 0.0], 10)))
-    assert found["x"][0] >= least["x"][0]
+    assert exaggerated["x"][0] >= least["x"][0]
 
 
 def test_few_documents_move_a_sum_as_far_as_they_do_where_nothing_cancels_out() -> None:
@@ -136,13 +136,13 @@ def test_who_is_as_usual_does_not_wait_for_the_others() -> None:
     robust = Robust("clip", lambda _: None)
     for round_ in (1, 2):
         total = robust.sum("ask", {}, 1, round_)
-        kept = []
+        references = []
         for name in "abcde":
             x = np.array(USUAL.get(name, [3.0, 4.0]))
-            kept.append(weakref.ref(x))
+            references.append(weakref.ref(x))
             total.add({"x": x, "documents": 10}, name)
             del x
-        assert [ref() is None for ref in kept[1:]] == [round_ == 2] * 4
+        assert [ref() is None for ref in references[1:]] == [round_ == 2] * 4
         total.total()
 
 
@@ -167,9 +167,9 @@ def test_a_reply_far_off_now_and_then_is_no_news() -> None:
 
 def test_the_median_of_each_number() -> None:
     replies = {n: reply(x, 1) for n, x in zip("abcde", VECTORS, strict=True)}
-    found = Sums("median")(replies)
-    assert_array_equal(found["x"], [10, 5, 15])
-    assert (found["loss"], found["documents"]) == (5.0, 5)
+    total = Sums("median")(replies)
+    assert_array_equal(total["x"], [10, 5, 15])
+    assert (total["loss"], total["documents"]) == (5.0, 5)
 
 
 def test_the_median_is_by_client_of_what_a_document_adds() -> None:
@@ -177,21 +177,21 @@ def test_the_median_is_by_client_of_what_a_document_adds() -> None:
     replies = {n: reply(VECTORS[0] * size, size) for n, size in sizes.items()}
     replies["e"] = reply([1e30, -1e30, 1e30], 9)
     replies["f"] = reply([0.0, 0.0, 0.0], 0)  # does not count
-    found = Sums("median")(replies)
-    assert found["documents"] == 100
-    assert_allclose(found["x"], VECTORS[0] * 100, rtol=1e-12)
+    total = Sums("median")(replies)
+    assert total["documents"] == 100
+    assert_allclose(total["x"], VECTORS[0] * 100, rtol=1e-12)
 
 
 def test_the_median_of_rows_is_of_all_rows_that_somebody_has() -> None:
     def rows(*index: int) -> dict[str, Any]:
-        there = np.array(index)
-        values = np.ones((len(there), 2), np.float32)
-        return {"x": {"rows": SparseRows(there, values, 9)}, "documents": 1}
+        present = np.array(index)
+        values = np.ones((len(present), 2), np.float32)
+        return {"x": {"rows": SparseRows(present, values, 9)}, "documents": 1}
 
-    found = Sums("median")({"a": rows(0, 3), "b": rows(3, 5), "c": rows(1, 3)})["x"]["rows"]
-    assert_array_equal(found.index, [0, 1, 3, 5])
-    assert_array_equal(found.values, [[0, 0], [0, 0], [3, 3], [0, 0]])
-    assert found.values.dtype == np.float32
+    median = Sums("median")({"a": rows(0, 3), "b": rows(3, 5), "c": rows(1, 3)})["x"]["rows"]
+    assert_array_equal(median.index, [0, 1, 3, 5])
+    assert_array_equal(median.values, [[0, 0], [0, 0], [3, 3], [0, 0]])
+    assert median.values.dtype == np.float32
 
 
 def test_the_median_is_within_the_bounds_of_a_sum() -> None:

@@ -37,11 +37,11 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 def models(scene: Scene, names: Sequence[str] = NAMES) -> list[Any]:
     running = [scene.serve(), *map(scene.join, names)]
-    return [each.result(30) for each in running]
+    return [background.result(30) for background in running]
 
 
 def assert_bits(found: Sequence[Any], expected: Any) -> None:
-    assert [each.tobytes() for each in found] == [expected.tobytes()] * len(found)
+    assert [model.tobytes() for model in found] == [expected.tobytes()] * len(found)
 
 
 def members(scene: Scene) -> list[list[str]]:
@@ -91,14 +91,14 @@ def test_a_client_that_is_late_is_lost_and_comes_back(scene: Scene, function: st
 
     scene.doors["south"].change = late
     scene.doors["north"].change = slow
-    found = models(scene)
+    trained = models(scene)
     two = list(NAMES[:2])
     is_repeated = function == "second"
     assert ("repeated" in scene.kinds()) == is_repeated
     assert [report["attempts"] for report in scene.reports[:2]] == [1, 1 + is_repeated]
     assert members(scene) == [list(NAMES), two, two, two, list(NAMES)]
     assert scene.reports[1]["missing"] == {"south": LATE}
-    assert_bits(found, here(NAMES, two, two, two, NAMES))
+    assert_bits(trained, here(NAMES, two, two, two, NAMES))
 
 
 def test_a_lost_client_is_taken_back_if_the_quorum_needs_it(scene: Scene) -> None:
@@ -148,7 +148,7 @@ def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.Monke
     assert scene.service is not None
     assert scene.service.present().keys() == {"east"}
     running += map(scene.join, NAMES[1:])
-    assert_bits([each.result(20) for each in running], here(NAMES))
+    assert_bits([background.result(20) for background in running], here(NAMES))
 
 
 def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
@@ -198,7 +198,7 @@ def test_a_policy_that_requires_more_clients_leaves_a_client_out(scene: Scene) -
     server = scene.serve()
     ask(scene, least=4)
     others = map(scene.join, NAMES[:2])
-    assert_bits([each.result(20) for each in (server, *others)], here(NAMES[:2]))
+    assert_bits([background.result(20) for background in (server, *others)], here(NAMES[:2]))
     assert scene.reports[0]["missing"] == {"south": "its policy requires 4 clients"}
 
 
@@ -227,7 +227,7 @@ def test_two_different_updates_are_refused(scene: Scene) -> None:
     with pytest.raises(FederationError, match="south sent two different updates of step 1"):
         scene.service.say("south", encode(PlainReply(1, dumps({"documents": 51}))))
     running.append(scene.join("south"))
-    assert_bits([each.result(20) for each in running], here(NAMES))
+    assert_bits([background.result(20) for background in running], here(NAMES))
 
 
 def test_programs_that_differ_are_noticed(scene: Scene) -> None:
@@ -250,7 +250,7 @@ def test_a_killed_server_resumes(scene: Scene, written: int) -> None:
 @pytest.mark.parametrize("first", range(4))
 def test_killed_clients_resume(scene: Scene, first: int, arrives: bool) -> None:
     for number, link in enumerate(scene.links.values()):
-        numbers = (first + 4 * number + each for each in (0, 9, 17, 25, 41, 62, 83))
+        numbers = (first + 4 * number + call for call in (0, 9, 17, 25, 41, 62, 83))
         link.kill_at = dict.fromkeys(numbers, arrives)
     scene.kill_at = {4: 60, 11: 1 << 40}
     assert_bits(models(scene), here(NAMES))
@@ -270,7 +270,7 @@ def test_a_client_that_was_away_for_long_gets_the_checkpoint(scene: Scene) -> No
     running.append(scene.join("south"))
     until(lambda: scene.saved["south"].round == 4)
     may_end.set()
-    assert_bits([each.result(20) for each in running], here(NAMES[:2]))
+    assert_bits([background.result(20) for background in running], here(NAMES[:2]))
     assert not scene.doors["south"].calls
 
 
@@ -311,7 +311,9 @@ def test_a_log_forgets_what_is_before_the_last_checkpoint(tmp_path: Path) -> Non
         log.append(b"more")
     assert entries(log, range(4, 9)) == [b"4", b"5", b"more", b"more", None]
     assert Log(tmp_path, 99).next == 99
-    server = PlainServer(NAMES, "", log, 1, bytes, lambda _: None)
+    server = PlainServer(
+        names=NAMES, software="", log=log, largest=1, state=bytes, notify=lambda _: None
+    )
     with pytest.raises(RunError, match="The log lacks step 2 of this run; restore the whole"):
         Rounds(server, Rules(1, 1, 1, 1), lambda _: None)._written(2)
 
@@ -326,14 +328,21 @@ def test_the_damaged_end_of_a_log_is_cut_off(tmp_path: Path, damage: str) -> Non
     changed = {"cut": content[:-1], "changed": content[:-1] + b"x", "more": content + b"x" * 50}
     path.write_bytes(changed[damage])
     log = Log(tmp_path, 0)
-    kept = 3 if damage == "more" else 2
-    assert (log.next, path.stat().st_size) == (kept, len(content) // 3 * kept)
+    intact = 3 if damage == "more" else 2
+    assert (log.next, path.stat().st_size) == (intact, len(content) // 3 * intact)
     log.append(b"further")
-    assert entries(Log(tmp_path, 0), range(kept + 2))[-2:] == [b"further", None]
+    assert entries(Log(tmp_path, 0), range(intact + 2))[-2:] == [b"further", None]
 
 
 def test_totals_may_be_larger_than_a_structure(tmp_path: Path) -> None:
-    server = PlainServer(NAMES, "", Log(tmp_path, 0), 1, bytes, lambda _: None)
+    server = PlainServer(
+        names=NAMES,
+        software="",
+        log=Log(tmp_path, 0),
+        largest=1,
+        state=bytes,
+        notify=lambda _: None,
+    )
     content = server.publish({"name": "sum", "result": {"x": np.ones(3_000_000)}})
     assert loads(server.fetch("east", b"entry 0"))["result"]["x"].sum() == 3_000_000
     assert server.fetch("east", b"entry 0") == content

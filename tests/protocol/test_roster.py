@@ -24,7 +24,7 @@ from fedtopics.protocol.roster import (
     Key,
     Roster,
     host_of,
-    key_fingerprint,
+    certificate_fingerprint,
     name_of,
     read_certificate,
     shown,
@@ -203,8 +203,8 @@ def test_what_a_roster_lacks(north: Key) -> None:
 
 def test_a_fingerprint_is_of_the_certificate_and_not_of_its_file(north: Key) -> None:
     spaced = b"# from north\r\n" + north.certificate.replace(b"\n", b"\r\n") + b"\n\n"
-    digest = key_fingerprint(north.certificate)
-    assert key_fingerprint(spaced) == digest
+    digest = certificate_fingerprint(north.certificate)
+    assert certificate_fingerprint(spaced) == digest
     assert shown(north.certificate).replace(" ", "") == digest
     assert [len(group) for group in shown(north.certificate).split()] == [4] * 16
     pem = north.certificate.decode()

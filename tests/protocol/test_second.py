@@ -28,15 +28,15 @@ def member_of(name: str) -> Member:
     drawn = second.randomness(name)
     private = second.PRIVATE[name]
     return Member(
-        name,
-        second.STUDY,
-        list(second.PUBLIC),
-        lambda c: private.sign(c, second.ECDSA),
-        verify,
-        lambda n: bytes(8) if n == 8 else drawn(n),
-        Disk(),
-        Record(),
-        b"",
+        name=name,
+        study=second.STUDY,
+        names=list(second.PUBLIC),
+        sign=lambda c: private.sign(c, second.ECDSA),
+        verify=verify,
+        random=lambda n: bytes(8) if n == 8 else drawn(n),
+        disk=Disk(),
+        record=Record(),
+        content=b"",
     )
 
 
@@ -65,21 +65,26 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
         assert relay.last.total.hex() == step["total"]
         for member in members:
             assert member.open(relay.last.total) == []
-            assert [each.hex() for each in member.last.opened] == step["opened"]
+            assert [reply.hex() for reply in member.last.opened] == step["opened"]
             assert member.record.transcript.hex() == step["transcript"]
 
 
 def test_the_second_implementation_refuses_what_is_false() -> None:
-    private = second.PRIVATE["bob"]
-    drawn = second.randomness("bob")
-    bob = second.Second("bob", second.STUDY, private, second.PUBLIC, drawn)
+    bob = second.Second(
+        name="bob",
+        study=second.STUDY,
+        private=second.PRIVATE["bob"],
+        certificates=second.PUBLIC,
+        random=second.randomness("bob"),
+    )
     ann = member_of("ann")
     cat = member_of("cat")
-    step = ("group key", "call", b"", b"")
-    (first,), own, (last,) = ann.give(*step), bob.part(*step), cat.give(*step)
+    (first,) = ann.give("group key", "call", b"", b"")
+    middle = bob.part("group key", "call", b"", b"")
+    (last,) = cat.give("group key", "call", b"", b"")
     with pytest.raises(InvalidSignature):
-        bob.body([first, own, last[:-1] + bytes([last[-1] ^ 1])])
+        bob.body([first, middle, last[:-1] + bytes([last[-1] ^ 1])])
     with pytest.raises(ValueError, match="the list"):
         bob.body([first, first, last])
-    bodies = [*ann.answer(List([first, own, last])), bob.body([first, own, last])]
+    bodies = [*ann.answer(List([first, middle, last])), bob.body([first, middle, last])]
     assert len(bodies) == 2

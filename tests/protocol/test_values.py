@@ -288,7 +288,7 @@ def test_lists_of_many_texts_are_read() -> None:
 
 def test_arrays_up_to_the_limit_are_read() -> None:
     raw = body([array("uint8", 8, 2**16, code=SPARSE)] * 2, bytes(128))
-    assert [found.shape for found in loads(raw, 1 << 20)] == [(8, 2**16)] * 2
+    assert [read.shape for read in loads(raw, 1 << 20)] == [(8, 2**16)] * 2
     with pytest.raises(FederationError):
         loads(raw, (1 << 20) - 1)
 

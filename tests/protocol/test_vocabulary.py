@@ -28,22 +28,22 @@ def agreed(
     replies: list[CountsByWord], documents: int, limits: VocabularyLimits, size: int
 ) -> tuple[CountsByWord, list[list[str]]]:
     """What members agree on, and what each lists."""
-    tables = [v.table_of(own, STUDY, size) for own in replies]
-    table = {name: np.sum([each[name] for each in tables], axis=0) for name in v.COLUMNS}
+    tables = [v.table_of(counted, STUDY, size) for counted in replies]
+    table = {name: np.sum([member[name] for member in tables], axis=0) for name in v.COLUMNS}
     allowed = v.passing(table, documents, limits)
-    lists = [v.words_to_list(own, STUDY, table, allowed, len(replies)) for own in replies]
+    lists = [v.words_to_list(counted, STUDY, table, allowed, len(replies)) for counted in replies]
     words = v.joined(lists, STUDY, allowed)
-    counts = [v.counts_over(own, words) for own in replies]
-    total = {name: np.sum([each[name] for each in counts], axis=0) for name in v.COLUMNS}
+    counts = [v.counts_over(counted, words) for counted in replies]
+    total = {name: np.sum([member[name] for member in counts], axis=0) for name in v.COLUMNS}
     return v.named(total, words), lists
 
 
 def plain_sum(replies: list[CountsByWord]) -> CountsByWord:
     total = RunningSum()
-    for own in replies:
-        total.add({"words": own})
-    found: CountsByWord = total.total()["words"]
-    return found
+    for counted in replies:
+        total.add({"words": counted})
+    words: CountsByWord = total.total()["words"]
+    return words
 
 
 words = st.dictionaries(
@@ -58,18 +58,18 @@ def test_words_of_a_plain_sum(
 ) -> None:
     limits = VocabularyLimits(min_clients_per_word=fewest, max_words=most, max_document_share=0.5)
     documents = 60
-    replies = [reply(each, most // len(counts)) for each in counts]
+    replies = [reply(client_counts, most // len(counts)) for client_counts in counts]
     whole = plain_sum(replies)
-    found, _ = agreed(replies, documents, limits, v.buckets_for(documents * len(counts)))
+    listed, _ = agreed(replies, documents, limits, v.buckets_for(documents * len(counts)))
 
-    def kept(counted: Any) -> set[str]:
+    def words_of(counted: Any) -> set[str]:
         with suppress(StudyError):  # fewer than two words
             return set(agree(counted.names, counted.values, documents, limits).words)
         return set()
 
-    assert kept(found) == kept(whole)
+    assert words_of(listed) == words_of(whole)
     place = {word: row for row, word in enumerate(whole.names)}
-    for word, row in zip(found.names, found.values, strict=True):
+    for word, row in zip(listed.names, listed.values, strict=True):
         assert row.tolist() == whole.values[place[word]].tolist(), "counts are exact"
 
 
@@ -77,8 +77,8 @@ def test_a_liar_who_fills_all_buckets_learns_few_words() -> None:
     """The others list their most frequent words, and not all."""
     rng = np.random.default_rng(0)
     limits = VocabularyLimits(max_words=50)
-    own = {f"word{i}": (5, int(5 + rng.integers(0, 500))) for i in range(2000)}
-    honest = [reply(own, 16), reply(own, 16)]
+    frequencies = {f"word{i}": (5, int(5 + rng.integers(0, 500))) for i in range(2000)}
+    honest = [reply(frequencies, 16), reply(frequencies, 16)]
     size = v.buckets_for(3000)
     many = {f"x{i}": (900, 10**6) for i in range(20_000)}
     _, lists = agreed([*honest, reply(many, 16)], 3000, limits, size)
@@ -114,8 +114,8 @@ def test_none_of_many_words_is_lost() -> None:
         for _ in range(3)
     ]
     limits = VocabularyLimits(max_words=3000)
-    replies = [reply(each, 1000) for each in counts]
-    found = agreed(replies, 5000, limits, v.MOST_BUCKETS)[0]
+    replies = [reply(client_counts, 1000) for client_counts in counts]
+    listed = agreed(replies, 5000, limits, v.MOST_BUCKETS)[0]
     whole = plain_sum(replies)
     expected = agree(whole.names, whole.values, 5000, limits).words
-    assert agree(found.names, found.values, 5000, limits).words == expected
+    assert agree(listed.names, listed.values, 5000, limits).words == expected

@@ -103,15 +103,24 @@ def test_a_folder_has_what_the_disk_of_the_world_has(tmp_path: Path) -> None:
     disk = Disk()
     folder = Folder(tmp_path)
     for step in range(60):
-        part = Part(b"", step, b"", "sum", "sum", b"", "ann", r.randbytes(9))
+        part = Part(
+            run=b"",
+            step=step,
+            transcript=b"",
+            function="sum",
+            kind="sum",
+            layout=b"",
+            name="ann",
+            key=r.randbytes(9),
+        )
         now = Record(step=step, group=r.randbytes(32), parts=[encode(part)])
         entry = OpenedStep(step, "sum", [r.randbytes(8)])
         content = r.choice([None, r.randbytes(5)])
-        for each in (disk, folder):
-            each.save(now, content)
-            each.append(entry)
+        for storage in (disk, folder):
+            storage.save(now, content)
+            storage.append(entry)
             if step % 7 == 3:
-                each.cut()
+                storage.cut()
         assert folder.load() == disk.load()
         if step % 5 == 4:  # a total is torn
             folder.close()

@@ -35,15 +35,17 @@ def member_of(
 ) -> Member:
     """A member that begins, or goes on with what its disk has."""
     disk = disk or Disk()
+    record, content, _ = disk.load()
     return Member(
-        name,
-        STUDY,
-        NAMES,
-        lambda c: sign(name, c),
-        lambda n, s, c: s == sign(n, c),
-        random,
-        disk,
-        *disk.load()[:2],
+        name=name,
+        study=STUDY,
+        names=NAMES,
+        sign=lambda c: sign(name, c),
+        verify=lambda n, s, c: s == sign(n, c),
+        random=random,
+        disk=disk,
+        record=record,
+        content=content,
     )
 
 

@@ -190,27 +190,33 @@ class World:
         disk = self.disks[name]
         r = self.r
         record, content, entries = disk.load()
-        found = {entry.step: entry for entry in entries}
+        entry_of = {entry.step: entry for entry in entries}
         step, state = disk.checkpoint
         reason = ""
         for number in range(max(step, 1), record.step):
-            if number not in found:
+            if number not in entry_of:
                 reason = f"{name}: its folder lacks a total"
                 break
-            state = settled(state, found[number].opened)
+            state = settled(state, entry_of[number].opened)
         member = Member(
-            name,
-            STUDY,
-            self.names,
-            lambda content: self.sign(name, content),
-            self.verify,
-            r.randbytes,
-            disk,
-            record,
-            content,
+            name=name,
+            study=STUDY,
+            names=self.names,
+            sign=lambda content: self.sign(name, content),
+            verify=self.verify,
+            random=r.randbytes,
+            disk=disk,
+            record=record,
+            content=content,
         )
         process = Process(
-            name, member, disk, self.documents[name], r.randint(0, 1), state, max(step, record.step)
+            name=name,
+            member=member,
+            disk=disk,
+            documents=self.documents[name],
+            rounding=r.randint(0, 1),
+            state=state,
+            step=max(step, record.step),
         )
         self.processes.append(process)
         if reason:
@@ -226,13 +232,13 @@ class World:
         member._disk = disk
         member._random = self.r.randbytes
         process = Process(
-            original.name,
-            member,
-            disk,
-            original.documents + self.r.randint(0, 1),
-            original.rounding,
-            original.state,
-            original.step,
+            name=original.name,
+            member=member,
+            disk=disk,
+            documents=original.documents + self.r.randint(0, 1),
+            rounding=original.rounding,
+            state=original.state,
+            step=original.step,
         )
         self.processes.append(process)
         if member.phase == "compute":
@@ -290,9 +296,9 @@ class World:
             return
         finally:
             self.checks.acting = None
-        kept = self.snapshots[p.name]
-        if kept[-1].record != p.disk.record:
-            kept.append(copy.copy(p.disk))
+        snapshots = self.snapshots[p.name]
+        if snapshots[-1].record != p.disk.record:
+            snapshots.append(copy.copy(p.disk))
         p.says += said
         if member.phase == "stopped":
             p.has_said_stop = bool(said)
@@ -414,7 +420,7 @@ class World:
 
 def settled(state: bytes, opened: list[bytes]) -> bytes:
     """Return the state of the program after a step."""
-    wholes = [np.frombuffer(each, "<i8") for each in (state, *opened)]
+    wholes = [np.frombuffer(content, "<i8") for content in (state, *opened)]
     return np.sum(wholes, axis=0).tobytes()
 
 

@@ -60,13 +60,12 @@ def test_axe_finds_nothing(run: Reported, opening: Open) -> None:
 
 def test_what_is_printed(demo: Reported, opening: Open) -> None:
     opened = opening(demo.page, scheme="dark")
-    first = opened.topics()[0]
-    opened.open(first)
+    opened.open(opened.topics()[0])
     for hidden in (".tools", "nav", ".downloads", ".lambda", "#left", "#made"):
         assert opened.page.locator(hidden).first.is_visible()
     opened.page.emulate_media(media="print")
     for hidden in (".tools", "nav", ".downloads", ".lambda", "#left", "#made"):
-        assert not any(each.is_visible() for each in opened.page.locator(hidden).all())
+        assert not any(element.is_visible() for element in opened.page.locator(hidden).all())
     assert opened.page.locator("#figure-map svg.narrow").is_visible()
     assert opened.page.locator("table.topics .printed").first.is_visible()
     paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -82,22 +81,22 @@ def test_search_finds_words_deep_in_a_list(many: Reported, opening: Open) -> Non
     opened = opening(many.page)
     lists = embedded(many.html)
     search = opened.page.get_by_label("Search")
-    found = opened.page.get_by_role("status")
+    status = opened.page.get_by_role("status")
     for topic in (0, 17, 49):
         word = lists[str(topic)][0][29][0]
         assert word not in many.model.topics(10)[topic]
         search.fill(word)
         assert set(opened.topics()) == found_by(lists, word) >= {topic}
         assert len(opened.topics()) < 50
-        assert found.text_content() == f"{len(opened.topics())} of 50"
+        assert status.text_content() == f"{len(opened.topics())} of 50"
     search.fill("  TERM1 ")
     assert set(opened.topics()) == found_by(lists, "term1"), "in any case, without spaces"
     search.fill("zanzibar")
     assert opened.topics() == []
-    assert found.text_content() == "0 of 50"
+    assert status.text_content() == "0 of 50"
     search.fill("")
     assert opened.topics() == [topic["topic"] for topic in many.summary["topics"]]
-    assert found.text_content() == ""
+    assert status.text_content() == ""
 
 
 def test_sort(demo: Reported, opening: Open) -> None:
@@ -208,13 +207,13 @@ def test_figures_as_files(demo: Reported, opening: Open, scheme: str) -> None:
 
 def test_a_report_with_documents(demo: Reported, opening: Open, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(demo.folder / "model", tmp_path / "model"))
-    own = report_of(folder, documents=demo.corpora["north"])
-    opened = opening(own.page)
+    report = report_of(folder, documents=demo.corpora["north"])
+    opened = opening(report.page)
     warning = opened.page.get_by_role("note")
     assert "Do not share." in str(warning.text_content())
-    topic = next(k for k, found in own.summary["examples"].items() if found)
+    topic = next(k for k, examples in report.summary["examples"].items() if examples)
     opened.open(topic)
-    text = own.summary["examples"][topic][0]["text"]
+    text = report.summary["examples"][topic][0]["text"]
     for width in opened.in_every_way():
         assert warning.is_visible()
         assert opened.topic(topic).get_by_text(text).is_visible()
@@ -264,7 +263,7 @@ def test_a_figure_in_a_notebook(opening: Open, tmp_path: Path, name: str) -> Non
         opened.page.set_viewport_size({"width": width, "height": 900})
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         shown = opened.page.locator("svg.map, table.topics, table.bars")
-        assert sum(each.is_visible() for each in shown.all()) >= 1
+        assert sum(element.is_visible() for element in shown.all()) >= 1
 
 
 def test_a_script_of_others_is_not_run(browser: Browser, demo: Reported, tmp_path: Path) -> None:

@@ -65,8 +65,7 @@ def corpora() -> dict[str, Corpus]:
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("federation")
-    plan = study(vocabulary={"max_document_share": 1.0})
-    return folder, federated(plan, corpora(), folder)
+    return folder, federated(study(vocabulary={"max_document_share": 1.0}), corpora(), folder)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def north(federation: tuple[Path, Outcome]) -> Path:
 
 
 def parts(form: Document, number: str) -> list[Statement | Gap | FormTable]:
-    return list(next(each for each in form.sections if each.number == number).parts)
+    return list(next(section for section in form.sections if section.number == number).parts)
 
 
 def said(form: Document, number: str) -> str:
@@ -120,14 +119,14 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     told = [line for line in number if line["what"] in ("sent", "received")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:
-        own = [line for line in lines if line["function"] == function]
+        sent = [line for line in lines if line["function"] == function]
         totals = [x for x in number if x["what"] == "received" and x["function"] == function]
         assert meaning == Records.read(north).data_sent(function) != ""
-        assert replies == f"{len(own)}"
-        assert fewest == f"{min([x['documents'] for x in own if x['documents']], default='-')}"
-        masked = [line for line in own if line.get("masked")]
-        assert (how == "in secure sums") == (masked == own)
-        assert left == f"{sum(line['bytes'] for line in own):,}"
+        assert replies == f"{len(sent)}"
+        assert fewest == f"{min([x['documents'] for x in sent if x['documents']], default='-')}"
+        masked = [line for line in sent if line.get("masked")]
+        assert (how == "in secure sums") == (masked == sent)
+        assert left == f"{sum(line['bytes'] for line in sent):,}"
         assert came == f"{sum(line['bytes'] for line in totals):,}"
         first, last = (int(n.replace(",", "")) for n in span.split(" to "))
         of = [i for i, line in enumerate(number, 1) if line.get("function") == function]
@@ -141,12 +140,12 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     assert f"north has 60 documents, {texts:,} bytes." in said(form, "1.1.a")
     first, last = (number[i]["time"][:19].replace("T", " ") for i in (0, -1))
     assert f"north took part from {first} UTC to {last} UTC." in said(form, "0.4")
-    policy, kept = (
+    policy, files = (
         {row[0]: row[1] for p in parts(form, number) if isinstance(p, FormTable) for row in p.rows}
         for number in ("2.3.a", "2.2.a")
     )
     assert policy["min_documents"] == "1"
-    assert kept["model/vocabulary.json"].startswith(f"line {len(number) - 1}, SHA-256 ")
+    assert files["model/vocabulary.json"].startswith(f"line {len(number) - 1}, SHA-256 ")
     assert "north signs with the key of its certificate." in said(form, "2.3.e")
 
 
@@ -172,8 +171,7 @@ def test_masks(tmp_path: Path) -> None:
         assert sees in said(form, "0.2")
         (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, FormTable)]
         assert len(impacts.rows) == (1 if secure else 2)
-        offered = str(parts(form, "4.2.a")[0])
-        assert ('aggregation = "secure"' in offered) != secure
+        assert ('aggregation = "secure"' in str(parts(form, "4.2.a")[0])) != secure
 
 
 @pytest.mark.parametrize("method", METHODS.names)
@@ -193,13 +191,13 @@ def test_no_document_no_word(north: Path, federation: tuple[Path, Outcome]) -> N
 
 
 def test_measures_name_tests_that_are_there() -> None:
-    there = {
+    test_names = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     named = {name for measure in TABLES["measures"] for name in measure["tests"]}
-    assert named <= there, named - there
+    assert named <= test_names, named - test_names
     assert all(measure["tests"] for measure in TABLES["measures"])
 
 
@@ -220,8 +218,8 @@ def test_figures_are_those_of_the_threat_model() -> None:
 )
 def test_only_risks_of_the_study_are_listed(method: Any, attacks: int, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(Study.make(method=method).to_toml())
-    found = Records.read(tmp_path / "study.toml").holding("attacks")
-    assert len([row for row in found if "minibatch" in row["what"]]) == attacks
+    risks = Records.read(tmp_path / "study.toml").holding("attacks")
+    assert sum("minibatch" in risk["what"] for risk in risks) == attacks
 
 
 def test_the_offer_and_the_report_say_what_the_study_is_for(
@@ -275,7 +273,7 @@ def checked(folder: Path) -> dict[str, bool | None]:
 
 
 def audit(folder: Path, study: str) -> Path:
-    found = {
+    content = {
         "study": study,
         "shadows": 16,
         "documents": 3200,
@@ -284,7 +282,7 @@ def audit(folder: Path, study: str) -> Path:
         "allowed": [0.7, 0.2],
     }
     path = folder / "audit.json"
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(content))
     return path
 
 
@@ -339,10 +337,10 @@ def test_of_authors(tmp_path: Path) -> None:
 
 
 def test_verify_checks_what_is_promised(private_north: Path) -> None:
-    found = checked(private_north)
-    assert found["privacy"] is True
-    assert found["clear"] is True
-    assert "audit" not in found
+    checks = checked(private_north)
+    assert checks["privacy"] is True
+    assert checks["clear"] is True
+    assert "audit" not in checks
     config = private_north / "model/config.json"
     content = json.loads(config.read_text())
     content["info"]["privacy"]["epsilon"] = 1.0

@@ -49,8 +49,7 @@ def rows(shares: dict[Any, list[float]], documents: int = 100) -> list[dict[str,
 
 
 def test_three_sentences_of_what_was_found() -> None:
-    said = summarise(model(labels={0: "Trees", 1: "Tea"}))["found"]
-    assert said == [
+    assert summarise(model(labels={0: "Trees", 1: "Tea"}))["found"] == [
         "120 documents have 3 topics; the largest is “Tea”, with 50%.",
         "No topic belongs to a single client; north and west are the most alike.",
         "1 of 3 topics is common to all clients.",
@@ -59,8 +58,8 @@ def test_three_sentences_of_what_was_found() -> None:
 
 def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
     shares = np.eye(3) * 0.7 + 0.1
-    found = summarise(model(shares=dict(zip(DOCUMENTS, shares, strict=True))))["found"]
-    assert not any("alike" in sentence for sentence in found)
+    sentences = summarise(model(shares=dict(zip(DOCUMENTS, shares, strict=True))))["found"]
+    assert not any("alike" in sentence for sentence in sentences)
 
 
 def test_a_federations_periods_are_rows_and_what_grew() -> None:
@@ -126,20 +125,20 @@ def answers(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_a_simulations_header(tmp_path: Path) -> None:
     page = report_of(letters_run(tmp_path, part=0.2))
-    found = answers(page.summary)
+    facts = answers(page.summary)
     assert page.summary["title"] == "Letters to the city"
     assert f'<p class="purpose">{ABOUT["purpose"]}</p>' in page.html
-    assert found["Who runs it"]["value"] == ABOUT["operator"]
-    assert found["Who took part"]["value"] == "5 clients"
-    assert found["Who gets the model"]["value"] == "the city council"
-    assert found["Kept for"]["value"] == "two years"
+    assert facts["Who runs it"]["value"] == ABOUT["operator"]
+    assert facts["Who took part"]["value"] == "5 clients"
+    assert facts["Who gets the model"]["value"] == "the city council"
+    assert facts["Kept for"]["value"] == "two years"
     today = json.loads((page.folder / "events.jsonl").read_text().splitlines()[-1])["time"]
     assert page.facts.ended == str(np.datetime64(int(today), "s").astype("datetime64[D]"))
-    assert str(int(page.facts.ended[-2:])) == found["When"]["value"].split()[0]
-    assert found["Were policies met?"]["good"] is True
+    assert str(int(page.facts.ended[-2:])) == facts["When"]["value"].split()[0]
+    assert facts["Were policies met?"]["good"] is True
     fewest = min(row["documents"] for row in page.summary["left"]["functions"])
     assert f"sums {fewest} or more documents; 10 are required." in page.html
-    for fact in found.values():
+    for fact in facts.values():
         assert f"- {fact['name']} " in page.markdown
 
 
@@ -147,18 +146,18 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     demo = reported("demo", tmp_path_factory)
-    own = tmp_path / "letters"
-    shutil.copytree(demo.folder / "model", own / "model")
-    shutil.copy(demo.folder / "clients" / "north" / "ledger.jsonl", own)
-    shutil.copy(demo.folder / "study.toml", own)
-    page = report_of(own)
+    folder = tmp_path / "letters"
+    shutil.copytree(demo.folder / "model", folder / "model")
+    shutil.copy(demo.folder / "clients" / "north" / "ledger.jsonl", folder)
+    shutil.copy(demo.folder / "study.toml", folder)
+    page = report_of(folder)
     assert page.facts.place == "client"
     assert (page.summary["title"], page.summary["own"]) == ("demo", "north")
     assert "Report of client north" in page.html
     assert "Report of client north" in page.markdown
-    found = answers(page.summary)
-    assert found["When"]["value"] == answers(demo.summary)["When"]["value"]
-    assert found["Was its policy met?"]["good"] is True
+    facts = answers(page.summary)
+    assert facts["When"]["value"] == answers(demo.summary)["When"]["value"]
+    assert facts["Was its policy met?"]["good"] is True
     assert "policy, a reply sums over at least 10 documents" in page.html
     assert ">Data that we sent</h2>" in page.html
     assert ">Data sent by each client</h2>" not in page.html

@@ -104,8 +104,8 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Reported:
 @pytest.fixture(params=["letters", "synthetic"])
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     if request.param == "letters":
-        found: Reported = request.getfixturevalue("letters")
-        return found
+        letters_report: Reported = request.getfixturevalue("letters")
+        return letters_report
     return reported(request.param, tmp_path_factory)
 
 
@@ -128,9 +128,9 @@ def test_nothing_is_cut_crooked_or_faint(report: Reported, opening: Open, width:
 
 def under(opened: Opened, heading: str) -> str:
     """What is visible right under a heading, found by its text."""
-    found = opened.page.get_by_role("heading", name=heading, exact=True)
-    assert found.is_visible()
-    return str(found.locator("xpath=..").inner_text())
+    element = opened.page.get_by_role("heading", name=heading, exact=True)
+    assert element.is_visible()
+    return str(element.locator("xpath=..").inner_text())
 
 
 @pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
@@ -140,11 +140,11 @@ def test_five_questions_have_their_answer_in_one_look(
     opened = opening(letters.page, width)
     summary = letters.summary
     # Which topics does south alone have?
-    (own,) = (t for t in summary["topics"] if t["owner"] == "south")
-    assert own["label"] == next(name for name, client in OWN.items() if client == "south")
+    (vineyards,) = (t for t in summary["topics"] if t["owner"] == "south")
+    assert vineyards["label"] == next(name for name, client in OWN.items() if client == "south")
     heading = opened.page.get_by_role("heading", name="south")
     panel = opened.page.get_by_role("article").filter(has=heading)
-    assert f"Only here: {own['topic']} Vineyards" in panel.inner_text()
+    assert f"Only here: {vineyards['topic']} Vineyards" in panel.inner_text()
     assert "south has nearly all of “Vineyards”" in under(opened, "What was found")
     # What grew this year?
     first = opened.page.get_by_role("table", name="Change of shares").locator("tbody tr").first
@@ -170,10 +170,10 @@ def test_a_topic_lights_up_wherever_it_is(letters: Reported, opening: Open) -> N
     topic = letters.summary["topics"][3]["topic"]
 
     def lit() -> set[str]:
-        found: list[str] = page.locator(".lit").evaluate_all(
+        elements: list[str] = page.locator(".lit").evaluate_all(
             "all => all.map((e) => e.closest('svg, table, li').tagName + ' ' + e.dataset.topic)"
         )
-        return {*found}
+        return {*elements}
 
     assert lit() == set()
     everywhere = {f"{kind} {topic}" for kind in ("svg", "TABLE", "LI")}

@@ -72,8 +72,7 @@ def test_shares_counts_and_coherence_are_the_models(run: Reported) -> None:
         assert topic["coherence"] == {name: s[k] for name, s in model.coherence.items()}
         assert float(row["share"]) == topic["share"]
         assert int(row["count"]) == topic["count"]
-        scored = {name: float(row[f"coherence_{name}"]) for name in model.coherence}
-        assert scored == topic["coherence"]
+        assert {n: float(row[f"coherence_{n}"]) for n in model.coherence} == topic["coherence"]
         assert row["words"] == " ".join(topic["words"])
         assert cells[0] == f"{k} {', '.join(topic['words'][:3])} {row['words']}"
         assert cells[1] == f"{topic['share']:.1%}"
@@ -87,9 +86,9 @@ def test_word_lists_are_the_models_at_every_lambda(run: Reported) -> None:
     lists = embedded(run.html)
     assert list(lists) == [str(topic["topic"]) for topic in run.summary["topics"]]
     words = run.model.vocabulary.words
-    for k, usual in enumerate(run.model.topics(30)):
+    for k, top_words in enumerate(run.model.topics(30)):
         full, orders = lists[str(k)]
-        assert [word for word, *_ in full[:30]] == usual, "as it is read"
+        assert [word for word, *_ in full[:30]] == top_words, "as it is read"
         assert len(orders) == 11
         assert {place for order in orders for place in order} <= {*range(len(full))}
         for word, here, overall in full[::7]:
@@ -185,8 +184,8 @@ def test_what_is_hidden_is_nowhere_in_the_page(tmp_path: Path) -> None:
     assert hidden == {(0, "south"), (1, "north"), (2, "north"), (2, "south")}
     for name, shares in HIDDEN.shares.items():
         for k, share in enumerate(shares.tolist()):
-            found = [form for form in forms_of(share) if form in everything]
-            assert bool(found) == ((k, name) not in hidden), found
+            written = [form for form in forms_of(share) if form in everything]
+            assert bool(written) == ((k, name) not in hidden), written
 
 
 @pytest.mark.parametrize(
@@ -208,8 +207,7 @@ def test_similarity_of_two_clients_by_hand() -> None:
     # The roots of (0.5, 0.25, 0.25) and (0, 1, 0) have the product 0.5.
     far = 1 - np.sqrt(1 - 0.5)
     np.testing.assert_allclose(similarity, [[1, far], [far, 1]], atol=1e-7)
-    page = html(summarise(made()))
-    table = tables_of(page)["Similarity of clients"]
+    table = tables_of(html(summarise(made())))["Similarity of clients"]
     assert table == [["", "north", "south"], ["north", "1.00", "0.29"], ["south", "0.29", "1.00"]]
 
 
@@ -237,10 +235,9 @@ def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
 
 def test_topics_over_rounds_are_the_historys(tmp_path_factory: pytest.TempPathFactory) -> None:
     run = reported("flda", tmp_path_factory)
-    history = run.model.info["history"]
     told = run.summary["over_rounds"]
     assert [row["round"] for row in told] == [1, 2, 3]
-    for past, row in zip(history, told, strict=True):
+    for past, row in zip(run.model.info["history"], told, strict=True):
         named = {topic["id"]: topic["words"] for topic in past["topics"]}
         assert row["new"] == [named[id_] for id_ in past["new"]]
         assert row["vanished"] == [topic["words"] for topic in past["vanished"]]
@@ -338,15 +335,15 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
     theta = run.model.transform(corpus)
     main = run.model.main_topics(corpus)
     texts = np.array([" ".join(text.split()) for text in texts_of(corpus)])
-    own = page.read_text(encoding="utf-8")
-    assert sum(len(found) for found in summary["examples"].values()) > 3
-    for topic, found in summary["examples"].items():
+    content = page.read_text(encoding="utf-8")
+    assert sum(len(examples) for examples in summary["examples"].values()) > 3
+    for topic, examples in summary["examples"].items():
         rows = [row for row in np.argsort(-theta[:, topic], kind="stable") if main[row] == topic]
-        assert [example["text"] for example in found] == texts[rows[:3]].tolist()
-        assert [example["share"] for example in found] == pytest.approx(theta[rows[:3], topic])
-        for example in found:
-            assert f"<li>{example['share']:.1%}: {example['text']}</li>" in own
-    assert "Do not share." in own
+        assert [example["text"] for example in examples] == texts[rows[:3]].tolist()
+        assert [example["share"] for example in examples] == pytest.approx(theta[rows[:3], topic])
+        for example in examples:
+            assert f"<li>{example['share']:.1%}: {example['text']}</li>" in content
+    assert "Do not share." in content
     assert "**Do not share:**" in page.with_suffix(".md").read_text(encoding="utf-8")
     assert "Do not share" not in run.html + run.markdown
 
@@ -385,18 +382,18 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     assert any(text in page for text in texts)
     assert "Do not share." in page
     assert not any(text in Path("out/report.html").read_text() for text in texts)
-    own = page.partition('<section id="own">')[2]
-    assert own.count("<circle") == len(texts)
+    section = page.partition('<section id="own">')[2]
+    assert section.count("<circle") == len(texts)
     titles = re.findall("<title>.*?</title>", page)
-    assert not any(text in each for text in texts for each in titles)
+    assert not any(text in title for text in texts for title in titles)
     typed("report", "out", "--examples-from", "north.csv", "--with-text")
     page = Path("out/report-with-documents.html").read_text()
-    assert sum(text in each for text in texts for each in re.findall("<title>.*?</title>", page))
+    assert sum(text in title for text in texts for title in re.findall("<title>.*?</title>", page))
     assert 'id="own"' not in Path("out/report.html").read_text()
     said = "error: --with-text needs --examples-from FILE.\n"
     assert typed("report", "out", "--with-text")[2] == said
-    with_documents = ("report", "out", "--examples-from", "north.csv")
-    assert "no column 'abstract'" in refused(*with_documents, "--columns", "text=abstract")
+    error = refused("report", "out", "--examples-from", "north.csv", "--columns", "text=abstract")
+    assert "no column 'abstract'" in error
 
 
 @pytest.mark.usefixtures("folder")

@@ -21,8 +21,7 @@ def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
     study = Study.make(method=method, text=text, vocabulary=limits)
     events = Notes()
     corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-    model = train(study, corpora, policies={}, on_event=events.append)
-    return model, events
+    return train(study, corpora, policies={}, on_event=events.append), events
 
 
 def test_a_model_of_five_languages_has_words_alone(tmp_path: Path) -> None:
@@ -34,9 +33,9 @@ def test_a_model_of_five_languages_has_words_alone(tmp_path: Path) -> None:
     every = frozenset().union(*map(stop_words, ALL))
     assert words & every <= {"war"}
     assert not words & {"script", "html", "div", "nbsp", "example", "www", "https", "var", "info"}
-    languages = events.of("languages")
-    told = {event["client"]: (event["languages"], event["advice"]) for event in languages}
-    assert told == {name: ({name: 1.0}, "") for name in ALL}
+    assert {
+        event["client"]: (event["languages"], event["advice"]) for event in events.of("languages")
+    } == {name: ({name: 1.0}, "") for name in ALL}
     texts = [*GERMAN, "", "<br>", *CHINESE]
     theta = model.transform(texts)
     assert theta.shape == (10, 2)

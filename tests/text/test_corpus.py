@@ -83,11 +83,11 @@ def test_batches_keep_the_order() -> None:
 
 def test_what_is_shown_is_counts_alone() -> None:
     corpus = Corpus(
-        pa.chunked_array([[CANARY, CANARY]]),
-        pa.chunked_array([[[CANARY, "<b>"], []]]),
-        pa.chunked_array([[CANARY, CANARY]]),
-        np.zeros((2, 5), np.float32),
-        pa.chunked_array([[CANARY, ""]]),
+        ids=pa.chunked_array([[CANARY, CANARY]]),
+        documents=pa.chunked_array([[[CANARY, "<b>"], []]]),
+        labels=pa.chunked_array([[CANARY, CANARY]]),
+        embeddings=np.zeros((2, 5), np.float32),
+        raw=pa.chunked_array([[CANARY, ""]]),
     )
     counts = ["documents: 2", "empty: 1", "lists of tokens", "embeddings: 5 dimensions"]
     counts += ["raw texts", "labels"]

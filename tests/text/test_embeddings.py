@@ -36,8 +36,8 @@ CANARY = "quetzalcoatl"
 SMALL = EmbeddingSettings(model="small", dimension=3)
 
 
-def assert_close(found: Vectors, expected: object) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+def assert_close(vectors: Vectors, expected: object) -> None:
+    np.testing.assert_allclose(vectors, expected, rtol=1e-6)
 
 
 class Constant:
@@ -120,8 +120,8 @@ def test_another_model_is_refused_with_both_names() -> None:
     corpus = given(np.zeros((2, 384)))
     with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2', .* model is '/m/other'"):
         document_embeddings(corpus, EmbeddingSettings(), embedding_model="/m/other")
-    own = f"/m/{PACKAGED}"
-    assert document_embeddings(corpus, EmbeddingSettings(), embedding_model=own).shape == (2, 384)
+    vectors = document_embeddings(corpus, EmbeddingSettings(), embedding_model=f"/m/{PACKAGED}")
+    assert vectors.shape == (2, 384)
 
 
 def test_a_model_of_another_dimension_is_refused() -> None:
@@ -365,11 +365,11 @@ class Beside:
 def test_embeddings_apart_follow_from_one_text_each() -> None:
     """Else a document more would change what others add to private sums."""
 
-    def found(n: int, apart: bool = True) -> Vectors:
+    def vectors_of(n: int, apart: bool = True) -> Vectors:
         corpus = Corpus.of(["one", "fourteen", "three"][:n])
         return document_embeddings(corpus, SMALL, encoder=Beside(), apart=apart)
 
-    three = found(3)
-    np.testing.assert_array_equal(three[:2], found(2))
-    assert (found(3, apart=False) != three).any(), "they have a cache of their own"
-    np.testing.assert_array_equal(found(3), three)
+    three = vectors_of(3)
+    np.testing.assert_array_equal(three[:2], vectors_of(2))
+    assert (vectors_of(3, apart=False) != three).any(), "they have a cache of their own"
+    np.testing.assert_array_equal(vectors_of(3), three)

@@ -103,8 +103,8 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
     with pytest.raises(DataError, match="It is not clear which column") as error:
         Corpus.read(path)
-    known = header.startswith("ward;author")
-    assert ("it has: ward, author, comment" in str(error.value)) is known
+    quoted = "it has: ward, author, comment" in str(error.value)
+    assert quoted is header.startswith("ward;author")
     assert "oaks" not in str(error.value)
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
 
@@ -147,11 +147,11 @@ def test_any_text_is_read_whole_or_refused(
 ) -> None:
     path = write(tmp_path_factory.mktemp("any") / "a.csv", f"text,id\n{content}")
     try:
-        found = texts(path)
+        documents = texts(path)
     except DataError as error:
         assert str(path) in str(error)
     else:
-        assert len(found) <= len(content.replace("\r\n", "\n").splitlines())
+        assert len(documents) <= len(content.replace("\r\n", "\n").splitlines())
 
 
 def test_pandas_writes_what_is_read(tmp_path: Path) -> None:

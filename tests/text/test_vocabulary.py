@@ -54,8 +54,8 @@ def reply(words: Mapping[str, tuple[int, int]], documents: int = 10) -> dict[str
 def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabulary:
     """The vocabulary of the sum of these replies."""
     total = RunningSum()
-    for each in replies.values():
-        total.add(each)
+    for client_reply in replies.values():
+        total.add(client_reply)
     named = total.total()["words"]
     return agree(named.names, named.values, total.total()["documents"], limits)
 
@@ -203,8 +203,8 @@ def test_documents_without_any_word() -> None:
 
 
 def test_given_words_keep_their_columns() -> None:
-    known = {"yew": 0, "oak": 1, "elm": 2}
-    ours = count_words(Corpus.of(["oak fir oak", "", "fir", "elm"]), EVERYTHING, known)
+    columns = {"yew": 0, "oak": 1, "elm": 2}
+    ours = count_words(Corpus.of(["oak fir oak", "", "fir", "elm"]), EVERYTHING, columns)
     assert ours.words == ["yew", "oak", "elm"]
     assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
@@ -265,7 +265,7 @@ def test_limits_are_of_all_clients_and_documents() -> None:
 
 def test_fewer_than_two_words_are_no_vocabulary() -> None:
     replies = {
-        name: reply({"oak": (1, 1), own: (1, 1)}) for name, own in [("a", "elm"), ("b", "fir")]
+        name: reply({"oak": (1, 1), word: (1, 1)}) for name, word in [("a", "elm"), ("b", "fir")]
     }
     with pytest.raises(StudyError, match="named 3 words, of which the study's limits keep 1"):
         agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
@@ -281,10 +281,10 @@ def test_fingerprint_is_of_words_and_their_order() -> None:
 
 
 def test_columns_are_what_counting_the_agreed_words_gives() -> None:
-    known = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
-    columns = counted(TEXTS).columns(known)
+    index = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
+    columns = counted(TEXTS).columns(index)
     assert columns.has_sorted_indices
-    again = count_words(Corpus.of(TEXTS), EVERYTHING, known).counts.toarray()
+    again = count_words(Corpus.of(TEXTS), EVERYTHING, index).counts.toarray()
     np.testing.assert_array_equal(columns.toarray(), again)
 
 
@@ -316,9 +316,9 @@ def test_an_array_grows_across_the_limit() -> None:
     parts = [np.arange(2), np.arange(9), np.zeros(0), np.arange(1)]
     for number, part in enumerate(parts, 1):
         growing.append(part)
-        found = growing.array()
-        assert found.dtype == np.int32
-        assert found.tolist() == np.concatenate(parts[:number]).tolist()
+        array = growing.array()
+        assert array.dtype == np.int32
+        assert array.tolist() == np.concatenate(parts[:number]).tolist()
 
 
 @pytest.mark.usefixtures("small")

@@ -18,8 +18,10 @@ from tests.helpers.pinned import pair
 
 def raw(port: int, path: str, chunks: Iterator[bytes], size: str) -> Any:
     """A member's call that keeps to no rule, on a connection of its own; its answers."""
-    own = pair("north")
-    credentials, name = channel_credentials(own.key, own.certificate, SERVER.certificate)
+    member_key = pair("north")
+    credentials, name = channel_credentials(
+        member_key.key, member_key.certificate, SERVER.certificate
+    )
     options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
     channel = grpc.secure_channel(f"{HOST}:{port}", credentials, options)
     return channel.stream_stream(path)(chunks, metadata=[("size", size)])
@@ -140,7 +142,7 @@ def test_too_many_calls_at_once_are_refused_at_once() -> None:
             assert other.ask(b"1") == b"south:1"
         assert time.monotonic() - began < 2
         service.go.set()
-        assert [each.result(5) for each in waiting] == [b"north:wait"] * CALLS
+        assert [call.result(5) for call in waiting] == [b"north:wait"] * CALLS
         assert more.ask(b"1") == b"north:1"
 
 

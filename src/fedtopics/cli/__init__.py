@@ -16,6 +16,7 @@ from fedtopics.escaping import for_encoding, visible
 from fedtopics.extras import VERSION
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
+OF_EXTRAS = {"flda": "install it with: pip install 'fedtopics[flda]'"}
 LINE = 200  # characters of a description, which are not cut
 INTERRUPTED = "Interrupted; to resume the run, repeat the command, and add --resume if it is train."
 
@@ -33,7 +34,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._places:
-            ctx.fail(f"There is no command {cmd_name!r}; {nearest_names(cmd_name, self._places)}")
+            hint = OF_EXTRAS.get(cmd_name) or nearest_names(cmd_name, self._places)
+            ctx.fail(f"There is no command {cmd_name!r}; {hint}")
         place = self._places[cmd_name]
         if isinstance(place, click.Command):
             return place

@@ -43,7 +43,7 @@ def allow_command(
     from fedtopics.federation.policy import Policy
     from fedtopics.federation.study_tables import ClientData
     from fedtopics.integrations.flare import SITE_FILE
-    from fedtopics.integrations.flare_jobs import allow as allow_in
+    from fedtopics.integrations.flare_jobs import allow
     from fedtopics.protocol.roster import Key
 
     paths = {"data": data, "policy": policy, "out": out, "key": key}
@@ -58,13 +58,12 @@ def allow_command(
             settings["embedding_model"] = embedding_model
         if insecure_seed:
             settings["insecure_seed"] = True
-        corpus = ClientData(
-            **{name: v for name, v in settings.items() if name in ClientData.model_fields}
-        ).read(folder.name)
+        fields = {name: v for name, v in settings.items() if name in ClientData.model_fields}
+        corpus = ClientData(**fields).read(folder.name)
         if policy is not None:
             Policy.read(policy)
         say(f"The site has {len(corpus):,} documents in {data}.")
-    say(f"Jobs of fedtopics are allowed in {allow_in(folder)}.")
+    say(f"Jobs of fedtopics are allowed in {allow(folder)}.")
     if data is not None or key is not None:
         lines = (f"{name} = {json.dumps(v, ensure_ascii=False)}\n" for name, v in settings.items())
         file = folder / "local" / SITE_FILE

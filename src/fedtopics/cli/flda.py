@@ -35,17 +35,21 @@ def sample_pairs_command(run: Path, out: Path, n_pairs: int, seed: int, words: i
 
     RUN is the server's folder of a run of F-LDA. The pairs cover all degrees of similarity.
     """
-    from fedtopics.methods.flda.labelled_pairs import check_free, read_topics, write_pairs
-    from fedtopics.methods.flda.labelled_pairs import sample_pairs as sample
+    from fedtopics.methods.flda.labelled_pairs import (
+        check_free,
+        read_topics,
+        sample_pairs,
+        write_pairs,
+    )
 
     check_free(out)
-    pairs = sample(read_topics(run), n_pairs, seed, words)
+    pairs = sample_pairs(read_topics(run), n_pairs, seed, words)
     write_pairs(out, pairs)
-    alike = [pair.cosine for pair in pairs]
+    cosines = [pair.cosine for pair in pairs]
     few = " (all)" if len(pairs) < n_pairs else ""
     say(
-        f"{len(pairs):,} pairs{few} are in {out}, with cosines from {min(alike):.2f} to "
-        f"{max(alike):.2f}.\nWrite 1 (same topic) or 0 (different topics) into the last column. "
+        f"{len(pairs):,} pairs{few} are in {out}, with cosines from {min(cosines):.2f} to "
+        f"{max(cosines):.2f}.\nWrite 1 (same topic) or 0 (different topics) into the last column. "
         f"Then run:  fedtopics flda threshold {out}"
     )
 
@@ -62,10 +66,14 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     At this cosine, logistic regression finds "same" and "different" equally likely.
     """
-    from fedtopics.methods.flda.labelled_pairs import decided_alike, draw_curve, fit_curve
-    from fedtopics.methods.flda.labelled_pairs import read_pairs as read
+    from fedtopics.methods.flda.labelled_pairs import (
+        decided_alike,
+        draw_curve,
+        fit_curve,
+        read_pairs,
+    )
 
-    drawn = read(pairs)
+    drawn = read_pairs(pairs)
     try:
         curve = fit_curve(drawn)
     except DataError as error:  # `fit_curve` gets the pairs without the name of their file

@@ -63,7 +63,7 @@ def show(path: Path, as_json: bool) -> None:
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     if as_json:
         described = {"name": name, "path": str(path), "valid_until": until}
-        print_json(described | {"sha256": roster.key_fingerprint(content)})
+        print_json(described | {"sha256": roster.certificate_fingerprint(content)})
         return
     say(
         f"name         {name}\npath         {path}\nvalid until  {until}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,7 +170,9 @@ def train_command(
         words = vocabulary or usual_words(earlier, plan.method, plan.text)
         begin = {"start": earlier, "vocabulary": words}
     place: Path | None = folder
-    with RoundProgress() as display:
+    display = RoundProgress()
+    # FLARE's job reports no rounds, so a bar would stay empty.
+    with nullcontext() if engine == "flare" else display:
         if engine == "local":
             train_here(plan, out=folder, resume=resume, on_event=display, **begin)
         else:

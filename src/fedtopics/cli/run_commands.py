@@ -15,7 +15,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, RunError
 from fedtopics.terminal import display
 from fedtopics.terminal.display import print_json, say
-from fedtopics.terminal.run_report import report_of
+from fedtopics.terminal.run_report import write_report_of
 
 MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 
@@ -185,7 +185,7 @@ def report(
         raise click.UsageError("--with-text needs --examples-from FILE.")
     if labels is not None:
         keep_labels(run, labels)
-    page = report_of(
+    page = write_report_of(
         run,
         out,
         dated={"own": examples, "columns": text, "time": columns["time"]},

@@ -22,7 +22,7 @@ class Position:
     """The position of an exchange in a run; it increases with each exchange of a client."""
 
     turn: int = 0  # number of `Clients.round` in the run, from 1, the same at all participants
-    attempt: int = 1  # number of the attempt at that step
+    attempt: int = 1  # number of the attempt at that turn
     exchange: int = 1  # number of the exchange within that attempt
 
 
@@ -30,8 +30,8 @@ class Position:
 class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them.
 
-    The first `skipped` clients of the sample are left out. Clients in `without` take part in no
-    round.
+    The first `skipped` clients of the sample come last, so they are left out if enough others
+    remain. Clients in `without` take part in no round.
     """
 
     size: int | None
@@ -46,26 +46,27 @@ class Draw:
             rng = np.random.default_rng([self.seed, DRAW, round_])
             order = [order[i] for i in rng.permutation(len(order))]
         available = set(present) - self.without
-        drawn = [name for name in order if name in available]
-        first = self.skipped % max(len(drawn), 1)
-        return sorted([*drawn[first:], *drawn[:first]][: self.size])
+        candidates = [name for name in order if name in available]
+        first = self.skipped % max(len(candidates), 1)
+        return sorted([*candidates[first:], *candidates[:first]][: self.size])
 
     def share(self, n_clients: int) -> float:
+        """Return the share of clients that take part in a round."""
         return 1.0 if self.size is None else min(1.0, self.size / n_clients)
 
 
-EVERYONE = Draw(None, 0)
+EVERYONE = Draw(size=None, seed=0)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a client's function. If `follows`, a digest, is set, the payload is not hashed."""
+    """A call of a client's function."""
 
     function: str
     payload: Mapping[str, Any]
     position: Position
-    follows: str = ""
-    hidden: bool = False
+    follows: str = ""  # digest of all earlier steps, if any: then the payload is not hashed
+    hidden: bool = False  # whether the reply is seen only in a sum
 
     @cached_property
     def digest(self) -> str:
@@ -163,16 +164,16 @@ class Run(Protocol):
 
 
 def published(
-    what: str, seen_by_all: bool = False, noise: bool | None = None
+    data_sent: str, seen_by_all: bool = False, noise: bool | None = None
 ) -> Callable[[Function], Function]:
-    """Mark a function of the client whose result is sent; `what` describes the data for people.
+    """Mark a function of the client whose result is sent; `data_sent` describes it for people.
 
-    If `noise` is not None, each attempt at a round uses other documents. If it is True, replies
-    also differ for the same documents.
+    `noise` is None if every attempt at a round gives the same reply, False if attempts use
+    different documents, and True if replies differ even for the same documents.
     """
 
     def publish(function: Function) -> Function:
-        vars(function).update(data_sent=what, seen_by_all=seen_by_all, noise=noise)
+        vars(function).update(data_sent=data_sent, seen_by_all=seen_by_all, noise=noise)
         return function
 
     return publish

@@ -163,6 +163,3 @@ def _add_named(*both: CountsByWord) -> CountsByWord:
     for named in both:
         values[[place[name] for name in named.names]] += named.values
     return CountsByWord(names, values)
-
-
-# Adam's parameters

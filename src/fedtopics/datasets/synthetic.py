@@ -100,12 +100,8 @@ def synthetic_lda(
         topics[name] = np.concatenate([np.arange(shared_topics), np.arange(first, first + private)])
         prior = np.full(n_topics, FOREIGN)
         prior[topics[name]] = alpha
-        training[name] = _draw(
-            rng, beta, prior, n_documents=n_documents, lengths=lengths, words=words
-        )
-        validation[name] = _draw(
-            rng, beta, prior, n_documents=n_validation, lengths=lengths, words=words
-        )
+        training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
+        validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
     return SyntheticClients(
         words=words, beta=beta, training=training, validation=validation, topics=topics
     )
@@ -121,10 +117,10 @@ def _draw(
 ) -> SyntheticDocuments:
     """Draw theta, then each document's number of words per topic, then all words of a topic."""
     theta = rng.dirichlet(prior, n_documents)
-    words_of_topics = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)
+    topic_lengths = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)
     counts = sparse.csr_array((n_documents, len(words)), dtype=np.int32)
     for topic, row in enumerate(beta):
-        document = np.repeat(np.arange(n_documents), words_of_topics[:, topic])
+        document = np.repeat(np.arange(n_documents), topic_lengths[:, topic])
         edges = np.cumsum(row)
         word = np.searchsorted(edges, rng.random(len(document)) * edges[-1], side="right")
         ones = np.ones(len(document), np.int32)

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Where a study is trained: the workers of Dask, or a system of NVIDIA FLARE."""
+    """Where a study is trained: the workers of Dask, or FLARE's simulator or a system of it.
+
+    It is made with the options of the command line for it. Dask's also has `prepared`, which
+    `fedtopics.train` calls with a cluster.
+    """
 
     def train(
         self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any

@@ -229,18 +229,19 @@ def _rehearse(
     maker = recipe or method
     doors: dict[str, Any] = {}
     for name in names:
-        limits = policy if name == names[0] else OPEN_POLICY
-        site = ClientContext(
+        is_own = name == names[0]
+        rules = policy if is_own else OPEN_POLICY
+        context = ClientContext(
             name=name,
-            corpus=corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS),
-            policy=limits,
+            corpus=corpus if is_own else _some(corpus, REHEARSED_OTHERS),
+            policy=rules,
             secret=Secret.from_seed(short.seed, name),
             masked=study.is_secure,
         )
         ledger = Ledger(method=method.name, study=short.fingerprint)
-        doors[name] = Door(name, maker.client(plan, site), limits, ledger)
+        doors[name] = Door(name, maker.client(plan, context), rules, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
-    clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors=doors)
+    clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
     maker.program(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
@@ -282,14 +283,13 @@ def _words(study: Study, documents: int | None) -> str:
         solved = f"the sums of {rounds:,} rounds suffice to compute all {documents:,} documents"
         return f"yes, all: {solved}; lower max_rounds"
     of_client = min((size for size in (batch, documents) if size is not None), default=None)
-    of_all_clients = 0 if batch is None else batch * (clients if study.is_secure else 1)
-    if of_client is None or (documents is None and of_all_clients >= SOME_READABLE):
+    in_sum = 0 if batch is None else batch * (clients if study.is_secure else 1)
+    if of_client is None or (documents is None and in_sum >= SOME_READABLE):
         return f"yes, if a sum is over fewer than about {SOME_READABLE:,} documents"
     others = " and those of the others, whose number is not known yet" if study.is_secure else ""
     reason = f"a sum is over {of_client:,} of these documents{others}"
+    if of_client <= READABLE:
+        return f"yes, many complete documents: {reason}"
     if of_client < SOME_READABLE:
-        much = (
-            "many complete documents" if of_client <= READABLE else "some words of some documents"
-        )
-        return f"yes, {much}: {reason}"
+        return f"yes, some words of some documents: {reason}"
     return f"hardly: {reason}"

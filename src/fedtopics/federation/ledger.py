@@ -34,6 +34,7 @@ HEAD_SIZE = 512  # bytes: small enough for one atomic overwrite, also if the pro
 MOST_LISTED = 20  # most words that a line lists
 SEEDED = "from the study's seed"  # which all members know
 SIGNATURE = "signature"
+EARLIER_KINDS = {"began", "came", "kept", "left"}  # of lines; now started, received, stored, sent
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
@@ -382,8 +383,18 @@ def has(path: Path, key: str, value: Any) -> bool:
     return any(matches)
 
 
+def check_version(line: Line, path: Path) -> None:
+    """Raise RunError for a line of an earlier version, which must not count as nothing sent."""
+    if line.content.get("what") in EARLIER_KINDS:
+        raise RunError(
+            f"The ledger {path} was written by an earlier version of fedtopics; read it with that "
+            "version, and start a new run."
+        )
+
+
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
     for line in lines_of(path):
+        check_version(line, path)
         try:
             if not line.content:
                 raise ValueError

@@ -1,6 +1,6 @@
 """The policy: what a client shares. Only the client can change it.
 
-Look here for each reason to refuse a study before it begins; `door` checks each reply.
+Each reason to refuse a study, a round or a total is here; `door` checks each reply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
-from fedtopics.protocol.roster import key_fingerprint
+from fedtopics.protocol.roster import certificate_fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
@@ -82,7 +82,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     @field_validator("methods")
     @classmethod
-    def _methods_exist(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _methods_not_misspelt(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for name in value or ():
             if name not in METHODS.names and (meant := closest(name, METHODS.names)):
                 raise ValueError(f"there is no method {name!r}; did you mean {meant!r}?")
@@ -102,8 +102,8 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         if policy.known_members is not None:
             members = policy.known_members
             entries = (members,) if isinstance(members, str) else members
-            places = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
-            policy = policy.model_copy(update={"known_members": tuple(places)})
+            resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
+            policy = policy.model_copy(update={"known_members": tuple(resolved)})
         if policy.max_epsilon is None:  # without a budget, no account is kept
             return policy
         account = policy.account or Path(path).with_suffix(".account.jsonl")
@@ -144,8 +144,8 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     def described(self, seen: bool, rarest: int = 0) -> str:
         """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
-        total = self.min_documents_in_sum
-        together = f" and {total:,} documents (checked when all have joined)" if total else ""
+        fewest = self.min_documents_in_sum
+        together = f" and {fewest:,} documents (checked when all have joined)" if fewest else ""
         few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
         least = self.min_document_frequency
         also = f"; the study would also share words of {rarest:,}" if 0 < rarest < least else ""
@@ -225,7 +225,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 "name one with account, or read the policy from a file."
             )
         account = Account(self.account)
-        if run is None:  # a review before the member joins, which costs nothing
+        if run is None:  # only a check, which charges nothing
             account.check(client, study, privacy, self.max_epsilon)
         else:
             account.charge(
@@ -297,7 +297,7 @@ def _fingerprints_of(entries: Sequence[str]) -> set[str]:
         path = Path(entry)
         try:
             files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
-            fingerprints |= {key_fingerprint(read_bytes(file)) for file in files}
+            fingerprints |= {certificate_fingerprint(read_bytes(file)) for file in files}
         except (OSError, ValueError):
             raise PolicyError(
                 f"The certificates in {path}, which the policy's known_members names, cannot be "

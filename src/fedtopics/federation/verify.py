@@ -1,4 +1,4 @@
-"""Check offline that a run's folder is as it was written: the checks of `fedtopics verify`.
+"""Check offline that a run's folder is as it was written: what `fedtopics audit verify` does.
 
 Without a trusted certificate, a ledger that somebody rewrote as a whole is not detected. Without a
 digest that somebody kept, neither is a folder that was restored to an earlier state.
@@ -20,7 +20,7 @@ from fedtopics.federation.program import in_the_clear
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
 from fedtopics.protocol.clients import MEMBERS_SEE
-from fedtopics.protocol.roster import has_signed, key_fingerprint, name_of
+from fedtopics.protocol.roster import certificate_fingerprint, has_signed, name_of
 
 
 class Check(NamedTuple):
@@ -36,7 +36,7 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, certificate: bytes, where: str) -> _Key:
-        return cls(name_of(certificate, where), certificate, key_fingerprint(certificate))
+        return cls(name_of(certificate, where), certificate, certificate_fingerprint(certificate))
 
     def has_signed(self, content: bytes, signature: bytes) -> bool:
         return has_signed(self.certificate, content, signature)
@@ -60,6 +60,8 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
         )
     for path in places:
         lines = list(ledger.lines_of(path))
+        for line in lines:
+            ledger.check_version(line, path)
         yield from _chain(path, lines)
         if path.exists():
             yield _signature(path, lines, trusted)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedtopics.contract.events import OnEvent
     from fedtopics.federation.study import Study
 
-RUN = "flare.json"  # in the folder of a submitted run: its name at the server
+RUN_NOTE = "flare.json"  # in the folder of a submitted run: its name at the server
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FlareEngine:
     """Trains a study as a job of FLARE: in its simulator, or through an admin's startup kit."""
 
     keys: Path  # folder of the clients' keys, for the simulator
-    kit: Path | None = None
+    kit: Path | None = None  # the administrator's startup kit; without one, the simulator
 
     def train(
         self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any
@@ -48,18 +48,18 @@ class FlareEngine:
         return next((place for place in places if (place / "model").exists()), None)
 
 
-def _simulate(plan: Study, folder: Path, keys: Path) -> None:
+def _simulate(study: Study, folder: Path, keys: Path) -> None:
     from fedtopics.federation.simulation import client_folder
     from fedtopics.integrations.flare import FAILURE, make_study_job
     from fedtopics.integrations.flare_jobs import simulate
 
     workspace = Path(tempfile.mkdtemp(prefix="fedtopics-"))
-    folders = {name: client_folder(folder, name) for name in plan.clients}
+    folders = {name: client_folder(folder, name) for name in study.clients}
     for place in folders.values():
         (place / FAILURE).unlink(missing_ok=True)
-    job = make_study_job(plan, "simulation", workspace, folder, folders, keys)
+    job = make_study_job(study, "simulation", workspace, folder, folders, keys)
     try:
-        simulate(job, list(plan.clients), workspace)
+        simulate(job, list(study.clients), workspace)
     except FederationError as error:
         failures = ((name, _read(place / FAILURE)) for name, place in folders.items())
         reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in failures if s]
@@ -71,13 +71,13 @@ def _simulate(plan: Study, folder: Path, keys: Path) -> None:
     shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
+def _submit(study: Study, folder: Path, resume: bool, kit: Path) -> None:
     from fedtopics.integrations.flare import FAILURE, make_study_job
     from fedtopics.integrations.flare import FOLDER as BROUGHT
     from fedtopics.integrations.flare_jobs import submit
 
-    note = folder / RUN
-    name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
+    note = folder / RUN_NOTE
+    name = f"{re.sub('[^A-Za-z0-9_-]+', '-', study.name)[:80]}-{uuid4().hex[:8]}"
     if resume:
         if not note.exists():
             raise RunError(f"{folder} has no submitted run to resume; leave out --resume.")
@@ -88,7 +88,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         )
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
-        job = make_study_job(plan, name, results)
+        job = make_study_job(study, name, results)
         make_folder(folder)
         write_durably(note, (json.dumps({"run": name}) + "\n").encode())
         try:

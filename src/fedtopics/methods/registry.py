@@ -19,8 +19,10 @@ if TYPE_CHECKING:  # the command line names methods without importing their depe
 
 @dataclass(frozen=True)
 class PublishedFunction:
+    """A client's function whose result is sent, as people learn of it."""
+
     function: str
-    often: str
+    often: str  # for people, such as "once"
     data_sent: str
     seen_by_all: bool  # each reply separately
 
@@ -61,16 +63,8 @@ def exchanges_of(
 
 DEFAULT_METHOD = "auto"  # for studies that name no method
 OURS = (
-    "auto",
-    "gfedntm",
-    "lda",
-    "nmf",
-    "flda",
-    "mixture",
-    "kmeans",
-    "discriminative",
-    "fstc",
-    "fsccl",
+    *("auto", "gfedntm", "lda", "nmf", "flda", "mixture"),
+    *("kmeans", "discriminative", "fstc", "fsccl"),
 )
 METHODS: Registry[Method] = Registry(
     "method",

@@ -15,6 +15,7 @@ from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.figures import Figure, figure_templates, positions
 from fedtopics.model.finding import TopicFinder
+from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.text.corpus import Corpus
 
 FEWEST_FOR_TSNE = 10  # documents; t-SNE is useless with fewer
@@ -166,15 +167,16 @@ def document_map(
         raise StudyError(f"most={most} is too small; give 1 or more.")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
-    all_theta, seen = model.theta_and_seen(corpus.take(rows))
-    theta = all_theta[seen].astype(np.float64)
+    sampled_theta, seen = model.theta_and_seen(corpus.take(rows))
+    theta = sampled_theta[seen].astype(np.float64)
     shown = rows[seen]
     texts = None
     if with_text:
         whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
         texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
     names = tuple(
-        model.labels.get(topic) or " ".join(words) for topic, words in enumerate(model.topics(3))
+        model.labels.get(topic) or " ".join(words)
+        for topic, words in enumerate(model.topics(CAPTION_WORDS))
     )
     return DocumentMap(
         documents=shown,

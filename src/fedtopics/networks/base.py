@@ -73,7 +73,7 @@ class NetworkNoise:
 
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
-    # A large bag is in files (`set_aside`); compiled loops take plain arrays.
+    # np.asarray: a large bag is in files (`set_aside`), which compiled loops do not take.
     taken = [
         compiled_loops.take_rows(
             np.asarray(bag.indptr), np.asarray(bag.indices), np.asarray(bag.data), rows
@@ -116,8 +116,8 @@ class Batch:
         if encoder_input == "log":
             inputs = values.log1p()
         elif encoder_input == "shares":
-            distinct_words = torch.from_numpy(np.diff(bag.indptr))
-            inputs = USUAL_LENGTH * values / lengths.repeat_interleave(distinct_words)
+            n_distinct = torch.from_numpy(np.diff(bag.indptr))
+            inputs = USUAL_LENGTH * values / lengths.repeat_interleave(n_distinct)
         present = np.zeros(bag.shape[1], bool)
         present[bag.indices] = True
         vectors = None if embedding is None else torch.from_numpy(embedding).to(dtype)

@@ -14,7 +14,6 @@ from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import OpenedStep
 
-# seconds between two attempts to reach the relay
 T = TypeVar("T")
 
 

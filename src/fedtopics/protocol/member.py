@@ -68,20 +68,20 @@ class Member:
         """Begin a step with a vector of int64 or with a reply; return the messages to send."""
         record = self.record
         part = Part(
-            record.run,
-            record.step,
-            record.transcript,
-            function,
-            kind,
-            digest_of_fields(layout),
-            self.name,
-            b"",
+            run=record.run,
+            step=record.step,
+            transcript=record.transcript,
+            function=function,
+            kind=kind,
+            layout=digest_of_fields(layout),
+            name=self.name,
+            key=b"",
         )
         context = context_of(self.study, part, self.names)
         if record.part:
             before = decode(record.part, Part)
-            is_expected = context == context_of(self.study, before, self.names)
-            if not is_expected or digest_of_fields(self.content) != record.content:
+            is_same_step = context == context_of(self.study, before, self.names)
+            if not is_same_step or digest_of_fields(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
             if record.step == 0:  # the first member chooses the group key

@@ -140,11 +140,11 @@ class Roster:
     @cached_property
     def plain(self) -> dict[str, str]:
         """The SHA-256 of each certificate, for the digest of a study."""
-        fingerprints = {name: key_fingerprint(self.members[name]) for name in self.names}
+        fingerprints = {name: certificate_fingerprint(self.members[name]) for name in self.names}
         return (
             fingerprints
             if self.server is None
-            else fingerprints | {"": key_fingerprint(self.server)}
+            else fingerprints | {"": certificate_fingerprint(self.server)}
         )
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
@@ -202,13 +202,13 @@ def name_of(content: bytes, where: str) -> str:
     return name
 
 
-def key_fingerprint(content: bytes) -> str:
+def certificate_fingerprint(content: bytes) -> str:
     return x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
 
 
 def shown(content: bytes) -> str:
     """Return the SHA-256 of a certificate in groups of four digits, to be read aloud."""
-    digits = key_fingerprint(content)
+    digits = certificate_fingerprint(content)
     return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
+    """Print a run's topics and where it is, unless `quiet`, and write its report."""
     if not quiet:
         display.print_topics(model, LINE_WORDS)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
@@ -25,7 +26,7 @@ def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
 def write_run_report(run: Path, quiet: bool = False) -> None:
     """Write the report of a finished run; a failure is shown, but not raised."""
     try:
-        news = f"The report:             {report_of(run)}"
+        news = f"The report:             {write_report_of(run)}"
     except Exception as error:
         expected = isinstance(error, (FedTopicsError, OSError))
         reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
@@ -34,7 +35,7 @@ def write_run_report(run: Path, quiet: bool = False) -> None:
         say(news)
 
 
-def report_of(
+def write_report_of(
     run: Path,
     page: Path | None = None,
     dated: dict[str, Any] | None = None,
@@ -46,11 +47,11 @@ def report_of(
     from fedtopics.report import find_run, over_time, summarise, write_report
 
     with status("Writing the report"):
-        folder, facts = find_run(run)
-        model = TopicModel.from_pretrained(folder)
+        model_folder, facts = find_run(run)
+        model = TopicModel.from_pretrained(model_folder)
         rows = over_time(model, facts, **dated or {})
         summary = summarise(model, facts, over_time=rows, **how)
-        return write_report(summary, page or _page_of(run, folder, how), inputs)
+        return write_report(summary, page or _page_of(run, model_folder, how), inputs)
 
 
 def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
@@ -59,8 +60,6 @@ def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
     if run != model:
         return run / name
     folder = model.resolve()
-    return (
-        folder.parent / name
-        if folder.name == "model"
-        else folder.with_name(f"{folder.name}-{name}")
-    )
+    if folder.name == "model":
+        return folder.parent / name
+    return folder.with_name(f"{folder.name}-{name}")

@@ -142,18 +142,16 @@ class Column:
             raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         dimension = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
-        differs = f"have an embedding whose length is not {dimension}"
+        other_length = f"have an embedding whose length is not {dimension}"
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
-            flat = np.ascontiguousarray(
-                pc.list_flatten(column.filter(pa.array(lengths == dimension))).to_numpy(),
-                np.float32,
-            )
+            usable = column.filter(pa.array(lengths == dimension))
+            flat = np.ascontiguousarray(pc.list_flatten(usable).to_numpy(), np.float32)
         vectors = np.full((len(column), dimension), np.nan, np.float32)
         vectors[lengths == dimension] = flat.reshape(-1, dimension) if dimension else np.nan
         if strict:
             bad = ~np.isfinite(vectors).all(axis=1) & (lengths == dimension)
             self._refuse_rows(lengths == 0, "have no embedding", "give each row one")
-            self._refuse_rows(lengths != dimension, differs, "give all the same length")
+            self._refuse_rows(lengths != dimension, other_length, "give all the same length")
             self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute them again")
         return vectors
 

@@ -71,7 +71,8 @@ def stop_words(language: str) -> frozenset[str]:
 
         return frozenset(ENGLISH_STOP_WORDS)
     listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
-    return frozenset((*FURTHER.get(language, "").split(), *listed))
+    further = FURTHER.get(language, "").split()
+    return frozenset((*further, *listed))
 
 
 def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:

@@ -146,11 +146,11 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
 
 METHOD = Method(
-    "discriminative",
-    "discriminative clustering",
-    DiscriminativeSettings,
-    Discriminative,
-    DiscriminativeClient,
+    name="discriminative",
+    title="discriminative clustering",
+    settings=DiscriminativeSettings,
+    program=Discriminative,
+    client=DiscriminativeClient,
     version=6,
     shows="clusters",
 )

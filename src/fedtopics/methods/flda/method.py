@@ -298,11 +298,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
 
 METHOD = Method(
-    "flda",
-    "F-LDA",
-    FLDASettings,
-    FLDA,
-    FLDAClient,
+    name="flda",
+    title="F-LDA",
+    settings=FLDASettings,
+    program=FLDA,
+    client=FLDAClient,
     starts_from_models=True,
     takes_new_documents=True,
 )

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-# For a transport that only starts the next transport
-ROUGH_ITERATIONS = 10
-ROUGH_TOLERANCE = 0.01
+ROUGH_ITERATIONS = 10  # of a transport that only starts the next one
+ROUGH_TOLERANCE = 0.01  # likewise
 SMALLEST_SUM = 1e-200  # smaller sums of exponentials lose digits
 PRIOR = 0.8  # initial probability that a pseudo-label is right
 PRIOR_RANGE = 0.05, 0.95
@@ -54,18 +53,9 @@ def transport(
     potential = torch.zeros_like(mass[used])
     coarse = float(cost.mean())
     while coarse > epsilon:
-        potential = _balance(
-            cost,
-            mass[used],
-            coarse,
-            potential,
-            iterations=ROUGH_ITERATIONS,
-            tolerance=ROUGH_TOLERANCE,
-        )
+        potential = _balance(cost, mass[used], coarse, potential, ROUGH_ITERATIONS, ROUGH_TOLERANCE)
         coarse /= 2
-    potential = _balance(
-        cost, mass[used], epsilon, potential, iterations=iterations, tolerance=tolerance
-    )
+    potential = _balance(cost, mass[used], epsilon, potential, iterations, tolerance)
     plan = torch.zeros_like(scores, dtype=torch.float64)
     plan[:, used] = torch.softmax((potential - cost) / epsilon, 1)
     return plan

@@ -270,11 +270,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
 
 METHOD = Method(
-    "gfedntm",
-    "gFedNTM",
-    GFedNTMSettings,
-    GFedNTM,
-    GFedNTMClient,
+    name="gfedntm",
+    title="gFedNTM",
+    settings=GFedNTMSettings,
+    program=GFedNTM,
+    client=GFedNTMClient,
     version=4,
     starts_from_models=True,
 )

@@ -125,10 +125,10 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
 
 METHOD = Method(
-    "mixture",
-    "mixture of embeddings and words",
-    MixtureSettings,
-    MixtureProgram,
-    MixtureClient,
+    name="mixture",
+    title="mixture of embeddings and words",
+    settings=MixtureSettings,
+    program=MixtureProgram,
+    client=MixtureClient,
     starts_from_models=True,
 )
