@@ -23,8 +23,8 @@ from fedtopics.errors import IdentityError, StudyError
 from fedtopics.protocol.roster import (
     Key,
     Roster,
-    host_of,
     certificate_fingerprint,
+    host_of,
     name_of,
     read_certificate,
     shown,
