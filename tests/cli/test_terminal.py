@@ -14,7 +14,7 @@ from rich.table import Table
 from fedtopics.cli import privacy
 from fedtopics.errors import FederationError
 from fedtopics.escaping import for_terminal
-from fedtopics.federation.exposure import SentFunction
+from fedtopics.federation.exposure import FunctionExposure
 from fedtopics.federation.study_tables import About
 from fedtopics.terminal import display, run_display
 from fedtopics.terminal.display import Terminal
@@ -95,7 +95,7 @@ def test_events_of_others(screen: StringIO) -> None:
             bytes=None,
             chosen=TEXT,
             words=3,
-            shown=[SentFunction(TEXT, TEXT, TEXT, TEXT)],
+            shown=[FunctionExposure(TEXT, TEXT, TEXT, TEXT)],
             verdicts={TEXT: TEXT},
         ),
     }

@@ -60,9 +60,9 @@ def test_who_is_away_is_replaced_by_the_next_drawn() -> None:
 
 
 def test_the_share_of_the_clients() -> None:
-    assert EVERYONE.share(6) == 1.0
-    assert Draw(2, 0).share(6) == pytest.approx(1 / 3)
-    assert Draw(9, 0).share(6) == 1.0
+    assert EVERYONE.fraction_drawn(6) == 1.0
+    assert Draw(2, 0).fraction_drawn(6) == pytest.approx(1 / 3)
+    assert Draw(9, 0).fraction_drawn(6) == 1.0
 
 
 def test_a_round_asks_only_those_who_are_drawn() -> None:

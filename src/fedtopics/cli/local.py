@@ -149,7 +149,7 @@ def train_command(
     from fedtopics import Study, TopicModel
     from fedtopics.federation.engines import ENGINES
     from fedtopics.federation.simulation import train as train_here
-    from fedtopics.methods.core.plan import usual_words
+    from fedtopics.methods.core.plan import default_vocabulary
 
     if start is None and (rounds or vocabulary):
         raise click.UsageError("--rounds and --vocabulary need --from MODEL.")
@@ -167,7 +167,7 @@ def train_command(
     begin: dict[str, Any] = {}
     if start is not None:
         earlier = TopicModel.from_pretrained(start)
-        words = vocabulary or usual_words(earlier, plan.method, plan.text)
+        words = vocabulary or default_vocabulary(earlier, plan.method, plan.text)
         begin = {"start": earlier, "vocabulary": words}
     place: Path | None = folder
     display = RoundProgress()

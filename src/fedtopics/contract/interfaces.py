@@ -50,8 +50,8 @@ class Draw:
         first = self.skipped % max(len(candidates), 1)
         return sorted([*candidates[first:], *candidates[:first]][: self.size])
 
-    def share(self, n_clients: int) -> float:
-        """Return the share of clients that take part in a round."""
+    def fraction_drawn(self, n_clients: int) -> float:
+        """Return the fraction of clients that take part in a round."""
         return 1.0 if self.size is None else min(1.0, self.size / n_clients)
 
 

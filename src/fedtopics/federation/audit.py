@@ -40,7 +40,7 @@ PER_SET = 20  # documents in each client's half
 FALSE_POSITIVES = 0.01  # share of other documents that may be taken for members
 UNKNOWN = 1e-6  # probability of a word that a model does not know
 SEED = 0x61756469  # for random choices independent of other uses of the seed
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Members = NDArray[np.bool_]  # (n_models, n_documents): whether a model was trained on a document
 
 
@@ -50,9 +50,9 @@ class Audit(BaseModel, frozen=True):
     study: str  # fingerprint
     shadows: int = Field(ge=1)
     documents: int = Field(ge=1)  # trials, over all models
-    auc: Share  # how often a member scores higher than another document; .5 by chance
-    found: Share  # of the members, at `FALSE_POSITIVES`
-    allowed: tuple[Share, Share] | None  # limits of AUC and found by the study's epsilon
+    auc: Rate  # how often a member scores higher than another document; .5 by chance
+    found: Rate  # of the members, at `FALSE_POSITIVES`
+    allowed: tuple[Rate, Rate] | None  # limits of AUC and found by the study's epsilon
     path: Path = Field(Path(AUDIT), exclude=True)
     sha256: str = Field("", exclude=True)
 

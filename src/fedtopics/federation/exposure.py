@@ -49,7 +49,7 @@ NOBODY = "totals only"
 
 
 @dataclass(frozen=True)
-class SentFunction:
+class FunctionExposure:
     """One aggregation step: how often it happens, what it shares, who sees it, and its bytes."""
 
     function: str
@@ -63,7 +63,7 @@ class SentFunction:
 @dataclass(frozen=True)
 class Exposure:
     study: Study
-    shown: Sequence[SentFunction]
+    shown: Sequence[FunctionExposure]
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
     words: int | None = None  # number of words that the client names
@@ -141,13 +141,13 @@ def expose(
         all_exchanges += [
             PublishedFunction(name, "once", DATA_SENT[name], name in MEMBERS_SEE) for name in names
         ]
-    shown = list[SentFunction]()
+    shown = list[FunctionExposure]()
     otherwise = NOBODY if study.is_secure else SERVER_SEES
     is_weighed = bool(corpus and corpus.text_bytes)
     for exchange in all_exchanges:
         name = exchange.function
         shown.append(
-            SentFunction(
+            FunctionExposure(
                 function=name,
                 often=exchange.often,
                 data_sent=exchange.data_sent,

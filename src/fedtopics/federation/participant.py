@@ -25,7 +25,7 @@ from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, usual_words
+from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, default_vocabulary
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.contributions import authors
@@ -274,7 +274,7 @@ class Participation:
 
 
 def start_of(model: TopicModel, study: Study) -> WarmStart:
-    return WarmStart.of(model, usual_words(model, study.method, study.text))
+    return WarmStart.of(model, default_vocabulary(model, study.method, study.text))
 
 
 def check_policy(

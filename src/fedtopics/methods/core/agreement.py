@@ -106,7 +106,7 @@ class Agreement:
 
     def weight_of_earlier_sums(self, number: int) -> float:
         """Return the weight of earlier sums in a round; it is 0 if all clients take part."""
-        return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
+        return 1 - self.draw.fraction_drawn(len(self.clients.names)) if number > 0 else 0.0
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
@@ -178,7 +178,7 @@ def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
+    total = max(1, round(agreed["total"] * draw.fraction_drawn(len(clients.names))))
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 
 

@@ -234,7 +234,7 @@ class WarmStart:
         return topics
 
 
-def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
+def default_vocabulary(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
     """Return "keep" if a model to start from has the study's method and rules, else "agree"."""
     if model is not None and model.info.get("method") == settings.method_name:
         return "keep" if model.text == text else "agree"

@@ -44,18 +44,27 @@ class ServerOptimizer:
     ) -> None:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
-        share = 1 / documents
+        scale = 1 / documents
         rate = self._rate * rate_factor
         dense = {n: g.dense() if isinstance(g, SparseRows) else g for n, g in gradients.items()}
         if not self._adam:
             for name, weight in self.weights.items():
-                weight.numpy()[...] -= rate * share * dense[name]
+                weight.numpy()[...] -= rate * scale * dense[name]
             return
         from fedtopics.networks.compiled_loops import adam
 
         beta1 = self._beta1
         first, second = (1 - beta**self._steps for beta in (beta1, BETA2))
-        numbers = share, beta1, 1 - beta1, BETA2, 1 - BETA2, rate / first, second**-0.5, EPSILON
+        numbers = (
+            scale,
+            beta1,
+            1 - beta1,
+            BETA2,
+            1 - BETA2,
+            rate / first,
+            second**-0.5,
+            EPSILON,
+        )
         for name, weight in self.weights.items():
             if name not in self._moments:
                 self._moments[name] = [np.zeros_like(weight.numpy()) for _ in range(2)]
