@@ -166,9 +166,8 @@ def study_file(place: Path, folder: Path, case: str) -> Path:
     if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")
     least = method.get("clients_per_round", len(CLIENTS))
-    lines += ["[federation]", f"quorum = {least}"]
+    lines += ["[federation]", f"quorum = {least}", 'outliers = "none"']
     lines += ["join_timeout = 60", "quorum_timeout = 60"]
-    lines.append('outliers = "none"')
     columns = 'text = "text"\nembedding = "embedding"'
     if "documents_per_round" not in method:
         columns += '\nround = "round"'
@@ -201,6 +200,9 @@ def started(place: Path, case: str, first: str, how: str, folder: Path) -> Topic
     """Train a case's study from the model of another on the first documents."""
     model = train(Study.read(study_file(place, folder, first)), documents(place, (1,)))
     study = Study.read(study_file(place, folder, case))
+    if case != first:  # F-LDA finds a number of topics that depends on the processor's rounding
+        method = study.method.model_copy(update={"n_components": model.n_topics})
+        study = study.model_copy(update={"method": method})
     if how == "pair":
         return train(study, start=(model.beta, model.vocabulary.words))
     return train(study, start=model, vocabulary="keep" if how == "keep" else "agree")
@@ -334,8 +336,10 @@ def main() -> int:
             if given.only in name and (name in QUICK or not given.quick):
                 start = time.perf_counter()
                 digests[name] = measure(case, corpus)
-                seconds = time.perf_counter() - start
-                print(f"{digests[name][:24]:24}  {seconds:5.1f} s  {name}", flush=True)
+                print(
+                    f"{digests[name][:24]:24}  {time.perf_counter() - start:5.1f} s  {name}",
+                    flush=True,
+                )
     print(f"{len(digests)} cases, {time.perf_counter() - begun:.0f} s")
     errors = sum(digest.startswith("error") for digest in digests.values())
     complete = not given.only and not given.quick

@@ -127,7 +127,6 @@ def occurrences(gradient: Numbers, topics: Numbers) -> Numbers:
     first, second = np.triu_indices(len(topics))
     features = np.vstack([np.ones_like(gradient), topics, topics[first] * topics[second]]).T
     on_curve = np.ones(len(gradient), bool)
-    counted = gradient
     for _ in range(FITS):
         fitted = np.linalg.lstsq(features[on_curve], gradient[on_curve], rcond=None)[0]
         counted = features @ fitted - gradient
