@@ -74,7 +74,7 @@ def nearest_names(name: object, known: Iterable[object]) -> str:
 
     Examples
     --------
-    >>> nearest("South", ["north", "south"]), nearest("elm", ["north", "south"])
+    >>> nearest_names("South", ["north", "south"]), nearest_names("elm", ["north", "south"])
     ("did you mean 'south'?", 'choose from: north, south.')
     """
     names = [*known]
