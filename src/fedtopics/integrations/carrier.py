@@ -31,8 +31,6 @@ from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key
 
-# seconds until a member that failed is asked again
-
 
 class Carrier(Protocol):
     """Brings messages to addresses and their answers back; used by one thread."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
-# seconds between two checks for answers
 _NAME = "message"
 _APP_FAILED = 2  # Flower's CLIENT_APP_RAISED_EXCEPTION
 

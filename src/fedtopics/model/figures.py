@@ -31,7 +31,7 @@ PANEL = (  # a notebook's colours may differ from those that the browser prefers
 )
 Topic = Mapping[str, Any]
 Point = tuple[float, float]
-# of a panel of a chart, with its axes
+# Pixels of a panel of a chart, with its axes
 WIDTH = 360
 HEIGHT = 210
 LEFT = 52
