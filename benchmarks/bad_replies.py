@@ -49,7 +49,6 @@ AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initiali
 TRAINED = {"max_rounds": 4} | EMBEDDED
 STEPS = {"local_steps": 20, "batch_size": 50}
 METHODS: dict[str, dict[str, Any]] = {
-    "auto": {"max_rounds": 10} | EMBEDDED,
     "discriminative": CLUSTERS | {"preset": "single"},
     "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
     "fsccl": TRAINED | {"network": {**STEPS, "deletion": 0}},
@@ -59,7 +58,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "gfedntm averaged": NETWORK | AVERAGED,
     "kmeans": CLUSTERS,
     "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
-    "lda": {"max_rounds": 10, "batch_size": 200},
+    "lda": {"learning": "stochastic", "max_rounds": 10, "batch_size": 200},
     "mixture": {"max_rounds": 10} | EMBEDDED,
     "nmf": {"max_rounds": 10},
 }
@@ -258,7 +257,7 @@ def measure(task: Task) -> dict[str, Any]:
         del clients[LIAR]
     name = task.method.split()[0]
     method = {"name": name, "n_components": THEMES} | METHODS[task.method]
-    limits = {"min_document_frequency": 1, "max_words": MOST_WORDS}
+    limits = {"min_persons_per_word": 1, "max_words": MOST_WORDS}
     study = Study.make(method=method, vocabulary=limits).with_clients(clients)
     doors: dict[str, Any] = dict(doors_of(study, clients, OPEN_POLICY))
     liar = LyingDoor(doors.get(LIAR, doors[HONEST[0]]), lie)

@@ -81,7 +81,7 @@ def found(
 def pooled(data: Path, name: str) -> NDArray[np.int64]:
     """Return the labels with all texts at one client, where all of it may leave."""
     at_one = {"data": name, "recipe": "consensus", "clients": 1, "alpha": None, "sums": "plain"}
-    limits = {"min_document_frequency": 1}
+    limits = {"min_persons_per_word": 1}
     return found(data, at_one | {"seed": 0}, OPEN_POLICY, vocabulary=limits)[1]
 
 
@@ -102,7 +102,7 @@ def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
         "versions": versions("fedtopics", "numpy", "scipy"),
     }
     if task["recipe"] == "consensus" and task["data"] == EXACT and task["seed"] == 0:
-        _, open_ = found(data, task, OPEN_POLICY, vocabulary={"min_document_frequency": 1})
+        _, open_ = found(data, task, OPEN_POLICY, vocabulary={"min_persons_per_word": 1})
         row["other"] = int((open_ != pooled(data, EXACT)).sum())
     return row
 

@@ -31,12 +31,13 @@ checkpoint_every = 20
 aggregation = "{kind}"
 [method]
 name = "lda"
+learning = "stochastic"
 n_components = 3
 max_rounds = {rounds}
 batch_size = 16
 coherence = "nothing"
 [vocabulary]
-min_document_frequency = 1
+min_persons_per_word = 1
 [federation]
 join_timeout = 120
 quorum_timeout = 200
@@ -75,7 +76,7 @@ class Stage:
                 "--columns",
                 "tokens=words",
                 "--policy",
-                "policy.toml",
+                f"{name}.toml",
                 "--insecure-seed",
             ]
         words += ["--key", f"keys/{name}", "--out", f"out/{name}"]

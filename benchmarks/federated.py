@@ -24,13 +24,18 @@ ONE_WAY = 0.025  # seconds
 
 
 def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
-    """Write keys, certificates, a policy and documents of all members."""
-    (folder / "policy.toml").write_text("min_documents = 10\nmin_document_frequency = 1\n")
+    """Write keys, certificates, policies and documents of all members.
+
+    Each policy names a memory: that of the user knows other runs of members with these names.
+    """
     for name in ("server", *bags):
         key = Key.create(folder / "keys" / name, name)
         (folder / f"{name}.pem").write_bytes(key.certificate)
     for name, bag in bags.items():
         pq.write_table(pa.table({"words": tokenised(bag)}), folder / f"{name}.parquet")
+        (folder / f"{name}.toml").write_text(
+            f'min_persons = 10\nmin_persons_per_word = 1\nmemory = "{name}.memory"\n'
+        )
 
 
 def start(folder: Path, *words: str) -> Any:
@@ -65,7 +70,7 @@ def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = 
             "--columns",
             "tokens=words",
             "--policy",
-            "policy.toml",
+            f"{name}.toml",
             "--out",
             f"{out}/{name}",
             "--insecure-seed",

@@ -44,12 +44,13 @@ def ours(counts: sparse.csr_array, seed: int) -> Trained:
 
     method = {
         "name": "lda",
+        "learning": "stochastic",
         "n_components": TOPICS,
         "batch_size": BATCH,
         "coherence": "nothing",
         "max_rounds": counts.shape[0] // BATCH,
     }
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    limits = {"min_persons_per_word": 1, "max_document_share": 1.0}
     study = Study.make(method=method, vocabulary=limits, seed=seed)
     policies = dict.fromkeys(clients, OPEN_POLICY)
     model = train(study, clients, policies=policies, on_event=note)

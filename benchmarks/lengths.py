@@ -1,6 +1,6 @@
 """Which method suits documents of which length: short texts of one label, joined to longer ones.
 
-With method = "auto" a study chooses between NMF and the mixture by the mean number of words.
+`choose_method` chooses between NMF and the mixture by the mean number of words.
 """
 
 import time

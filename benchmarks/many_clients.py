@@ -32,7 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "local_steps": 5,
         "max_rounds": 5,
     },
-    "LDA": {"name": "lda", "max_rounds": 12},
+    "LDA": {"name": "lda", "learning": "stochastic", "max_rounds": 12},
     "F-LDA": {
         "name": "flda",
         "max_rounds": 2,

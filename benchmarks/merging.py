@@ -74,7 +74,7 @@ class Bench:
         # The order of words is lost, hence coherence by document.
         settings = {"name": method, "n_components": n_topics, "coherence": "documents"}
         settings |= {} if self.rounds is None else {"max_rounds": self.rounds}
-        limits = {"min_document_frequency": 5, "max_words": 5000}
+        limits = {"min_persons_per_word": 5, "min_clients_per_word": 1, "max_words": 5000}
         study = Study.make(method=settings, vocabulary=limits, seed=seed)
         return train(study, clients, policies=dict.fromkeys(clients, OPEN_POLICY))
 

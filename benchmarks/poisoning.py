@@ -28,9 +28,10 @@ from fedtopics.contract.payload import Payload, SparseRows
 from fedtopics.contract.replies import Bounds, Template
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
+from fedtopics.federation.finished_model import finished
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.program import finished, program_of
+from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.metrics import coherence_of, purity, topic_similarity
 from fedtopics.protocol.outliers import Robust, Rule
@@ -59,7 +60,7 @@ REFUSED = "bad reply", "excluded"  # events
 AGAIN = 20  # rounds for which an optimal attack keeps its factor
 TRIES = 20  # factors that it tries
 METHODS: dict[str, dict[str, Any]] = {
-    "lda": {"name": "lda", "batch_size": 400, "max_rounds": 40},
+    "lda": {"name": "lda", "learning": "stochastic", "batch_size": 400, "max_rounds": 40},
     "nmf": {"name": "nmf", "max_rounds": 20},
     "prodlda": {
         "name": "gfedntm",
@@ -329,7 +330,9 @@ class Bench:
         clients = self.clients(task)
         method = METHODS[task.method] | {"n_components": N_TOPICS, "coherence": "nothing"}
         method |= {"relevance": 1} | ({"max_rounds": 2} if self.quick else {})
-        limits = {"max_words": 2000, "max_document_share": 1}
+        limits = {"max_words": 2000, "max_document_share": 1} | (
+            {"min_clients_per_word": 1} if self.quick else {}
+        )
         study = Study.make(seed=task.seed, method=method, vocabulary=limits).with_clients(clients)
         truthful = common.doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
         lied = task.attack not in (NOBODY, AWAY, WORDS)

@@ -38,8 +38,7 @@ DRAWING_QUICK = DRAWING | {
     "shared_topics": 2,
     "eta": 0.05,
 }
-BY_WORDS = ("lda", "nmf")
-BY_EMBEDDINGS = ("kmeans", "discriminative")
+METHODS = ("lda", "nmf", "kmeans")
 FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "20ng": ("20ng", 20, {}),
     "news_outlets": ("news_outlets", 10, {"nearest_words": 16}),
@@ -48,10 +47,10 @@ FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
     f"{data}, {name}": (
         path,
-        {"n_components": n, "name": name} | (more if name in BY_EMBEDDINGS else {}),
+        {"n_components": n, "name": name} | (more if name == "kmeans" else {}),
     )
     for data, (path, n, more) in FILES.items()
-    for name in (*BY_WORDS, *BY_EMBEDDINGS)
+    for name in METHODS
 }
 SCORES = "npmi", "different", "nmi", "accuracy", "similarity", "control"
 INTRODUCTION = """\
@@ -85,7 +84,7 @@ def spread(corpus: Corpus, clients: int) -> dict[str, Corpus]:
 
 
 def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[str, float]:
-    embedded = method["name"] in BY_EMBEDDINGS
+    embedded = method["name"] == "kmeans"
     corpus, words = documents(path, embedded)
     begun = time.perf_counter()
     model = made(spread(corpus, task["clients"]), task["epsilon"], task["seed"], **method)

@@ -126,9 +126,9 @@ def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
         named, counts = count_words(corpus, rules).named(rarest)
-        counted = np.column_stack([counts, np.tile([1, 0], (len(named), 1))])
+        counted = np.column_stack([counts[:, :2], np.tile([1, 0], (len(named), 1))])
         limits = VocabularyLimits(max_document_share=1 if tokenised else 0.5)
-        vocabulary = agree(named, counted, len(corpus), limits)
+        vocabulary = agree(named, counted, len(corpus), limits, n_clients=1)
         split = [
             [word for word in document if word in vocabulary.index]
             for batch in tokens(corpus, rules)
@@ -171,7 +171,7 @@ def ours(
     method = {"n_components": topics, "coherence": within}
     method |= METHODS.get(name, {"name": "gfedntm", "network": name})
     method |= {} if rounds is None else {"max_rounds": rounds}
-    limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
+    limits = {"min_persons_per_word": 1, "max_words": 100_000, "max_document_share": 1}
     study = Study.make(seed=seed, method=method, vocabulary=limits)
     start = time.perf_counter()
     model = train(study, parts, policies=dict.fromkeys(parts, OPEN_POLICY))

@@ -14,9 +14,12 @@ from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.contract.payload import RunningSum
 from fedtopics.datasets import package_documentation
 from fedtopics.federation.local import LocalClients
-from fedtopics.methods.core.agreement import Agreement, adopt
+from fedtopics.federation.program import plan_of
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import ClientWords
 from fedtopics.methods.core.final_model import CHOOSING, SCORED, choose_words, draw_halves
-from fedtopics.methods.core.plan import Secret
+from fedtopics.methods.core.plan import ClientContext
+from fedtopics.methods.core.vocabulary_agreement import adopt
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import CANDIDATES, WORDS_SHOWN
@@ -62,7 +65,7 @@ def clients_of(data: Path, name: str, embedded: bool) -> dict[str, Corpus]:
         corpus = corpus.with_embeddings(vectors)
     nodes = np.array(file["node"].cast("string").to_pylist())
     rows = [np.flatnonzero(nodes == node) for node in np.unique(nodes)]
-    least = Policy().min_documents
+    least = Policy().min_persons
     return {
         f"client-{i}": corpus.take(client_rows)
         for i, client_rows in enumerate(rows)
@@ -74,7 +77,13 @@ def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -
     joined = LocalClients(common.doors_of(study, corpora, Policy()))
     total = sum(map(len, corpora.values()))
     adopt(joined, {"words": list(model.vocabulary.words), "total": total, "length": 1.0})
-    return Agreement(joined, model.vocabulary, total, total, 1.0)
+    return Agreement(
+        clients=joined,
+        settings=study.method,
+        vocabulary=model.vocabulary,
+        documents=total,
+        training=total,
+    )
 
 
 def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> float:
@@ -96,7 +105,7 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
     model = TopicModel.from_pretrained(folder)
     agreement = at_clients(study, corpora, model)
     drawn = [
-        (c, draw_halves(Secret.from_seed(study.seed, name), len(c), Policy().min_documents))
+        (c, draw_halves(ClientWords(plan_of(study), ClientContext(name, c, Policy()))))
         for name, c in corpora.items()
     ]
     parts = {part: [c.take(rows[part]) for c, rows in drawn] for part in (CHOOSING, SCORED)}

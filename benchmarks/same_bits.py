@@ -52,9 +52,8 @@ THEMES = 6
 ROUNDS = 3
 BASES = {  # TOML, as all below, with ; for a new line
     "gfedntm": "n_components = 6; max_rounds = 12",
-    "lda": "n_components = 6; max_rounds = 12; batch_size = 128",
+    "lda": 'n_components = 6; max_rounds = 12; batch_size = 128; learning = "stochastic"',
     "nmf": "n_components = 6; max_rounds = 10",
-    "auto": "n_components = 6; max_rounds = 10",
     "flda": "n_components = 6; max_rounds = 3; iterations = 60; min_new_documents = 20",
     "mixture": "n_components = 6; max_rounds = 20",
     "kmeans": "n_components = 6; max_rounds = 20",
@@ -66,7 +65,7 @@ BASES = {  # TOML, as all below, with ; for a new line
 AVERAGED = "norm = 'server'; local_steps = 3; optimizer"
 MIXED = "initialisation = 'mixture'"
 NO_DEFAULT = ("gfedntm", "lda")
-NONE_DRAWN = ("auto", "fsccl")
+NONE_DRAWN = ("fsccl",)
 STUDIES = {
     **{
         f"gfedntm/{network} {norm}": f"network = '{network}'; norm = '{norm}'"
@@ -242,7 +241,7 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
         return made(name).fit(documents(place)["east"]).model_
 
     def fit_clients(name: str, _: Path) -> Any:
-        policies = dict.fromkeys(CLIENTS, Policy(min_documents=5, min_document_frequency=6))
+        policies = dict.fromkeys(CLIENTS, Policy(min_persons=5, min_persons_per_word=6))
         return made(name).fit_clients(documents(place), policies=policies).model_
 
     def partial_fit(name: str, _: Path) -> Any:

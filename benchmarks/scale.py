@@ -31,7 +31,7 @@ MOST = 3.0  # GB
 GB = 1.024 / 1000  # of a megabyte of 1024 times 1024 bytes, as the system counts
 OURS: dict[str, dict[str, Any]] = {
     "prodlda": {"name": "gfedntm", "batch_size": 64 * N_CLIENTS, "max_rounds": 100},
-    "lda": {"name": "lda", "max_rounds": 100},
+    "lda": {"name": "lda", "learning": "stochastic", "max_rounds": 100},
     "nmf": {"name": "nmf", "max_rounds": 10},
 }
 Measures = dict[str, Any]
@@ -73,7 +73,7 @@ def ours(method: str, folder: Path) -> Measures:
         vocabulary={
             "max_words": N_WORDS,
             "max_document_share": 1,
-            "min_document_frequency": RAREST,
+            "min_persons_per_word": RAREST,
         },
         text={"stop_words": "none"},
         clients={path.stem: {"data": path} for path in sorted(folder.glob("*.parquet"))},

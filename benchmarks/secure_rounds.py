@@ -22,7 +22,7 @@ EACH = 2_000
 ROUNDS = 15
 METHODS = {
     "NMF": 'name = "nmf"',
-    "LDA": 'name = "lda"\nbatch_size = 256',
+    "LDA": 'name = "lda"\nlearning = "stochastic"\nbatch_size = 256',
     "ProdLDA": 'name = "gfedntm"\nnorm = "server"\nhidden = [100, 100]\nbatch_size = 256',
 }
 STUDY = """name = "rounds"
@@ -35,10 +35,10 @@ coherence = "nothing"
 {method}
 [vocabulary]
 max_words = {words}
-min_document_frequency = 1
+min_persons_per_word = 1
 max_document_share = 1.0
 """
-ALONE = '\n[clients.{name}]\ndata = "{name}.parquet"\npolicy = "policy.toml"\ntokens = "words"\n'
+ALONE = '\n[clients.{name}]\ndata = "{name}.parquet"\npolicy = "{name}.toml"\ntokens = "words"\n'
 HEAD = """method | one process, ms | plain, ms | secure, ms | secure / plain \
 | secure / one process | with the delay: plain, ms | secure, ms | secure / plain \
 | up, plain, MB | secure, MB | down, plain, MB | secure, MB"""

@@ -83,7 +83,7 @@ def run(data: Path, is_whole: bool, task: dict[str, Any]) -> dict[str, float]:
         ]
     )
     others = counts.sum(0) - counts
-    least = policy.min_documents
+    least = policy.min_persons
     few = ((others > 0) & (others < least) & (counts.sum(0) >= least)).any(0).sum()
     return {
         "acc": 100 * clustering_accuracy(truth, labels),

@@ -108,7 +108,7 @@ class Bench(NamedTuple):
     def measure(self, name: str, seed: int, quick: bool) -> dict[str, Any]:
         method = METHODS[name] | {"n_components": N_TOPICS, "coherence": "documents"}
         method = {"name": "gfedntm", **method} | ({"max_rounds": 2} if quick else {})
-        limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
+        limits = {"min_persons_per_word": 1, "max_words": 100_000, "max_document_share": 1}
         study = Study.make(seed=seed, method=method, vocabulary=limits).with_clients(self.clients)
         run = Keeping(study)
         program_of(study).train(self.engine(study), run)

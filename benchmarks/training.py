@@ -39,9 +39,9 @@ def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "
     clients = [Corpus.of(tokenised(bag[part])).with_embeddings(vectors[part]) for part in parts]
     method = ROUNDS | {"network": network, "n_components": n_topics, "batch_size": batch}
     method |= {"hidden": [HIDDEN, HIDDEN]}
-    vocabulary = {"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1}
+    vocabulary = {"min_persons_per_word": 1, "max_words": n_words, "max_document_share": 1}
     study = Study.make(method=method, vocabulary=vocabulary, checkpoint_every=10 * MINIBATCHES)
-    return timed(way, study, clients, min_documents=1)
+    return timed(way, study, clients, min_persons=1)
 
 
 def nodes(way: str, path: str) -> float:
@@ -55,7 +55,7 @@ def nodes(way: str, path: str) -> float:
     parts = [node == name for name in sorted(set(node))]
     if way == "one process":
         parts = [node == node]
-    study = Study.make(method=ROUNDS, vocabulary={"min_document_frequency": 1})
+    study = Study.make(method=ROUNDS, vocabulary={"min_persons_per_word": 1})
     return timed(way, study, [Corpus.of(file["tokens"].filter(part)) for part in parts])
 
 
@@ -63,7 +63,7 @@ def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
     from fedtopics import Policy, train
 
     clients = {f"client{number}": corpus for number, corpus in enumerate(corpora)}
-    policies = dict.fromkeys(clients, Policy(min_document_frequency=1, **policy))
+    policies = dict.fromkeys(clients, Policy(min_persons_per_word=1, **policy))
     rounds: list[dict[str, Any]] = []
 
     def note(event: dict[str, Any]) -> None:

@@ -44,9 +44,9 @@ END
 }
 
 python "$here/write_documents.py" "$folder"
-printf 'min_document_frequency = 5\nmin_clients_in_sum = 3  # with two others at least\n' >"$folder/networkx/policy.toml"
-echo 'min_documents = 40' >"$folder/scipy/policy.toml"
-printf 'methods = ["gfedntm"]\nmin_document_frequency = 10\nmax_rounds = 1000\n' \
+printf 'min_persons_per_word = 5\nmin_clients_in_sum = 3  # with two others at least\n' >"$folder/networkx/policy.toml"
+echo 'min_persons = 40' >"$folder/scipy/policy.toml"
+printf 'methods = ["gfedntm"]\nmin_persons_per_word = 10\nmax_rounds = 1000\n' \
   >"$folder/sklearn/policy.toml"
 
 for name in server networkx scipy sklearn; do

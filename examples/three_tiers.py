@@ -55,7 +55,7 @@ def as_of_one(value: Any) -> Any:
 
 def door_of(device: str, documents: Corpus, study: Study) -> Door:
     """Return a device's door: its own part of the method, its own policy, its own ledger."""
-    policy = Policy(min_documents=10)
+    policy = Policy(min_persons=10)
     site = ClientContext(device, documents, policy, secret=Secret.from_seed(study.seed, device))
     ledger = Ledger(study.method.method_name, study.fingerprint)
     return Door(device, client_of(study, site), policy, ledger)
@@ -82,9 +82,10 @@ def main() -> None:
         "north": {name: devices[name] for name in first},
         "south": {name: devices[name] for name in second},
     }
-    study = Study.make(method={"name": "nmf", "n_components": 5})
+    limits = {"min_clients_per_word": 1}  # a client here is many devices there
+    study = Study.make(method={"name": "nmf", "n_components": 5}, vocabulary=limits)
     tiers = train_in_tiers(study, clients)
-    flat = train(study, devices, policies=dict.fromkeys(devices, Policy(min_documents=10)))
+    flat = train(study, devices, policies=dict.fromkeys(devices, Policy(min_persons=10)))
     apart = float(np.abs(tiers.beta - flat.beta).max() / flat.beta.max())
     for number, words in enumerate(tiers.topics(6)):
         print(f"{number}  {' '.join(words)}")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,8 @@ TESTS = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Have pytest-xdist keep that order; by itself it begins with the files of the most tests."""
     config.option.loadscopereorder = False
+    # Fixtures of modules run outside the fixture of each test.
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="fedtopics-state-")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -42,6 +45,14 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(autouse=True)
+def _own_state_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test writes a memory into the home of whoever runs it, or reads another test's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture

@@ -57,8 +57,7 @@ def test_a_benchmark_takes_the_options_of_all(name: str) -> None:
 
 def test_ci_runs_all_in_their_quick_way() -> None:
     commands = entry.commands()
-    every = {name for name in commands if not name.startswith("experiment ")}
-    assert every == KNOWN.keys()
+    assert {name for name in commands if not name.startswith("experiment ")} == KNOWN.keys()
     assert all("--quick" in words for words in commands.values())
     assert "make bench NAME=all QUICK=1" in (ROOT / ".ci/run").read_text("utf-8").splitlines()
 

@@ -14,13 +14,13 @@ import fedtopics
 from fedtopics import NMF, Columns, Corpus, Policy, Study, TopicModel, files
 from fedtopics.errors import InputError, ModelError, RunError
 from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.memory import Memory
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.verify import verify
 from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
-from fedtopics.privacy.accounting import Account
 from fedtopics.text.corpus import column_of
 from fedtopics.text.growing import Follow
 from tests.helpers.damage import full_disk
@@ -56,7 +56,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "table": lambda path: column_of(path, "text"),
     "ledger": summarise_ledger,
     "follow": lambda path: Follow(path, Columns(), print),
-    "account": Account,
+    "memory": Memory.read,
     "seeds": lambda path: NMF(2, seed_topics=path).fit(["oak elm", "elm"]),
 }
 

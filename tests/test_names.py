@@ -15,7 +15,7 @@ from tests.helpers.models import made
 
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
 CLIENTS = {"south": TEXTS, "north": TEXTS}
-OPEN = Policy(min_documents=1)
+OPEN = Policy(min_persons=1)
 MODEL = made()
 SOUTH = "no client 'South'; did you mean 'south'"
 YEARS = dict.fromkeys(CLIENTS, [2026] * 20)

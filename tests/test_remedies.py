@@ -22,6 +22,7 @@ CLIENTS = {"north": ALL, "south": ALL}
 TWO = pd.DataFrame({"title": ["one", "two"] * 40, "letter": ALL, "client": ["a", "b"] * 40})
 NUMBERS = ["12 345 67", "11 99 89"] * 20
 STOP = ["the and of", "with for but"] * 20
+OF_ONE = {"min_clients_per_word": 1}
 DIGITS = {"token_pattern": "words-and-digits", "stop_words": None}
 RARE = [[f"word{number}", f"word{number + 1}"] for number in range(12)]
 PLAIN: dict[str, Any] = {"name": "nmf", "n_components": 2, "max_rounds": 2}
@@ -29,7 +30,7 @@ CORPUS = Corpus.of(ALL)
 EMBEDDED = CORPUS.with_embeddings(np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
 VECTORS = TWO.assign(embedding=[*np.random.default_rng(0).normal(size=(80, 3))])
 CALL = "rename that column to text, or give its name"
-OPEN = Policy(min_documents=1, min_document_frequency=1)
+OPEN = Policy(min_persons=1, min_persons_per_word=1)
 MORE = dict.fromkeys(CLIENTS, ALL * 2)
 GROWN: dict[str, Any] = {"max_rounds": 1, "iterations": 20, "min_new_documents": 1}
 FEW = {"a": RARE, "b": RARE}
@@ -96,22 +97,22 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     "numbers alone, of clients": (
         lambda: NMF(2).fit_clients({"a": NUMBERS, "b": STOP}),
         'stop_words = "none"',
-        lambda: NMF(2, **DIGITS).fit_clients({"a": NUMBERS, "b": STOP}),
+        lambda: NMF(2, **DIGITS, **OF_ONE).fit_clients({"a": NUMBERS, "b": STOP}),
     ),
     "rare words of a study": (
         lambda: NMF(2).fit(RARE),
-        "lower min_document_frequency of the study.",
-        lambda: NMF(2, min_document_frequency=2).fit(RARE),
+        "lower min_persons_per_word of the study.",
+        lambda: NMF(2, min_persons_per_word=2).fit(RARE),
     ),
     "rare words of a policy": (
-        lambda: NMF(2, min_document_frequency=1).fit_clients(FEW),
-        "lower min_document_frequency of the client's policy.",
-        lambda: NMF(2, min_document_frequency=1).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
+        lambda: NMF(2, min_persons_per_word=1).fit_clients(FEW),
+        "lower min_persons_per_word of the client's policy.",
+        lambda: NMF(2, min_persons_per_word=1).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
     ),
     "rare words of both": (
         lambda: NMF(2).fit_clients(FEW),
         "of the study and of the client's policy.",
-        lambda: NMF(2, min_document_frequency=2).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
+        lambda: NMF(2, min_persons_per_word=2).fit_clients(FEW, policies={"a": OPEN, "b": OPEN}),
     ),
     "one word": (
         lambda: NMF(2).fit(["oak"] * 20),
@@ -124,9 +125,9 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(4).fit(ALL),
     ),
     "few words of a policy": (
-        lambda: NMF(2, min_clients_per_word=2).fit_clients({"a": TREES, "b": BOATS}),
-        "lower min_clients_per_word",
         lambda: NMF(2).fit_clients({"a": TREES, "b": BOATS}),
+        "set min_clients_per_word = 1",
+        lambda: NMF(2, **OF_ONE).fit_clients({"a": TREES, "b": BOATS}),
     ),
     "words in most documents": (
         lambda: NMF(2).fit(TREES),
@@ -134,14 +135,14 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(2, max_document_share=1.0).fit(TREES),
     ),
     "documents of a policy": (
-        lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
-        "lower min_documents in its policy",
-        lambda: train(study(), CLIENTS, policies=policies(min_documents=40)),
+        lambda: train(study(), CLIENTS, policies=policies(min_persons=99)),
+        "lower min_persons in its policy",
+        lambda: train(study(), CLIENTS, policies=policies(min_persons=40)),
     ),
     "more documents": (
-        lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
+        lambda: train(study(), CLIENTS, policies=policies(min_persons=99)),
         "give it more documents",
-        lambda: train(study(), MORE, policies=policies(min_documents=99)),
+        lambda: train(study(), MORE, policies=policies(min_persons=99)),
     ),
     "rounds of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(max_rounds=1)),

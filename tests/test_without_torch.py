@@ -62,7 +62,6 @@ for name, settings in json.loads(sys.stdin.read()).items():
 SMALL: dict[str, Any] = {"n_components": 3, "max_rounds": 3, "coherence": "nothing"}
 EMBEDDED = {**SMALL, "embedding": {"dimension": 4}}
 WITHOUT: dict[str, dict[str, Any]] = {
-    "auto": EMBEDDED,
     "lda": SMALL,
     "nmf": SMALL,
     "flda": {**SMALL, "min_new_documents": 5},
@@ -78,7 +77,7 @@ name = "nmf"
 n_components = 3
 max_rounds = 3
 [vocabulary]
-min_document_frequency = 2
+min_persons_per_word = 2
 [clients.north]
 data = "north.jsonl"
 [clients.south]
@@ -115,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / f"{name}.jsonl").write_text("".join(lines))
     (path / "study.toml").write_text(STUDY)
     (path / "terms.toml").write_text('A = ["word"]')
-    (path / "policy.toml").write_text("max_epsilon = 8\n")
+    (path / "policy.toml").write_text("max_epsilon = 8\nmemory = 'memory'\n")
     (path / "single.toml").write_text(STUDY.partition("[clients.south]")[0])
     (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
     return path
@@ -173,7 +172,7 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
     for name in ("north", "south"):
         study += f'[clients.{name}]\ncertificate = "{kind}/{name}.pem"\n'
     (folder / f"{kind}.toml").write_text(f'aggregation = "{kind}"\n{study}')
-    (folder / "two.toml").write_text("min_clients_in_sum = 2\nmin_documents = 10\n")
+    (folder / "two.toml").write_text("min_clients_in_sum = 2\nmin_persons = 10\n")
     command = [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()"]
     with ExitStack() as stack:
 

@@ -29,6 +29,10 @@ STEPS = 80
 TURNS = 8
 EXACT = 1e-6  # of a signal may lie outside the space, for rounding
 CASES = [  # documents, minibatch, rounds
+    (52, 10, 26),  # this and the next three: half as many rounds as documents, as policies allow
+    (100, 10, 50),
+    (200, 20, 100),
+    (500, 52, 250),
     (50, 10, 60),
     (50, 10, 200),
     (50, 10, 600),
@@ -108,7 +112,7 @@ def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
     """Reconstruct documents from the sums of many rounds, without knowing any minibatch."""
-    for size, batch, rounds in CASES[:1] if quick else CASES:
+    for size, batch, rounds in CASES[4:5] if quick else CASES:
         corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)
         name = next(iter(corpora))

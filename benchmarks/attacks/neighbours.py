@@ -25,7 +25,6 @@ from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.privacy import Noise, Privacy, estimates
 from fedtopics.privacy.client import NoisyClient, PrivatePlan
 from fedtopics.privacy.recipe import RECIPES
-from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
@@ -56,7 +55,7 @@ class Case(NamedTuple):
     noise: float = 1.0
 
 
-CLAIMED = {"kmeans": 1.0, "lda": 3.0, "nmf": 3.0, "discriminative": 1.0}
+CLAIMED = {"kmeans": 1.0, "lda": 3.0, "nmf": 3.0}
 CASES = [Case(name, bound, noise) for name, bound in CLAIMED.items() for noise in (1 / 3, 1.0)]
 
 
@@ -89,7 +88,7 @@ class Sums:
         everybody = (*self._halves, self._alone)
         for half in everybody:
             overheard(half).hidden.clear()
-        *replies, _ = (getattr(half, function)(**payload) for half in everybody)
+        *replies, _ = (half.execute(function, payload) for half in everybody)
         total = layout.decode(np.sum([layout.encode(reply)[0] for reply in replies], axis=0))
         self._listen(total)
         return total
@@ -114,7 +113,7 @@ def plan_of(case: Case) -> PrivatePlan:
     method: dict[str, Any] = {"name": case.method, "n_components": THEMES}
     if case.method in ROUNDS:
         method["max_rounds"] = ROUNDS[case.method]
-    if case.method in ("kmeans", "discriminative"):
+    if case.method == "kmeans":
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, differential_privacy=bound)
@@ -178,7 +177,7 @@ def run(case: Case, present: bool, number: int) -> tuple[float, bool]:
     for half in (*chosen, alone):
         secret = Secret.from_seed(number, f"{case} {present} {half.name}")
         half.noise = Overheard(secret, case.noise)
-        half.forget()
+        half._requests.clear()
     plan = plan_of(case)
     program: Any = RECIPES.find(case.method).program(plan)
     sums = Sums(chosen, alone, present)
@@ -186,12 +185,12 @@ def run(case: Case, present: bool, number: int) -> tuple[float, bool]:
     vocabulary = Vocabulary(PUBLIC, nothing, nothing)
     agreement = Agreement(
         clients=sums,  # type: ignore[arg-type]
+        settings=plan.settings,
         vocabulary=vocabulary,
         documents=DOCUMENTS,
         training=DOCUMENTS,
-        length=1.0,
     )
-    sums.sum("extent", {"size": noisy(plan.privacy)})
+    agreement.ask(NoisyClient.extent)
     state: dict[str, Any] = {}
     try:
         for stage in program.stages:

@@ -44,6 +44,7 @@ def study_of(rounds: int, batch: int, clients: int, **method: Any) -> Study:
     """Make a study in which each client takes so many documents a round."""
     defaults = {
         "name": "lda",
+        **({} if "name" in method else {"learning": "stochastic"}),
         "n_components": 20,
         "initialisation": "random",
         "coherence": "nothing",

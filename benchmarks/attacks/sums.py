@@ -56,9 +56,9 @@ class Cell(NamedTuple):
 PRODLDA = "gFedNTM, ProdLDA"
 WIDE = "gFedNTM, ProdLDA, 400 units"
 UNITS = 400
-ANY = Policy(min_documents=1)
+ANY = Policy(min_persons=1)
 NETWORK = {"name": "gfedntm", "max_rounds": ROUNDS}
-LDA = {"name": "lda", "initialisation": "random"}
+LDA = {"name": "lda", "initialisation": "random", "learning": "stochastic"}
 CLUSTERS = {"max_rounds": PASSES, "n_components": FEW}
 BRIEFLY = {"max_rounds": 1, "network": {"local_steps": 5, "deletion": 0}}  # attacked is the start
 Attack = Callable[[Summed], by.Told]

@@ -60,19 +60,21 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
     """Return each client's sums, and last the total with secure aggregation."""
     method = {"name": "discriminative", "embedding": {"dimension": dimension_of(corpora[0])}}
     study = Study.make(method=method)
-    rules = Policy(min_documents=least)
+    rules = Policy(min_persons=least)
     sums = []
     sides: list[Any] = [client_of(study, ClientContext("a", corpus, rules)) for corpus in corpora]
     names = sorted({word for side in sides for word in frequent_words(side)})
     for side in sides:
         side.adopt(names, 1, 1.0)
     origin = np.concatenate([corpus.embeddings for corpus in corpora]).mean(0, dtype=np.float64)
+    enough = np.full(len(names), float(least))  # persons with each word, at all clients
+    counted = {"squares": enough, "fourths": enough}
     clients.distinct_words = GUARD if guarded else unguarded
     try:
-        for groups in ({}, {"least": least, "counted": {"counts": np.full(len(names), least)}}):
+        for groups in ({}, {"least": least, "clients": 1, "counted": counted}):
             for side, corpus in zip(sides, corpora, strict=True):
                 side.guard.of_all = bool(groups)
-                reply = side.function("point_sums")(side._fingerprint, origin, groups)
+                reply = side.function("point_sums")(origin, groups)
                 has = (side.bag > 0).toarray() * (reply["sent"] > 0)
                 points = centred(np.asarray(corpus.embeddings), origin).astype(float)
                 sums.append(Sums(reply["sums"], has.astype(np.int64), points))

@@ -18,17 +18,18 @@ from benchmarks.common import parquet
 from fedtopics.contract.interfaces import Call
 from fedtopics.contract.payload import SparseRows
 from fedtopics.federation.door import Door
+from fedtopics.federation.finished_model import finished
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import client_of, finished, program_of
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
-CURIOUS = Policy(min_document_frequency=1)  # of the attacker's own clients; all words count
+CURIOUS = Policy(min_persons_per_word=1)  # of the attacker's own clients; all words count
 RARE = 5  # documents: a word of fewer does not leave, by the default policy
 
 
@@ -101,7 +102,7 @@ def membership(
     words = vocabulary_of(calls)
     padding = [[words[-1]] * 2]  # a document of no word would not be usable
     corpus = Corpus.of([[words[i]] for i in range(n)] if n <= len(words) else padding * n)
-    all_words = study.vocabulary.model_copy(update={"min_document_frequency": 1})
+    all_words = study.vocabulary.model_copy(update={"min_persons_per_word": 1})
     study = study.model_copy(update={"vocabulary": all_words})
     door = door_of(study, name, corpus, CURIOUS, **site)
     rows = []

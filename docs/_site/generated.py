@@ -18,15 +18,19 @@ from pydantic import BaseModel
 
 import fedtopics
 from fedtopics import cli, errors
+from fedtopics.contract.published import description_of
+from fedtopics.federation.data_sent import ALL_SEE, TOTAL, TableMaker
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
 from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final_model import LastSums
-from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
+from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.metrics import METRICS
 from fedtopics.privacy.recipe import RECIPES
+from fedtopics.protocol.clients import STEPS
+from fedtopics.text.vocabulary import VocabularyLimits
 
 
 def commands() -> str:
@@ -81,32 +85,88 @@ def _shown(value: Any) -> str:
     return f"`{str(plain).lower() if isinstance(plain, bool) else plain}`"
 
 
+def table_maker(settings: Any) -> TableMaker:
+    """Return what makes rows for two clients with the default number of words."""
+    return TableMaker(
+        clients=["north", "south"],
+        is_secure=settings.adds_up,
+        n_words=5000,
+        most_proposed=VocabularyLimits().most_proposed,
+    )
+
+
 def clients() -> str:
     """Say which functions a study with default settings calls, and what each sends."""
     places: dict[type, list[str]] = {}
     parts = []
     for name in METHODS.names:
         for client, title, settings in _variants(find_method(name)):
-            parts += [f"\n## {title}\n", "| function | how often | what is sent |"]
-            parts.append("| --- | --- | --- |")
-            for exchange in exchanges_of(client, settings):
-                data_sent = exchange.data_sent.replace("|", "\\|")
-                parts.append(f"| `{exchange.function}` | {exchange.often} | {data_sent} |")
+            parts += [f"\n## {title}\n", "| function | when | what is sent | who sees it | from |"]
+            parts.append("| --- | --- | --- | --- | --- |")
+            for row in table_maker(settings).of_client(client, settings):
+                data_sent = row.data_sent.replace("|", "\\|")
+                parts.append(
+                    f"| `{row.function}` | {row.often} | {data_sent} | {row.seen} | {row.over} |"
+                )
             kinds = client, *client.exchanges, LastSums
             for place in dict.fromkeys(base for kind in kinds for base in kind.__mro__):
                 own = [name for name in vars(place) if name in client.functions()]
                 names = places.setdefault(place, [])
                 names += sorted({*own} - {*names})
+    parts += ["\n## Secure aggregation\n", "| step | when | what is sent | who sees it | from |"]
+    parts.append("| --- | --- | --- | --- | --- |")
+    for step in STEPS:
+        seen = ALL_SEE if step.seen_by_all else TOTAL
+        parts.append(
+            f"| `{step.name}` | {step.often(None)} | {step.data_sent} | {seen} | {step.over.text} |"
+        )
     shared = {place: names for place, names in places.items() if names}
     for place, names in sorted(shared.items(), key=lambda entry: len(entry[0].__mro__)):
         parts += [f"\n## {place.__name__}\n", "| function | what is sent |", "| --- | --- |"]
-        parts += [f"| `{name}` | {vars(place)[name].data_sent} |" for name in names]
+        parts += [f"| `{name}` | {description_of(vars(place)[name]).data_sent} |" for name in names]
         parts.append(
             f"\n::: {_full(place)}\n"
             "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
             f"      members: {names}"
         )
     return "\n".join(parts)
+
+
+def shared() -> str:
+    """Say in a few words what each method sends before, in and after its rounds."""
+    tables = {name: _short(find_method(name)) for name in METHODS.names}
+    common = set.intersection(*({*rows} for rows in tables.values() if ("vocabulary", 0) in rows))
+    parts = [
+        "| method | before the rounds | each round | at the end |",
+        "| --- | --- | --- | --- |",
+    ]
+    parts.append(
+        _row("all but F-LDA", {key: tables["nmf"][key] for key in tables["nmf"] if key in common})
+    )
+    for name, rows in tables.items():
+        own = {key: short for key, short in rows.items() if key not in common}
+        parts.append(_row(find_method(name).title, own))
+    return "\n".join(parts)
+
+
+def _short(method: Method) -> dict[tuple[str, int], str]:
+    """Return what a method's functions send, by function and by when it is called."""
+    often = method.client.in_study(method.settings())
+    about = method.client.functions()
+    return {
+        (name, phase): about[name].short + (" (seen by all)" if about[name].seen_by_all else "")
+        for name, calls in often.items()
+        for phase, number in enumerate((calls.times + calls.before, calls.per_round, calls.at_end))
+        if number and not calls.instead
+    }
+
+
+def _row(title: str, rows: dict[tuple[str, int], str]) -> str:
+    cells = [
+        "; ".join(dict.fromkeys(t for (_, at), t in rows.items() if at == phase))
+        for phase in range(3)
+    ]
+    return f"| {title} | " + " | ".join(cells) + " |"
 
 
 def _variants(method: Method) -> Iterator[tuple[type[TopicClient[Any]], str, Any]]:
@@ -212,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "clients": clients,
+    "shared": shared,
     "metrics": metrics,
     "names": names,
     "messages": messages,
@@ -234,5 +295,5 @@ def filled(text: str, *, site: bool = False) -> str:
 
 
 if __name__ == "__main__":
-    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"))]:
         page.write_text(filled(page.read_text("utf-8")), "utf-8")

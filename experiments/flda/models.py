@@ -81,7 +81,9 @@ RANDOM = {
     "federated-all": Model(ALL_ROUNDS, "federated", 3, REGULAR),
     "flda-2": Model("F-LDA, round 2", "federated", 2, STREAM),
     "flda-3": Model("F-LDA, round 3", "federated", 3, STREAM),
-    "lda": Model("variational LDA", "federated", 3, OTHERS | {"name": "lda"}),
+    "lda": Model(
+        "variational LDA", "federated", 3, OTHERS | {"name": "lda", "learning": "stochastic"}
+    ),
     "prodlda": Model("ProdLDA", "federated", 3, OTHERS | {"name": "gfedntm"}),
 }
 SKEWED = {

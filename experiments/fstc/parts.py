@@ -244,6 +244,6 @@ def usable_seeds(corpus: Corpus, split: Mapping[str, Any], seeds: int) -> list[i
             parts = split_clients(corpus, **split, seed=seed)
         except StudyError:  # a client without any document
             return False
-        return min(map(len, parts.values())) >= Policy().min_documents
+        return min(map(len, parts.values())) >= Policy().min_persons
 
     return list(islice(filter(usable, range(100)), seeds))

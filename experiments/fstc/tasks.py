@@ -67,13 +67,14 @@ class Settings(FileSettings):
         n_clusters = pc.count_distinct(self.documents(task.data).labels).as_py()
         method = {"n_components": n_clusters, "coherence": "nothing"} | task.method
         if not self.quick:
-            return Study.make(seed=task.seed, method=method)
+            return Study.make(seed=task.seed, method=method, vocabulary={"min_clients_per_word": 1})
         # Views would be embedded.
         views = {"network": {"deletion": 0.0}} if method["name"] == "fsccl" else {}
         quick = {"start": {"tries": 4, "rounds": 10}, **QUICK[method["name"]]}
         method = filled(quick, filled(method, views))
         # Few documents of a client have few words in common.
-        return Study.make(seed=task.seed, method=method, vocabulary={"min_document_frequency": 1})
+        limits = {"min_persons_per_word": 1, "min_clients_per_word": 1}
+        return Study.make(seed=task.seed, method=method, vocabulary=limits)
 
     def documents(self, name: str, n_documents: int | None = None) -> Corpus:
         """Return a data set's texts and labels, or so many of them."""

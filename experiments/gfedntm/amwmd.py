@@ -52,7 +52,7 @@ class DataSet:
 
     name: str
     columns: Columns
-    min_document_frequency: int
+    min_persons_per_word: int
     rounds: tuple[int, int]
 
     def read(self, path: Path) -> dict[str, Corpus]:
@@ -231,7 +231,8 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     rounds = EPOCHS * n_documents // BATCH
     batch = BATCH
     preset = str(settings.preset)
-    limits = {"min_document_frequency": data.min_document_frequency}
+    # As in the paper, the vocabulary is the union of the clients' words.
+    limits = {"min_persons_per_word": data.min_persons_per_word, "min_clients_per_word": 1}
     if preset == "default":
         rounds = min(max(rounds, least), most)
     else:

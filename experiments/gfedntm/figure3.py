@@ -43,7 +43,7 @@ RECIPES = {
         {"preset": "mixtures", "posterior_gain": 4.0, "encoder_input": "shares"},
     ),
     "ntm": Recipe("NeuralLDA for mixtures", {"network": "neurallda", "preset": "mixtures"}),
-    "lda": Recipe("LDA", {"name": "lda", "max_rounds": 100}),
+    "lda": Recipe("LDA", {"name": "lda", "learning": "stochastic", "max_rounds": 100}),
     "nmf": Recipe("NMF", {"name": "nmf"}, refined=False),
 }
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")

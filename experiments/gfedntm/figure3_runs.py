@@ -126,7 +126,7 @@ def run(task: Task, recipe: Recipe, on_event: OnEvent) -> dict[str, Any]:
 def study_of(recipe: Recipe, seed: int) -> Study:
     """Return the study of a recipe: every word counts, and no coherence is needed."""
     method = {"n_components": N_TOPICS, "coherence": "nothing", "relevance": 1.0, **recipe.method}
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    limits = {"min_persons_per_word": 1, "min_clients_per_word": 1, "max_document_share": 1.0}
     return Study.make(seed=seed, method={"name": "gfedntm", **method}, vocabulary=limits)
 
 

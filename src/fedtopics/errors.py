@@ -80,8 +80,10 @@ def nearest_names(name: object, known: Iterable[object]) -> str:
     names = [*known]
     if close := closest(name, names):
         return f"did you mean {close!r}?"
-    shown = ", ".join(map(str, names[:MOST_NAMES]))
-    return f"choose from: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+    return (
+        f"choose from: {', '.join(map(str, names[:MOST_NAMES]))}"
+        f"{', ...' if len(names) > MOST_NAMES else '.'}"
+    )
 
 
 def closest(name: object, known: Iterable[Any]) -> Any:
@@ -102,6 +104,14 @@ def is_number(value: Any, least: int, most: float) -> bool:
     """Whether a value is a whole number from `least` to `most`."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     return whole and least <= value <= most
+
+
+def check_choice(value: Any, name: str, choices: Collection[str | None]) -> None:
+    """Raise a StudyError if a parameter is none of the choices; the message leaves None out."""
+    if value not in choices:
+        raise StudyError(
+            f"{name}={value!r} is unknown; choose from {', '.join(filter(None, choices))}."
+        )
 
 
 def check_keys(

@@ -109,9 +109,8 @@ def for_encoding(text: str, encoding: str | None) -> str:
 
 
 def _as_escapes(error: UnicodeError) -> tuple[str, int]:
-    start = error.start  # type: ignore[attr-defined]
     end = error.end  # type: ignore[attr-defined]
-    return json.dumps(error.object[start:end])[1:-1], end  # type: ignore[attr-defined]
+    return json.dumps(error.object[error.start : end])[1:-1], end  # type: ignore[attr-defined]
 
 
 codecs.register_error("json", _as_escapes)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from fedtopics.errors import FedTopicsError, StudyError, nearest_names
@@ -55,9 +56,8 @@ class Registry(Generic[Item]):
     def find(self, name: str) -> Item:
         """Return the item with a name; StudyError if it is unknown or cannot be loaded."""
         if name not in self._items and name in self._built_in:
-            module, _, attribute = self._built_in[name].partition(":")
             with needs_torch(f"The {self._what} {name!r}"):
-                self._items[name] = getattr(import_module(module), attribute)
+                self._items[name] = resolve_name(self._built_in[name])
         if name not in self._items:
             self._load_installed(name)
         if name not in self._items:

@@ -7,7 +7,7 @@ results equal on all machines and after a resume; for a minibatch it is as fast 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 
 def chosen_threads() -> int | None:
@@ -37,11 +37,8 @@ def small_products() -> Iterator[None]:
     number = chosen_threads() or 1
     torch = sys.modules.get("torch")  # loaded if networks are trained
     before = torch.get_num_threads() if torch else number
-    with threadpool_limits(number, user_api="blas"):  # numpy's
+    with threadpool_limits(number, user_api="blas"), ExitStack() as at_end:  # "blas" is numpy's
         if torch:
+            at_end.callback(torch.set_num_threads, before)
             torch.set_num_threads(number)
-        try:
-            yield
-        finally:
-            if torch:
-                torch.set_num_threads(before)
+        yield

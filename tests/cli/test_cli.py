@@ -48,8 +48,7 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
 
     ledger = json.loads(typed("audit", "log", "out", "--json")[1])
     assert set(ledger) == {"north", "south"}
-    replies = {row["function"]: row["replies"] for row in ledger["north"]}
-    assert replies == {
+    assert {row["function"]: row["replies"] for row in ledger["north"]} == {
         "vocabulary": 1,
         "counted": 1,
         "forward": 24,
@@ -81,9 +80,9 @@ WRONG = {
     ),
     "empty corpus": ('data = "north.csv"', 'data = "empty.csv"', "and no rows"),
     "rare words": (
-        "[clients.north]",
-        "[vocabulary]\nmin_document_frequency = 50\n[clients.north]",
-        "No word occurs in 50 or more of the 50 documents",
+        "[vocabulary]",
+        "[vocabulary]\nmin_persons_per_word = 50",
+        "No word is in the documents of 50 or more persons",
     ),
     "few words": ("n_components = 3", "n_components = 53", "fewer than n_components = 53"),
     "no TOML": ("[method]", "[method", "cannot be used"),
@@ -147,9 +146,11 @@ def test_every_method_has_an_example() -> None:
 def test_the_example_is_a_study(folder: Path, typed: Typed) -> None:
     example = typed("init", "study", "-", "--all")[1]
     Study.make(**tomllib.loads(example))
-    short, changed = re.subn(r"^# max_rounds = \d+", "max_rounds = 3", example, flags=re.MULTILINE)
-    assert changed == 1
-    (folder / "study.toml").write_text(short)
+    for name, value in (("max_rounds", 3), ("min_clients_per_word", 1)):
+        pattern = re.compile(rf"^# {name} = \d+", re.MULTILINE)
+        example, changed = pattern.subn(f"{name} = {value}", example)
+        assert changed == 1
+    (folder / "study.toml").write_text(example)
     assert typed("train", "study.toml")[0] == 0
 
 

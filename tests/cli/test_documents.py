@@ -18,8 +18,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     boats = int(model.main_topics([ALL[0]])[0])
     model.with_labels({boats: "Boats"}).save_pretrained(folder / "model")
     offices = ["port"] * 36 + ["few"] * 4 + ["wood"] * 30 + [""] * 10
-    days = ["2025-01-07"] * 40 + ["2025-02-01"] * 40
-    rows = zip(ALL, offices, days, strict=True)
+    rows = zip(ALL, offices, ["2025-01-07"] * 40 + ["2025-02-01"] * 40, strict=True)
     lines = "".join(f"{text},{office},{day}\n" for text, office, day in rows)
     (folder / "letters.csv").write_text(f"text,office,written\n{lines}")
     return folder

@@ -22,6 +22,8 @@ max_rounds = 4
 [method.embedding]
 model = "tiny"
 dimension = 3
+[vocabulary]
+min_clients_per_word = 1
 [clients.north]
 data = "north.parquet"
 [clients.south]

@@ -17,8 +17,8 @@ from tests.helpers.services import free_port
 
 NAMES = ("east", "north", "south")
 READ = (
-    "41 documents, 1 of them empty, from column 'text' of north.csv, separated by \",\"; "
-    "they stay here. The first ones have 8, 8, 8 words"
+    "41 documents (each a person of its own; 1 of them empty) from column 'text' of north.csv, "
+    'separated by ","; they stay here. The first ones have 8, 8, 8 words'
 )
 
 
@@ -29,6 +29,8 @@ aggregation = "{kind}"
 name = "gfedntm"
 n_components = 3
 max_rounds = 6
+[vocabulary]
+min_clients_per_word = 1
 [federation]
 join_timeout = 20
 [server]
@@ -113,19 +115,20 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert "Aggregation is secure: the server sees no document, word, number, total or" in said
     assert "the policy allows this study; nothing was sent" in said
     assert "rounds, from 41 documents with" in said
-    assert "Can others learn which words a single document has? Yes, " in said
+    assert "Can others learn which words a single person's documents have? Yes, " in said
     assert not (folder / "runs").exists()
     code, out, _ = typed(*JOIN, "--dry-run", "--json")
     events = [json.loads(line) for line in out.splitlines()]
-    assert [event["event"] for event in events] == ["documents", "offer", "allowed"]
-    assert events[2]["exposure"]["documents"] == 41
-    (folder / "rare.toml").write_text("min_document_frequency = 30\n")
+    assert [event["event"] for event in events] == ["documents", "offer", "memory", "allowed"]
+    assert events[3]["exposure"]["documents"] == 41
+    (folder / "rare.toml").write_text("min_persons_per_word = 30\n")
     code, _, err = typed(*JOIN, "--dry-run", "--policy", "rare.toml")
-    assert (code, "No word occurs in 30" in err) == (2, True)
+    assert (code, "No word is in the documents of 30" in err) == (2, True)
     code, out, _ = typed("check", "study.toml", "--data", "north.csv", "--words", "words.csv")
     words = [line.split(",") for line in (folder / "words.csv").read_text().splitlines()[1:]]
-    numbers = [int(documents) for _, documents in words]
-    assert {word.strip('"') for word, _ in words} == {f"north{chr(97 + i)}" for i in range(26)}
+    numbers = [int(documents) for _, documents, _ in words]
+    assert numbers == [int(persons) for *_, persons in words]
+    assert {word.strip('"') for word, *_ in words} == {f"north{chr(97 + i)}" for i in range(26)}
     assert numbers == sorted(numbers)
     assert 5 <= numbers[0] < numbers[-1] < 41
     said = " ".join(out.split())
@@ -149,7 +152,7 @@ def test_a_federation(
     if kind == "hosted":
         text = text.replace('certificate = "server.pem"', 'host = "south"')
     (folder / "study.toml").write_text(text)
-    (folder / "open.toml").write_text("min_documents = 10\n")
+    (folder / "open.toml").write_text("min_persons = 10\n")
     server = []
     if kind != "hosted":
         server = [typed_beside([*SERVE, "--key", "server"])]

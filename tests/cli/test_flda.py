@@ -38,8 +38,7 @@ def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
 
 
 def topic(id_: int, words: str, occurrences: float) -> dict[str, Any]:
-    names = words.split()
-    return {"id": id_, "words": names, "occurrences": occurrences, "clients": ["north"]}
+    return {"id": id_, "words": words.split(), "occurrences": occurrences, "clients": ["north"]}
 
 
 HISTORY: list[dict[str, Any]] = [

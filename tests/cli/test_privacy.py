@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedtopics import Corpus, Study, train
+from fedtopics.federation.memory import changed_memory
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import Key
@@ -19,7 +20,7 @@ n_components = 3
 max_rounds = 4
 coherence = "nothing"
 [vocabulary]
-min_document_frequency = 1
+min_persons_per_word = 1
 [clients.north]
 [clients.south]
 [clients.west]
@@ -40,26 +41,26 @@ def study(tmp_path: Path) -> Path:
 def test_what_would_leave(typed: Typed, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents")
     assert code == 3, "plain aggregation is for more documents, by default"
-    assert "vocabulary once the server" in " ".join(out.split())
+    assert "vocabulary the server 1 - -" in " ".join(out.split())
     for path in sorted((study.parent / "documents").iterdir())[:10]:
         path.write_text(f"{path.read_text()} seldom")
     policy = study.parent / "own.toml"
-    policy.write_text("min_documents = 100\nmin_document_frequency = 30\n")
+    policy.write_text("min_persons = 100\nmin_persons_per_word = 30\n")
     code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     said = " ".join(out.split())
     assert code == 0
     assert "Words: 6 occur in enough" in said
     assert "140 documents with" in said
-    assert "Yes, some words of some documents: a sum is over 140 of these documents" in said
-    policy.write_text("min_documents = 100\nmin_document_frequency = 5\n")
+    assert "Yes, some words of some documents: a sum is over 140 of these persons" in said
+    policy.write_text("min_persons = 100\nmin_persons_per_word = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     assert "Words: 7 occur in enough" in out
-    policy.write_text("min_documents = 100\nmin_document_frequency = 141\n")
+    policy.write_text("min_persons = 100\nmin_persons_per_word = 141\n")
     code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
-    assert (code, "No word occurs in 141" in err) == (2, True)
+    assert (code, "No word is in the documents of 141" in err) == (2, True)
     code, out, _ = typed("check", study, "--json")
     checked = json.loads(out)
-    assert checked["exposure"]["bytes"] is None
+    assert checked["exposure"]["documents"] is None
     assert checked["aggregation"] == "plain"
     assert "every update of every member" in checked["promises"][1]["sees"]
 
@@ -100,13 +101,19 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
 
 def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text("max_epsilon = 4\n")
-    Account(tmp_path / "policy.account.jsonl").charge("north", "abc", "run", Privacy(epsilon=3), 4)
+    policy.write_text('max_epsilon = 4\nmemory = "memory"\n')
+    account = Account().charged("north", "abc", "run", Privacy(epsilon=3), 4)
+    with changed_memory(tmp_path / "memory") as memory:
+        memory.header.account = [*account.entries]
     code, out, _ = typed("audit", "budget", policy)
     assert code == 0
     assert "epsilon 3 at delta 1e-06; the policy allows 4" in " ".join(out.split())
     code, out, _ = typed("audit", "budget", policy, "--json")
     assert json.loads(out)["delta"] == 1e-6
+    policy.write_text("max_epsilon = 4\n")
+    code, _, err = typed("audit", "budget", policy)
+    assert code == 2
+    assert "add --key" in err
     policy.write_text("")
     code, _, err = typed("audit", "budget", policy)
     assert code == 2

@@ -50,7 +50,7 @@ def test_verify(typed: Typed) -> None:
         ["ok", "study"],
         ["ok", "file"],
         ["ok", "file"],
-        ["--", "clear"],
+        ["ok", "data"],
         ["--", "privacy"],
     ]
     ledger = Path("run/ledger.jsonl")

@@ -14,7 +14,7 @@ from rich.table import Table
 from fedtopics.cli import privacy
 from fedtopics.errors import FederationError
 from fedtopics.escaping import for_terminal
-from fedtopics.federation.exposure import FunctionExposure
+from fedtopics.federation.data_sent import DataSent
 from fedtopics.federation.study_tables import About
 from fedtopics.terminal import display, run_display
 from fedtopics.terminal.display import Terminal
@@ -64,6 +64,7 @@ def test_events_of_others(screen: StringIO) -> None:
     """Whatever an event says of a client, or a server in an offer."""
     said = {"client": TEXT, "reason": TEXT, "missing": {TEXT: TEXT}, "clients": [TEXT], "round": 1}
     topics = [{"id": 1, "words": [TEXT]}]
+    rows = [DataSent(TEXT, TEXT, 1, *[TEXT] * 4, numbers=2, bytes=None, bounds=TEXT)]
     more = {
         "address": TEXT,
         "received": [TEXT],
@@ -71,6 +72,8 @@ def test_events_of_others(screen: StringIO) -> None:
         "documents": 3,
         "least": 2,
         "words": 4,
+        "whose": TEXT,
+        "few": TEXT,
         "model": TEXT,
         "rounds": 5,
         "vocabulary": "keep",
@@ -85,6 +88,7 @@ def test_events_of_others(screen: StringIO) -> None:
         "times": 41.0,
         "digest": TEXT,
         "factor": 0.5,
+        "text": TEXT,
         "left_out": True,
         "empty": 1,
         "source": TEXT,
@@ -92,10 +96,13 @@ def test_events_of_others(screen: StringIO) -> None:
         "n_components": 3,
         "score": 0.5,
         "exposure": SimpleNamespace(
-            bytes=None,
+            steps=9,
+            bytes=4,
             chosen=TEXT,
             words=3,
-            shown=[FunctionExposure(TEXT, TEXT, TEXT, TEXT)],
+            documents=None,
+            rows=rows,
+            study=SimpleNamespace(method=SimpleNamespace(max_rounds=6)),
             verdicts={TEXT: TEXT},
         ),
     }
@@ -112,7 +119,7 @@ def test_events_of_others(screen: StringIO) -> None:
         described={"settings": {"method.network": TEXT}},
         clients=[TEXT],
     )
-    data_sent = {TEXT: {"often": TEXT, "what": TEXT}}
+    data_sent = [row.plain() for row in rows]
     offer = {"study": study, "data_sent": data_sent, "seen": TEXT, "policy": TEXT}
     run_display.show_offer(offer | {"known": False})
     assert screen.getvalue().count(r"\x1b[31mred") > 30

@@ -24,8 +24,7 @@ def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Sparse
 
 def test_totals_of_single_precision_are_rounded_once() -> None:
     """In float32, one added to 2 ** 24 is lost, and so is the second one."""
-    values = [2.0**24, 1.0, 1.0]
-    for order in permutations(values):
+    for order in permutations([2.0**24, 1.0, 1.0]):
         total = RunningSum()
         for value in order:
             array = np.array([value], np.float32)

@@ -115,8 +115,7 @@ def test_labels_of_one_document_favour_no_client() -> None:
 
 def test_labels_may_be_numbers_and_missing() -> None:
     table = pa.table({"text": [str(i) for i in range(90)], "label": [0, 1, None] * 30})
-    split = split_clients(table, "dirichlet", alpha=1e6, n_clients=3)
-    for part in split.values():
+    for part in split_clients(table, "dirichlet", alpha=1e6, n_clients=3).values():
         labels = part.labels.to_pylist()
         assert all(9 <= labels.count(label) <= 11 for label in (0, 1, None))
 

@@ -38,8 +38,7 @@ def test_shapes_and_distributions(drawn: SyntheticClients) -> None:
 
 
 def test_lengths_are_drawn_evenly(drawn: SyntheticClients) -> None:
-    lengths = drawn.training["client0"].counts.sum(1)
-    values, counts = np.unique(lengths, return_counts=True)
+    values, counts = np.unique(drawn.training["client0"].counts.sum(1), return_counts=True)
     assert list(values) == list(range(20, 41))
     assert counts.min() > 0.6 * 2000 / 21
 
@@ -65,8 +64,7 @@ def test_alpha_is_that_of_a_clients_own_topics(drawn: SyntheticClients) -> None:
 def test_words_follow_theta_and_beta(drawn: SyntheticClients) -> None:
     client = drawn.training["client0"]
     expected = client.counts.sum(1) @ (client.theta @ drawn.beta)
-    occurrences = client.counts.sum(0)
-    assert np.abs(occurrences - expected).sum() / expected.sum() < 0.02
+    assert np.abs(client.counts.sum(0) - expected).sum() / expected.sum() < 0.02
     # Where theta is nearly one topic, so are the words.
     main = client.theta[:, 2] > 0.95
     words = client.counts[main].sum(0)
@@ -86,8 +84,7 @@ def test_a_corpus_has_the_same_counts(drawn: SyntheticClients) -> None:
     corpus = client.corpus()
     assert isinstance(corpus, Corpus)
     index = {word: column for column, word in enumerate(drawn.words)}
-    counts = count_words(corpus, TextRules(), index).counts
-    assert (counts != client.counts).nnz == 0
+    assert (count_words(corpus, TextRules(), index).counts != client.counts).nnz == 0
 
 
 @pytest.mark.parametrize(("topics", "shared"), [(8, 3), (8, 9), (8, -1)])

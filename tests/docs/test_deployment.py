@@ -173,8 +173,7 @@ COMMANDS = [
 def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
     command, rest = find_command(words)
     typed = [re.sub(r"\$\{\w+(:-(.*))?\}", r"\2", word) for word in rest]
-    context = command.make_context(words[0], typed)
-    assert context.params["out"] is not None
+    assert command.make_context(words[0], typed).params["out"] is not None
 
 
 def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:

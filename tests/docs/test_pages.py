@@ -23,7 +23,6 @@ from experiments.commands import group as experiments
 from fedtopics import Policy, Study
 from fedtopics.cli import app
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.privacy.recipe import data_sent_by
 from tests.helpers import pages
 from tests.helpers.command_line import commands, find_command
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
@@ -43,6 +42,7 @@ NOT_TYPED = {
     ("docs/how-to/topics-over-time.md", "python -m experiments"): ABSENT,
     ("docs/how-to/continue-compare-merge.md", "fedtopics"): f"{READERS}cli/test_models.py",
     ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
+    ("docs/how-to/forget-a-person.md", "fedtopics"): f"{READERS}federation/test_memory.py",
     ("docs/how-to/write-a-policy.md", "fedtopics"): f"{READERS}tutorials/steward.md",
     ("docs/how-to/private-study.md", "fedtopics"): f"{READERS}cli/test_privacy.py",
     ("docs/how-to/audit-and-dpia.md", "fedtopics"): f"{READERS}tutorials/steward.md",
@@ -125,8 +125,7 @@ def made(words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=lambda page: page.stem)
 def test_what_make_is_told_within_a_sentence_is_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for words in re.findall(r"`make ([^`]+)`", text):
+    for words in re.findall(r"`make ([^`]+)`", page.read_text(encoding="utf-8")):
         made(shlex.split(words.replace("\n", " ")))
 
 
@@ -197,8 +196,7 @@ def test_the_table_of_contents_has_every_page() -> None:
 def test_the_rooms_are_those_of_the_package() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     packages = {path.parent.name for path in (ROOT / "src/fedtopics").glob("*/__init__.py")}
-    table = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    assert sorted(table) == sorted(packages)
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(packages)
     drawn = [
         set(re.findall(r"[a-z]+", line))
         for line in blocks(ROOT / "CONTRIBUTING.md", "text")[0].text.splitlines()
@@ -291,8 +289,8 @@ def test_the_reference_has_every_key_of_a_study(site: Path) -> None:
 def test_the_reference_says_what_leaves(site: Path) -> None:
     text = words(Tags(site / "reference/clients.html").text)
     for method in METHODS.names:
-        for function in find_method(method).client.functions():
-            assert words(data_sent_by(method, function)) in text, (method, function)
+        for function in find_method(method).client.functions().values():
+            assert words(function.data_sent) in text, (method, function.name)
 
 
 @pytest.mark.parametrize("name", ["GuidedLDA", "ShortTextClustering", "TopicEstimator"])

@@ -23,6 +23,7 @@ from fedtopics import (
     ZeroShotTM,
 )
 from fedtopics.errors import StudyError
+from fedtopics.methods import registry
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
@@ -52,7 +53,7 @@ def assert_separated(model: ProdLDA) -> None:
 
 def test_centralised_and_federated_topics_are_the_subjects() -> None:
     assert_separated(estimator().fit(ALL))
-    assert_separated(estimator().fit_clients(TEXTS))
+    assert_separated(estimator(min_clients_per_word=1).fit_clients(TEXTS))
 
 
 @pytest.mark.parametrize("kind", [NeuralLDA, CombinedTM, ZeroShotTM])
@@ -63,7 +64,7 @@ def test_other_networks(kind: type[ProdLDA]) -> None:
     corpus = Corpus.of(ALL).with_embeddings(sides.astype(np.float32))
     clients = {"boats": corpus.take(range(40)), "trees": corpus.take(range(40, 80))}
     parameters = {"max_rounds": 100, "learning_rate": 0.02, "embedding_dimension": 3}
-    model = kind(2, **parameters).fit_clients(clients)
+    model = kind(2, min_clients_per_word=1, **parameters).fit_clients(clients)
     name = kind.__name__.lower()
     assert model.model_.inference.name == name
     assert purity(np.repeat([0, 1], 40), model.transform(corpus).argmax(1)) > 0.8
@@ -72,8 +73,7 @@ def test_other_networks(kind: type[ProdLDA]) -> None:
 
 
 def test_a_row_for_each_document() -> None:
-    model = quick().fit(["", *ALL, ""])
-    theta = model.transform(["", "oak fir", "unknown words", "ketch", "the"])
+    theta = quick().fit(["", *ALL, ""]).transform(["", "oak fir", "unknown words", "ketch", "the"])
     assert theta.shape == (5, 2)
     assert theta.dtype == np.float32
     np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
@@ -186,3 +186,36 @@ def test_a_search_over_settings() -> None:
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         quick(**parameters).fit(ALL)
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "method", "why"),
+    [
+        (15, 4, "nmf", "documents have 15.0 words on average, 15 or more"),
+        (14, 4, "mixture", "documents have 14.0 words on average, fewer than 15, and have embed"),
+        (14, 0, "nmf", "and some have no embedding, which short texts need"),
+        (0, 4, "mixture", "documents have 0.0 words"),
+    ],
+)
+def test_the_method_is_chosen_by_the_lengths_of_documents(
+    words: int, vectors: int, method: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)  # without an embedding model
+    of_texts = Corpus.of([" ".join(["oak"] * words)] * 4)
+    of_tokens = Corpus.of([["oak"] * words] * 4)
+    both = [corpus.with_embeddings(np.eye(4)) for corpus in (of_texts, of_tokens)]
+    if not vectors:
+        both[1] = of_tokens
+    chosen, reason = registry.choose_method(both)
+    assert chosen == method
+    assert why in reason
+
+
+@pytest.mark.parametrize(("times", "method"), [(1, "mixture"), (9, "nmf")])
+def test_an_estimator_without_a_method_chooses_it(times: int, method: str) -> None:
+    texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
+    vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)
+    corpus = Corpus.of([" ".join([text] * times) for text in texts]).with_embeddings(vectors)
+    estimator = TopicEstimator(2, max_rounds=3, embedding_dimension=2)
+    assert estimator.fit(corpus).model_.info["method"] == method
+    assert estimator.fit_clients([corpus, corpus]).model_.info["method"] == method

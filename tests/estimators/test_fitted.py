@@ -14,7 +14,7 @@ from fedtopics import FLDA, LDA, NMF, GuidedLDA, NeuralLDA, Study, TopicEstimato
 from fedtopics.errors import StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
 
-SETTINGS: dict[str, Any] = {"n_components": 2, "max_rounds": 20}
+SETTINGS: dict[str, Any] = {"n_components": 2, "max_rounds": 20, "min_clients_per_word": 1}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,7 @@ def test_document_info(model: LDA) -> None:
     assert info["CustomName"].isna().all()
     assert info["Representation"][7] == model.topics_[trees]
     assert info["Top_n_words"][9] == " - ".join(model.topics_[1 - trees])
-    theta = model.transform(texts)
-    probabilities = np.where([True, False, True, True], theta.max(1), -1)
+    probabilities = np.where([True, False, True, True], model.transform(texts).max(1), -1)
     np.testing.assert_array_equal(info["Probability"].fillna(-1), probabilities)
     assert info["Representative_document"].tolist() == [True, False, True, True]
 
@@ -135,7 +134,7 @@ def test_later_clients_join_those_before() -> None:
         LDA(2, max_rounds=2, alpha=0.3, stop_words=["the"], settings={"eta": 0.2}),
         NMF(2, random_state=np.int64(4)),
         NeuralLDA(2, max_rounds=2, hidden=(9, 9)),
-        GuidedLDA([["yawl"], ["oak"]], iterations=5, min_document_frequency=2),
+        GuidedLDA([["yawl"], ["oak"]], iterations=5, min_persons_per_word=2),
         TopicEstimator(2, method="lda", max_rounds=2),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -153,10 +152,11 @@ def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
 
 
 def test_a_model_of_a_run_is_loaded(tmp_path: Path) -> None:
-    study = Study.make(method={"name": "lda", "n_components": 2, "max_rounds": 2})
+    method = {"name": "lda", "n_components": 2, "max_rounds": 2}
+    study = Study.make(method=method, vocabulary={"min_clients_per_word": 1})
     model = train(study, TEXTS, out=tmp_path / "run")
     for kind in (LDA, TopicEstimator):
-        loaded = kind.load(tmp_path / "run", max_rounds=3)
+        loaded = kind.load(tmp_path / "run", max_rounds=3, min_clients_per_word=1)
         assert loaded.beta_.tobytes() == model.beta.tobytes()
         assert loaded._study() == study.with_rounds(3)
     assert LDA.load(tmp_path / "run").partial_fit(ALL).model_.documents == {

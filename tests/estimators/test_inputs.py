@@ -19,7 +19,7 @@ from tests.helpers.clients import ALL, BOATS, TEXTS, TREES
 
 
 def small(**parameters: Any) -> LDA:
-    return LDA(**{"n_components": 2, "max_rounds": 5} | parameters)
+    return LDA(2, max_rounds=5, min_clients_per_word=1, **parameters)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_what_are_no_clients(given: Any, client: str | None, message: str) -> No
 def test_policies_by_key_or_name() -> None:
     given = {"Stadt Köln": TEXTS["trees"], "b": TEXTS["boats"]}
     for key in ("Stadt Köln", "Stadt-Koln"):
-        with pytest.raises(PolicyError, match="at least 41 documents"):
-            small().fit_clients(given, policies={key: Policy(min_documents=41)})
+        with pytest.raises(PolicyError, match="at least 41 persons"):
+            small().fit_clients(given, policies={key: Policy(min_persons=41)})
 
 
 def test_what_is_said_of_clients_has_their_keys() -> None:
@@ -186,7 +186,9 @@ def test_what_is_said_of_clients_has_their_keys() -> None:
     sides = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(0, 0.1, (80, 3))
     corpus = Corpus.of(ALL).with_embeddings(sides)
     halves = {1: corpus.take(range(40)), 2: corpus.take(range(40, 80))}
-    clustering = ShortTextClustering(2, embedding_dimension=3).fit_clients(halves)
+    clustering = ShortTextClustering(2, embedding_dimension=3, min_clients_per_word=1).fit_clients(
+        halves
+    )
     assert (
         clustering.labels_.keys()
         == clustering.sizes_.keys()

@@ -72,8 +72,7 @@ NOT_FOR_TEXT = {
 @pytest.mark.parametrize("kind", [LDAOnNumbers, NMFOnNumbers, ProdLDAOnNumbers])
 def test_scikit_learns_checks(kind: type[OnNumbers]) -> None:
     more = {"rarity": 0.0} if kind is NMFOnNumbers else {}  # each word is in every document
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    small = kind(2, max_rounds=2, **limits, **more)
+    small = kind(2, max_rounds=3, **{"min_persons_per_word": 1, "max_document_share": 1.0}, **more)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(small, on_skip=None, on_fail=None)

@@ -1,9 +1,9 @@
 """What nobody can mean is refused in a sentence, and empty tables have their columns."""
 
+import inspect
 import re
 from collections.abc import Callable
 from copy import copy
-from inspect import getdoc
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from fedtopics import NMF, GuidedLDA, ShortTextClustering, TopicEstimator, estimators
 from fedtopics.errors import DataError, InputError, ModelError
 from fedtopics.estimators.inputs import NAMES_HERE, check_settings
-from fedtopics.methods.nmf.client import NMFSettings
+from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 
@@ -23,6 +23,7 @@ KNOWN = {
     *TextRules.model_fields,
     *VocabularyLimits.model_fields,
     *NMF(2).get_params(),
+    *inspect.signature(NMF.fit_clients).parameters,
 }
 
 TEXTS = ["oak and beech and fir in a wood", "a ketch and a sloop and a yawl at sea"] * 20
@@ -53,7 +54,7 @@ def model() -> NMF:
         (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
         (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
         (lambda _: GuidedLDA(3).fit(TEXTS), "'method.seed_topics' is 3"),
-        (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
+        (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_persons_per_word."),
     ],
 )
 def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: NMF) -> None:
@@ -72,7 +73,7 @@ def test_names_of_bertopic_lead_to_ours(model: NMF) -> None:
 @pytest.mark.parametrize("kind", [getattr(estimators, name) for name in estimators.__all__])
 def test_docstrings_name_only_parameters_and_settings(kind: type[TopicEstimator]) -> None:
     """Names are those in the section "Parameters", and in backticks if they are no attributes."""
-    text = getdoc(kind) or ""
+    text = inspect.getdoc(kind) or ""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.DOTALL | re.MULTILINE)
     heads = re.findall(r"^\w[\w, ]*", section[1] if section else "", re.MULTILINE)
     names = {name.strip() for head in heads for name in head.split(",")}

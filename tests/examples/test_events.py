@@ -22,7 +22,7 @@ max_rounds = 3
 tolerance = 0
 coherence = "nothing"
 [vocabulary]
-min_document_frequency = 1
+min_persons_per_word = 1
 """
 
 

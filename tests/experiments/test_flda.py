@@ -194,13 +194,11 @@ def test_what_a_round_merged(tmp_path: Path) -> None:
             for name, client_topics in topics.items()
         }
         (tmp_path / f"topics-{number:05d}.json").write_text(json.dumps(sent))
-    method = SETTINGS.method(MODELS["pairwise-3"], TWEETS)
-    settings = flda_runs._study(method, 0).method
+    settings = flda_runs._study(SETTINGS.method(MODELS["pairwise-3"], TWEETS), 0).method
     one, other = rounds = merge_again(settings, tmp_path)  # type: ignore[arg-type]
     assert [topic.words for topic in one.state.topics] == [tea, dict(sorted(sea.items()))]
     assert (len(one.own("a")), len(one.own("b"))) == (1, 2)
-    texts = [["tea", "milk"], ["sea", "sand"]] * 5
-    first, second = trajectory(rounds, 10, texts)
+    first, second = trajectory(rounds, 10, [["tea", "milk"], ["sea", "sand"]] * 5)
     assert (first["m"], first["own"], first["alike"]) == (2, 1.5, None)
     assert (second["m"], second["own"]) == (1, 1)
     assert second["alike"] == pytest.approx(1), "what is left was there before"
@@ -259,8 +257,7 @@ def test_every_method_is_one() -> None:
         study = flda_runs._study(SETTINGS.method(MODELS[name], data), seed)
         assert study.method.n_components == 10
         if name in ("transitive-3", "pairwise-3"):
-            linkage = {"transitive-3": "single", "pairwise-3": "pairs"}[name]
-            assert study.method.linkage == linkage
+            assert study.method.linkage == {"transitive-3": "single", "pairwise-3": "pairs"}[name]
             assert study.method.threshold == data.gamma
             assert study.method.documents_per_round == data.a_round
             assert study.method.max_rounds == 3

@@ -108,8 +108,7 @@ def test_tables_of_the_other_parts(folder: Path) -> None:
     assert clients.header[1:] == ("m = 2", "m = 4", "m = 8", "m = 10")
     assert shares.header[1:] == ("5:5", "6:4", "7:3", "8:2", "9:1")
     assert noise.header[1:] == ("0%", "10%", "30%")
-    firsts = [table.rows[2][0] for table in (losses, weights, skew, views, encoders)]
-    assert firsts == [
+    assert [table.rows[2][0] for table in (losses, weights, skew, views, encoders)] == [
         "FSTC-RSTC (frozen): squared error",
         "FSTC (frozen), lambda 0.001",
         "discriminative clustering (ours)",
@@ -236,8 +235,7 @@ def test_word_vectors_are_of_the_same_texts_or_of_others(folder: Path) -> None:
 
 def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
     assert {task.data for task in Settings(folder).tasks("table2")} == {"agnews", "stackoverflow"}
-    table = pq.read_table(folder / "agnews.parquet")
-    pq.write_table(table, folder / "searchsnippets.parquet")
+    pq.write_table(pq.read_table(folder / "agnews.parquet"), folder / "searchsnippets.parquet")
     settings = Settings(folder, seeds=1)
     assert {task.data for task in settings.tasks("skew")} == {
         "agnews",
@@ -254,8 +252,7 @@ def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
 
 def test_seeds_that_leave_a_client_out_are_passed_over() -> None:
     corpus = Corpus.of(pa.table({"text": ["x"] * 60, "label": [0] * 60}))
-    split = {"by": "dirichlet", "n_clients": 4, "alpha": 0.5}
-    seeds = usable_seeds(corpus, split, 2)
+    seeds = usable_seeds(corpus, {"by": "dirichlet", "n_clients": 4, "alpha": 0.5}, 2)
     assert len(seeds) == 2
     assert seeds != [0, 1], "of one label, a client easily gets nothing"
 
@@ -336,7 +333,8 @@ def small(name: str) -> tuple[TopicModel, Corpus]:
         method |= {"max_rounds": 2, "network": {"local_steps": 5, **without}}
     embedding = {} if name == "ftfidf" else {"embedding": {"dimension": 8}}
     clients = {"one": corpus.take(range(40)), "two": corpus.take(range(40, 80))}
-    return train(Study.make(method=method | embedding), clients), corpus
+    limits = {"min_clients_per_word": 1}
+    return train(Study.make(method=method | embedding, vocabulary=limits), clients), corpus
 
 
 @pytest.mark.parametrize("name", PICTURES)

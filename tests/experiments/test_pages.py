@@ -54,10 +54,8 @@ def test_changed_numbers_are_found_and_mended(
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out
     page = (kept / PAGE).read_text()
-    before = "Before.\n\n<!-- "
-    after = "\n\nAfter.\n"
-    assert page.startswith(before)
-    assert page.endswith(after)
+    assert page.startswith("Before.\n\n<!-- ")
+    assert page.endswith("\n\nAfter.\n")
     line = next(line for line in page.splitlines() if line.startswith("| pooled: regular LDA |"))
     assert line in (kept / "results/flda/flda.md").read_text()
 

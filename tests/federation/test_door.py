@@ -55,7 +55,7 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
     ],
 )
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
-    message = f"sums over {reply.get('documents', 0)} documents, but its policy requires 10"
+    message = f"documents of {reply.get('documents', 0)} persons, but its policy requires 10"
     with pytest.raises(PolicyError, match=message):
         door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -87,7 +87,7 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     words = CountsByWord(["oak", CANARY], np.array([[5, 9], [4, 90]]))
     half = Echo(documents=10, deep={"words": words}, none=CountsByWord.columns(2))
-    with pytest.raises(PolicyError, match="word that 4 documents have, but its") as e:
+    with pytest.raises(PolicyError, match="names a word of 4 documents, but its") as e:
         door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -202,42 +202,42 @@ def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
 
 def test_policy_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
-    path.write_text('min_documents = 3\nmethods = ["gfedntm", "lda"]\n')
+    path.write_text('min_persons = 3\nmethods = ["gfedntm", "lda"]\n')
     policy = Policy.read(path)
-    assert policy == Policy(min_documents=3, methods=("gfedntm", "lda"))
-    assert (policy.min_document_frequency, policy.max_rounds) == (5, 100_000)
+    assert policy == Policy(min_persons=3, methods=("gfedntm", "lda"))
+    assert (policy.min_persons_per_word, policy.max_rounds) == (5, None)
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
 
 
 def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
-    assert (Policy().min_documents, Policy().min_clients_in_sum) == (10, 2)
+    assert (Policy().min_persons, Policy().min_clients_in_sum) == (10, 2)
     plain, secure = (Policy(max_rounds=5).in_study(is_secure) for is_secure in (False, True))
     assert plain == Policy(max_rounds=5)
     assert secure == Policy(max_rounds=5, min_clients_in_sum=3)
-    Policy(min_documents=10).check_aggregation("a", False)
+    Policy(min_persons=10).check_aggregation("a", False)
     Policy().check_aggregation("a", True)
-    with pytest.raises(PolicyError, match=r"not set min_documents\. .* add min_documents = 256 to"):
+    with pytest.raises(PolicyError, match=r"not set min_persons\. .* add min_persons = 256 to"):
         Policy().check_aggregation("a", False)
     for given in (1, 2, 9):
         assert Policy(min_clients_in_sum=given).in_study(True) == Policy(min_clients_in_sum=given)
     few = "attacks recovered 10 of 10 documents from one gradient, 49 of 52"
-    assert few in Policy(min_documents=255).described(seen=True)
-    assert few not in Policy(min_documents=256).described(seen=True)
-    assert "have it; the study would also share words of 2." in Policy().described(False, 2)
-    assert Policy(min_documents=12, min_documents_in_sum=1000).described(seen=False) == (
-        "By this client's policy, a reply sums over at least 12 documents and a total over at "
-        "least 2 clients and 1,000 documents (checked when all have joined). A word is shared if "
-        "at least 5 documents have it."
+    assert few in Policy(min_persons=255).described(seen=True)
+    assert few not in Policy(min_persons=256).described(seen=True)
+    assert "5 persons; the study would also share words of 2." in Policy().described(False, 2)
+    assert Policy(min_persons=12, min_persons_in_sum=1000).described(seen=False) == (
+        "By this client's policy, a reply sums over at least 12 persons and a total over at least "
+        "2 clients and 1,000 persons. A word is shared if it is in documents of at least 5 persons."
     )
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
-        ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
+        ("min_person = 3", "there is no key 'min_person'; did you mean 'min_persons'?"),
+        ("min_persons = 0", "'min_persons' is 0: Input should be greater than or equal to 1"),
         ('max_rounds = "many"', "'max_rounds' is 'many'"),
-        ("min_documents = ", "Invalid"),
+        ("min_documents = 3", "there is no key 'min_documents'; use min_persons"),
+        ("min_persons = ", "Invalid"),
         (None, "there is no such file"),
     ],
 )
@@ -254,11 +254,11 @@ def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> N
     [
         ("flda", 6, 30, "'north' does not allow the method 'flda'"),
         ("lda", 7, 30, "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
-        ("lda", 6, 29, "sums over at least 30 documents, but it has 29. Nothing was sent"),
+        ("lda", 6, 29, "sums over at least 30 persons, but its documents are of 29. Nothing was"),
     ],
 )
 def test_a_policy_refuses_a_study(method: str, rounds: int, documents: int, message: str) -> None:
-    policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
+    policy = Policy(methods=("lda",), max_rounds=6, min_persons=30)
     policy.check_study("north", "lda", 6, 30)
     with pytest.raises(PolicyError, match=message):
         policy.check_study("north", method, rounds, documents)
@@ -288,7 +288,7 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     ("policy", "demand"),
     [
         (Policy(aggregation="secure"), 'aggregation = "secure"'),
-        (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
+        (Policy(min_persons_in_sum=1000), "min_persons_in_sum"),
     ],
 )
 def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
@@ -312,8 +312,7 @@ def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     unknown = r"of the server\. Nothing was sent; .* --accept-roster abab.*abab, or add"
     with pytest.raises(PolicyError, match=unknown):
         policy.check_roster("north", unnamed, study)
-    spoken = " ".join([study[:4].upper()] * 16)
-    policy.check_roster("north", unnamed, study, spoken)
+    policy.check_roster("north", unnamed, study, " ".join([study[:4].upper()] * 16))
     for one in (policy, Policy()):
         with pytest.raises(PolicyError, match="--accept-roster names the study cd"):
             one.check_roster("north", unnamed, study, "cd" * 32)

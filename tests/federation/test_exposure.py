@@ -1,21 +1,29 @@
-"""What a study would show of one's documents is what it shows, to whom, in bytes."""
+"""What a study would show of one's documents is what it shows, to whom, in at most these bytes."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics import Policy, Study, train
+from fedtopics import Corpus, Policy, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation import exposure
+from fedtopics.federation.data_sent import (
+    ALL_SEE,
+    NUMBER_AS_TEXT,
+    SERVER_SEES,
+    TOTAL,
+    DataSent,
+)
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.program import exchanges
-from fedtopics.methods.registry import METHODS, exchanges_of, find_method
-from fedtopics.privacy import Privacy
-from fedtopics.privacy.recipe import data_sent_by
-from tests.helpers.federation import DIMENSION, embedded, subjects
+from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.privacy import PrivacySettings
+from tests.helpers.federation import ANY_WORDS, DIMENSION, embedded, subjects
+from tests.helpers.ledgers import lines_that_left
+from tests.helpers.noted import noted
 from tests.helpers.recipes import PUBLIC, install, themed
 from tests.helpers.recipes import planned as with_noise
 from tests.helpers.studies import read, written
@@ -28,71 +36,73 @@ def small(name: str, **method: Any) -> Study:
     of_method = {"gfedntm": {"hidden": [16, 12]}}.get(name, {})
     needs = find_method(name).settings.model_fields
     embedding = {"embedding": {"dimension": DIMENSION}} if "embedding" in needs else {}
-    settings = {"name": name, "n_components": 3, **of_method, **embedding, **method}
     return Study.make(
-        method=settings,
+        method={"name": name, "n_components": 3, **of_method, **embedding, **method},
         aggregation="plain",
-        vocabulary={"min_document_frequency": 1},
+        vocabulary=ANY_WORDS,
         federation={"outliers": "none"},
     ).with_clients(SIZES)
 
 
-def test_bytes_are_those_of_the_replies() -> None:
-    corpora = subjects(SIZES)
-    same = dict.fromkeys(SIZES, corpora["east"])
+def rows_of(plan: Study, corpus: Corpus | None = None) -> dict[str, DataSent]:
+    return {row.function: row for row in expose(plan, corpus).rows}
+
+
+def test_bytes_are_those_of_the_replies(tmp_path: Path) -> None:
+    same = dict.fromkeys(SIZES, subjects(SIZES)["east"])
     plan = small("lda", **WHOLE)
-    sent_of = {sent.function: sent for sent in expose(plan, corpora["east"]).shown}
-    model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY))
-    n_topics = plan.method.n_components
+    model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY), out=tmp_path)
+    lines = lines_that_left(tmp_path / "clients/east/ledger.jsonl")
+    sent = {line["function"]: line["bytes"] for line in lines}
     n_words = len(model.vocabulary)
-    assert sent_of["word_sums"].once == 8 * n_topics * n_words + len(str(len(corpora["east"])))
-    rows = sent_of["expected_counts"].round
-    assert rows is not None
-    assert 0 < rows <= 8 * (n_topics + 1) * n_words + 30
-    assert sent_of["vocabulary"].round == 0
+    limits = plan.vocabulary.model_copy(update={"max_words": n_words})
+    rows = rows_of(plan.model_copy(update={"vocabulary": limits}), same["east"])
+    most = {name: row.bytes or 0 for name, row in rows.items()}
+    shorter = NUMBER_AS_TEXT - len("60")  # of the number of documents
+    assert sent["vocabulary"] == most["vocabulary"] - shorter
+    assert sent["word_sums"] == most["word_sums"] - shorter == 8 * 3 * n_words + len("60")
+    assert 0 < sent["all_expected_counts"] <= most["all_expected_counts"] < 8 * 4 * n_words + 60
+
+
+@pytest.mark.parametrize("name", ["gfedntm", "lda", "nmf", "kmeans", "mixture"])
+def test_a_run_sends_what_the_table_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else, as often and with as many bytes at most; and who sees what is as it says."""
+    corpora = embedded(subjects(SIZES))
+    called = noted(monkeypatch, LocalClients, "call")
+    plan = small(name, max_rounds=2)
+    train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY), out=tmp_path, at_once=False)
+    rows = rows_of(plan, corpora["east"])
+    lines = lines_that_left(tmp_path / "clients/east/ledger.jsonl")
+    assert [line for line in lines if line["bytes"] > (rows[line["function"]].bytes or 0)] == []
+    calls = Counter(line["function"] for line in lines)
+    assert {name: n for name, n in calls.items() if n > rows[name].calls} == {}
+    seen = {given[1] for given, _ in called}
+    assert seen == {name for name in calls if rows[name].seen == ALL_SEE} != set()
 
 
 def test_secure_updates_have_eight_bytes_a_number() -> None:
-    corpora = subjects(SIZES)
-    plan = small("lda", **WHOLE)
+    plan = small("gfedntm", norm="server")
     plain, masked = (
-        {sent.function: sent for sent in expose(one, corpora["east"]).shown}
-        for one in (plan, plan.model_copy(update={"aggregation": "secure"}))
+        rows_of(plan.model_copy(update={"aggregation": kind})) for kind in ("plain", "secure")
     )
-    assert (masked["word_sums"].once or 0) >= (plain["word_sums"].once or 0)
-    assert masked["word_sums"].seen == exposure.NOBODY
-    assert plain["word_sums"].seen == exposure.SERVER_SEES
-    assert masked["shares"].seen == plain["shares"].seen == exposure.ALL_SEE
-
-
-@pytest.mark.parametrize("name", ["gfedntm", "lda", "nmf", "kmeans", "mixture", "auto"])
-def test_who_sees_what_is_what_the_programs_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replies are seen one by one in no function but those that say so."""
-    corpora = embedded(subjects(SIZES))
-    called: set[str] = set()
-    plain = LocalClients.call
-
-    def listen(self: LocalClients, function: str, *arguments: Any, **payload: Any) -> Any:
-        called.add(function)
-        return plain(self, function, *arguments, **payload)
-
-    monkeypatch.setattr(LocalClients, "call", listen)
-    plan = small(name, max_rounds=2)
-    train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    assert called <= {exchange.function for exchange in exchanges(plan) if exchange.seen_by_all}
-    assert called
+    assert (plain["gradients"].bytes or 0) < 8 * (plain["gradients"].numbers or 0)
+    assert (masked["gradients"].bytes or 0) >= 8 * (masked["gradients"].numbers or 0)
+    assert masked["word_sums"].seen == TOTAL
+    assert plain["word_sums"].seen == SERVER_SEES
+    assert masked["shares"].seen == plain["shares"].seen == ALL_SEE
 
 
 def test_every_method_says_what_leaves_and_who_sees_it() -> None:
     for name in METHODS.names:
         method = find_method(name)
-        declared = exchanges_of(method.client, method.settings())
-        assert {"shares", "word_sums", "pairs"} <= {exchange.function for exchange in declared}
-        assert all(exchange.data_sent and exchange.often for exchange in declared)
-        for function, of_client in method.client.functions().items():
-            sentence = data_sent_by(name, function)
-            seen_by_all = vars(of_client)["seen_by_all"]
-            assert seen_by_all == ("all participants" in sentence.lower()), (name, function)
+        often = method.client.in_study(method.settings())
+        assert {"shares", "word_sums", "pairs"} <= often.keys()
+        assert all(map(str, often.values()))
+        for function, of in method.client.functions().items():
+            assert of.short
+            assert of.seen_by_all == ("all participants" in of.data_sent.lower()), (name, function)
 
 
 def verdicts(**settings: Any) -> dict[str, str]:
@@ -101,10 +111,11 @@ def verdicts(**settings: Any) -> dict[str, str]:
 
 
 def test_verdicts() -> None:
-    few = verdicts(method={"name": "lda", "batch_size": 52})
-    assert few["which words a single document has"].startswith("yes, many complete documents")
+    words = "which words a single person's documents have"
+    few = verdicts(method={"name": "lda", "learning": "stochastic", "batch_size": 52})
+    assert few[words].startswith("yes, many complete documents")
     many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
-    assert many["which words a single document has"].startswith("yes, if a sum is over fewer")
+    assert many[words].startswith("yes, if a sum is over fewer")
     assert many["what the sum over one client's documents is"].startswith("no")
     assert many["whether a document was there"].startswith("yes")
 
@@ -112,13 +123,11 @@ def test_verdicts() -> None:
 def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few documents would be refused with noise, which adds no byte."""
     install(monkeypatch)
-    plan = with_noise("lda", 1).with_clients(SIZES)
-    exposed = expose(plan, themed(300))
-    sizes = {sent.function: sent.once for sent in exposed.shown}
-    assert (sizes["occurrences"] or 0) >= 8 * len(PUBLIC)
-    assert exposed.bytes is not None
-    seen = {sent.function: sent.seen for sent in exposed.shown}
-    assert {name for name in seen if seen[name] != exposure.NOBODY} == {"model", "arrays"}
+    exposed = expose(with_noise("lda", 1).with_clients(SIZES), themed(300))
+    rows = {row.function: row for row in exposed.rows}
+    assert rows["occurrences"].bytes == 8 * len(PUBLIC)
+    assert exposed.bytes >= sum(row.calls * (row.bytes or 0) for row in rows.values()) > 0
+    assert {name for name, row in rows.items() if row.seen != TOTAL} == {"model", "arrays"}
 
 
 def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,10 +145,10 @@ def test_a_bound_is_said() -> None:
     assert said.startswith("somewhat: any conclusion is at most 2.72 times as likely")
     factors = {0.3: "hardly", 2.9: "somewhat", 12: "yes, the bound is so weak that it protects"}
     assert all(exposure.in_words(e, 1e-6).startswith(word) for e, word in factors.items())
-    of_authors = Privacy(epsilon=1, unit="author", most_documents=1)
+    of_authors = PrivacySettings(epsilon=1, unit="person", most_documents=1)
     private = private.model_copy(update={"differential_privacy": of_authors})
     said = expose(private).verdicts["whether a document was there"]
-    assert "(epsilon 2.12)" in said, "without the document, another of its author is in the sums"
+    assert "(epsilon 2.12)" in said, "without the document, another of its person is in the sums"
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +159,13 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     study = Study.read("studies/study.toml")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("text\none\n")
-    (tmp_path / "studies" / "p.toml").write_text("min_documents = 2\n")
+    (tmp_path / "studies" / "p.toml").write_text("min_persons = 2\n")
     monkeypatch.chdir("/")
     a = study.clients["a"]
     assert a.read("a").documents.to_pylist() == ["one"]
     assert a.data.resolve() == tmp_path / "data" / "a.csv"
     assert study.clients["b"].data == Path("/data/b.csv")
-    assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
+    assert study.policies() == {"a": Policy(min_persons=2), "b": Policy()}
 
 
 def test_documents_of_the_clients(tmp_path: Path) -> None:

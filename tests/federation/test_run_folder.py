@@ -98,8 +98,7 @@ def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:
 
 def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
     finished(tmp_path, 1, 9, 10, 100)
-    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert names == [
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
         "00000010.safetensors",
         "00000010.sha256",
         "00000100.safetensors",
@@ -158,8 +157,7 @@ def test_events(tmp_path: Path) -> None:
     assert list(run.rounds(2, 4)) == [3, 4]
     run.event(RoundEnded(4, {"loss": 1.5}, {}))
     run.close()
-    again = RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append)
-    again.close()
+    RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append).close()
     lines = (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     assert events == seen
@@ -254,8 +252,7 @@ def test_an_agreement_of_another_study_or_changed_by_hand(tmp_path: Path) -> Non
 def rewritten(path: Path, **meta: str) -> None:
     """Change what a checkpoint says of itself, and its digest with it."""
     data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    before = json.loads(data[8 : 8 + size])["__metadata__"]
+    before = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     data = save(load(data), metadata=before | meta)
     path.write_bytes(data)
     path.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
@@ -274,8 +271,7 @@ def rewritten(path: Path, **meta: str) -> None:
     ],
 )
 def test_a_checkpoint_that_says_something_else(tmp_path: Path, meta: dict[str, str]) -> None:
-    path = finished(tmp_path, 1, 2)
-    rewritten(path, **meta)
+    rewritten(finished(tmp_path, 1, 2), **meta)
     with pytest.raises(RunError, match=r"00000002\.safetensors is damaged, or of another study;"):
         restored(tmp_path)
 

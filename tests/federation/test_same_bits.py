@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 from fedtopics import Policy, Study, TopicModel, train
+from fedtopics.federation.finished_model import privacy_summary
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.protocol.outliers import Rule
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
-from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import (
+    ANY_WORDS,
+    assert_same,
+    assert_same_bits,
+    embedded,
+    study,
+    subjects,
+)
 from tests.helpers.grpc_federation import Notes, federated
 from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
@@ -56,8 +64,7 @@ def check(plan: Study, corpora: Any, folder: Path, outliers: Rule = "clip") -> N
 
 
 def check_secure(plan: Study, corpora: Any, folder: Path, policy: Policy = OPEN_POLICY) -> None:
-    policies = dict.fromkeys(corpora, OPEN_POLICY)
-    here = train(plan, corpora, policies=policies, at_once=False)
+    here = train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), at_once=False)
     secure = federated(plan, corpora, folder / "secure", policy).model
     assert secure.vocabulary.words == here.vocabulary.words
     most = np.abs(here.beta).max()
@@ -72,7 +79,11 @@ def check_plain(plan: Study, corpora: Any, folder: Path) -> None:
     outcome = federated(plan, corpora, folder)
     assert_same_bits(outcome.model, here)
     assert outcome.model.topics() == here.topics()
-    assert outcome.model.info == {**here.info, "masked": False}
+    assert outcome.model.info == {
+        **here.info,
+        **privacy_summary(plan.with_clients(corpora)),
+        "masked": False,
+    }
     assert_same(dict(outcome.model.shares), dict(here.shares))
     rounds = outcome.events.of("round")
     assert [event.get("loss") for event in rounds] == [
@@ -92,29 +103,27 @@ def check_plain(plan: Study, corpora: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("case", GFEDNTM)
 def test_gfedntm(case: str, tmp_path: Path) -> None:
-    plan = study(max_rounds=5, **GFEDNTM[case])
-    check(plan, embedded(subjects(SIZES)), tmp_path)
+    check(study(max_rounds=5, **GFEDNTM[case]), embedded(subjects(SIZES)), tmp_path)
 
 
 @pytest.mark.parametrize("case", LDA)
 def test_lda(case: str, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 4, **LDA[case]}
-    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
+    plan = Study.make(method=method, vocabulary=ANY_WORDS, aggregation="plain")
     check(plan, subjects(SIZES), tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["none", "median"])
 def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 3, "learning": "batch"}
-    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
+    plan = Study.make(method=method, vocabulary=ANY_WORDS, aggregation="plain")
     check(plan, subjects(SIZES), tmp_path, outliers=rule)
 
 
 def test_two_clients_whose_policies_accept_secure_aggregation(tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2}
-    limits = {"min_document_frequency": 1}
-    plan = Study.make(method=method, vocabulary=limits, aggregation="secure")
-    two = Policy(min_document_frequency=1, min_clients_in_sum=2)
+    plan = Study.make(method=method, vocabulary=ANY_WORDS, aggregation="secure")
+    two = Policy(min_persons_per_word=1, min_clients_in_sum=2)
     check_secure(plan, subjects({"north": 40, "south": 50}), tmp_path, two)
 
 

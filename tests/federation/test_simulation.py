@@ -16,9 +16,9 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.verify import verify
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.lda.client import LDAClient
+from fedtopics.methods.lda.method import LDAClient
 from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.federation import assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import ANY_WORDS, assert_same_bits, embedded, study, subjects
 
 SIZES = {"north": 40, "south": 30}
 SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
@@ -56,7 +56,7 @@ def test_sums_are_taken_at_once_where_no_folder_is_asked_for(tmp_path: Path) -> 
     one_by_one = train(plan, corpora, policies=policies, at_once=False)
     assert_same_bits(train(plan, corpora, policies=policies), once)
     assert_same_bits(train(plan, corpora, policies=policies, out=tmp_path), one_by_one)
-    estimator = ProdLDA(6, max_rounds=3, min_document_frequency=1, settings=SMALL)
+    estimator = ProdLDA(6, max_rounds=3, **ANY_WORDS, settings=SMALL)
     assert_same_bits(estimator.fit_clients(corpora, policies=policies).model_, once)
     # Else this test could not tell the two.
     assert any(not torch.equal(w, one_by_one.weights[name]) for name, w in once.weights.items())
@@ -64,19 +64,19 @@ def test_sums_are_taken_at_once_where_no_folder_is_asked_for(tmp_path: Path) -> 
 
 def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     corpora = subjects(SIZES)
-    rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_documents=12)}
+    rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_persons=12)}
     plan = study(max_rounds=2)
 
     def of_eleven(client: LDAClient, *_: float) -> Minibatches:
         return Minibatches(client.usable, client.secret, 11)
 
     monkeypatch.setattr(Minibatches, "of", of_eleven)
-    with pytest.raises(PolicyError, match="'south' sums over 11 documents, but its policy"):
+    with pytest.raises(PolicyError, match="'south' sums over documents of 11 persons, but"):
         train(plan, corpora, policies=rules, at_once=True)
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(max_rounds=1), Policy(min_documents=31), Policy(methods=("lda",))]
+    "policy", [Policy(max_rounds=1), Policy(min_persons=31), Policy(methods=("lda",))]
 )
 def test_a_policy_is_held_against_the_study_before_all_else(policy: Policy, tmp_path: Path) -> None:
     rules = {"south": policy}
@@ -138,10 +138,9 @@ def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
 def test_a_policy_for_the_studys_rounds_is_enough_to_the_end(method: str, rounds: int) -> None:
     """What is before and after the rounds, exchanges of a start among it, counts for nothing."""
     corpora = spread(blobs(120), 2)
-    policy = Policy(min_document_frequency=1, max_rounds=rounds)
+    policy = Policy(min_persons_per_word=1, max_rounds=rounds)
     plan = planned(method, n_components=4, max_rounds=rounds)
-    model = train(plan, corpora, policies=dict.fromkeys(corpora, policy))
-    assert model.info["rounds"] <= rounds
+    assert train(plan, corpora, policies=dict.fromkeys(corpora, policy)).info["rounds"] <= rounds
 
 
 def test_who_replies_what_cannot_be_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

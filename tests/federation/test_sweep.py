@@ -36,8 +36,7 @@ def model_folder(out: Path, topics: int, seed: int) -> Path:
 
 
 def plan(**method: Any) -> Study:
-    given = {"name": "lda", "max_rounds": 8, "coherence": "documents"} | method
-    return Study.make(method=given)
+    return Study.make(method={"name": "lda", "max_rounds": 8, "coherence": "documents"} | method)
 
 
 def swept(folder: Path, *topics: int) -> tuple[list[dict[str, Any]], list[str]]:
@@ -94,7 +93,7 @@ def reversed_words(corpus: Corpus) -> Corpus:
 
 OTHERS: dict[str, Any] = {
     "documents": {"corpora": {name: reversed_words(corpus) for name, corpus in CORPORA.items()}},
-    "policies": {"policies": dict.fromkeys(CORPORA, Policy(min_document_frequency=15))},
+    "policies": {"policies": dict.fromkeys(CORPORA, Policy(min_persons_per_word=15))},
     "settings": {"study": plan(max_rounds=2)},
 }
 

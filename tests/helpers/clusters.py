@@ -20,8 +20,7 @@ from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.core.plan import ClientContext
 from fedtopics.methods.core.settings import filled
 from fedtopics.metrics import clustering_accuracy
-from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.federation import assert_same_bits, tokens_of, train_until_killed
+from tests.helpers.federation import ANY_WORDS, assert_same_bits, tokens_of, train_until_killed
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -38,8 +37,7 @@ def corpus_of(
     if texts is None:
         families = ([f"{FAMILIES[k % 8]}{n}" for n in range(6)] * 2 for k in labels)
         texts = [family[i % 6 : i % 6 + 3] for i, family in enumerate(families)]
-    corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
-    return corpus.with_embeddings(embeddings)
+    return replace(Corpus.of(texts), labels=pa.chunked_array([labels])).with_embeddings(embeddings)
 
 
 def blobs(n: int, n_clusters: int = CLUSTERS, spread: float = 0.5, seed: int = 0) -> Corpus:
@@ -71,7 +69,7 @@ def planned(name: str, **method: Any) -> Study:
         network = {"local_steps": 10, "batch_size": 50, "hidden": 8, "learning_rate": 0.01}
         small |= {"max_rounds": 4, "network": network, "transports": 5, "start": {"tries": 2}}
         small |= {"separation": {"tolerance": 0.02}}
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    limits = {**ANY_WORDS, "max_document_share": 1.0}
     return Study.make(method=filled(method, small), vocabulary=limits, aggregation="plain")
 
 
@@ -87,15 +85,15 @@ def half(
     policy: Policy = OPEN_POLICY,
     name: str = "a",
     folder: Path | None = None,
-) -> tuple[Any, str]:
-    """A client that took up a vocabulary, and the vocabulary's fingerprint."""
+) -> Any:
+    """A client that took up a vocabulary."""
     client: Any = client_of(plan, ClientContext(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, len(corpus), 3.0)
-    return client, fingerprint(words)
+    return client
 
 
-def each_apart(n: int, policy: Policy, **method: Any) -> tuple[Any, str]:
+def each_apart(n: int, policy: Policy, **method: Any) -> Any:
     """A half whose documents' embeddings are the unit vectors: a sum says of whom it is."""
     plan = planned("kmeans", **{"embedding": {"dimension": n}} | method)
     return half(plan, corpus_of(np.eye(n)), policy)

@@ -13,6 +13,8 @@ STUDY = """
 name = "gfedntm"
 n_components = 3
 max_rounds = 12
+[vocabulary]
+min_clients_per_word = 1
 [clients.north]
 data = "north.csv"
 [clients.south]

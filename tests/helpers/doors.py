@@ -1,6 +1,6 @@
 """A door of a client that replies what a test wants."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,20 @@ from fedtopics.federation.policy import OPEN_POLICY
 
 class Echo:
     method = "gfedntm"
-    published = ("echo", "fail")
+    allowed = ("echo", "fail")
     attempt = 0
     summed = 0
+    persons = None
+    most_rounds = None
     noisy = False
 
     def __init__(self, **reply: Any) -> None:
         self.reply = reply
         self.calls = 0
 
-    def function(self, name: str) -> Callable[..., dict[str, Any]]:
-        function: Callable[..., dict[str, Any]] = getattr(self, name)
-        return function
+    def execute(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        reply: dict[str, Any] = getattr(self, function)(**payload)
+        return reply
 
     def echo(self, **payload: Any) -> dict[str, Any]:
         self.calls += 1

@@ -14,6 +14,7 @@ from tests.helpers.background import KilledError
 DIMENSION = 7  # of the embeddings
 NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
 COMMON = [f"common{i}" for i in range(20)]
+ANY_WORDS = {"min_persons_per_word": 1, "min_clients_per_word": 1}  # few persons have them
 
 
 def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
@@ -59,7 +60,7 @@ def study(**method: object) -> Study:
     method = {"name": "gfedntm", **small, **method}
     return Study.make(
         method=method,
-        vocabulary={"min_document_frequency": 1},
+        vocabulary=ANY_WORDS,
         checkpoint_every=10,
         aggregation="plain",
         federation={"outliers": "none"},

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +161,10 @@ def federated(
     def listen(service: Service, notify: Any) -> Iterator[None]:
         for name, corpus in corpora.items():
             rules = (policies or {}).get(name, policy)
+            # A folder is a world of its own, with its memories and what its keys have signed.
+            rules = rules.model_copy(update={"memory": rules.memory or folder / "memories" / name})
             part, notes = part_of(
-                keys[name],
+                replace(keys[name], folder=folder / name),
                 corpus,
                 folder / name,
                 rules,

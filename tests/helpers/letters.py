@@ -76,12 +76,17 @@ def letters_run(folder: Path, part: float = 1.0) -> Path:
     files = write_letters(folder, part=part)
     clients = {name: {"data": str(path), "time": "written"} for name, path in files.items()}
     method = {"name": "nmf", "n_components": len(THEMES)}
-    study = Study.make(name="Letters to the city", about=ABOUT, method=method, clients=clients)
+    study = Study.make(
+        name="Letters to the city",
+        about=ABOUT,
+        method=method,
+        vocabulary={"min_clients_per_word": 1},  # words of OWN are one office's alone
+        clients=clients,
+    )
     model = train(study, out=folder / "run")
     labels = {}
     for topic, words in enumerate(model.topics(5)):
-        best = max(THEMES, key=lambda name: len({*words} & {*THEMES[name].split()}))
-        labels[topic] = best
+        labels[topic] = max(THEMES, key=lambda name: len({*words} & {*THEMES[name].split()}))
     some = dict(list(labels.items())[:9])  # of the others there are words alone
     model.with_labels(some).save_pretrained(folder / "run" / "model")
     return folder / "run"

@@ -4,7 +4,7 @@ from typing import Any
 
 from fedtopics import Study
 from fedtopics.federation.policy import OPEN_POLICY
-from tests.helpers.federation import study
+from tests.helpers.federation import ANY_WORDS, study
 
 NAMES = [f"c{i}" for i in range(6)]
 SIZES = dict.fromkeys(NAMES, 30)
@@ -34,6 +34,6 @@ def planned(case: str, size: int | None = 2) -> Study:
     method = METHODS[case] | {"clients_per_round": size}
     if "name" not in method:
         return study(**method)
-    limits = {"min_document_frequency": 1}
-    federation = {"outliers": "none"}
-    return Study.make(method=method, vocabulary=limits, aggregation="plain", federation=federation)
+    return Study.make(
+        method=method, vocabulary=ANY_WORDS, aggregation="plain", federation={"outliers": "none"}
+    )

@@ -19,7 +19,7 @@ BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
 
 
 def edit_config(folder: Path, **changes: Any) -> None:
-    """Change a model's config, with a digest that fits: the folder is as its author wanted it."""
+    """Change a model's config, with a digest that fits: the folder is as its person wanted it."""
     path = folder / "config.json"
     config = json.loads(path.read_text()) | changes
     del config["digest"]

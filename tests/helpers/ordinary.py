@@ -49,8 +49,7 @@ class Ordinary(nn.Module):
             shift = self.posterior_shift.chunk(2)
             mu = gain[0] * mu + shift[0]
             log_variance = gain[1] * log_variance + shift[1]
-        z = mu + noise.normal * (0.5 * log_variance).exp()
-        theta = torch.softmax(z, 1) * noise.keep_theta
+        theta = torch.softmax(mu + noise.normal * (0.5 * log_variance).exp(), 1) * noise.keep_theta
         reconstruction = -(x * self.log_probability(theta)).sum()
         learned = self.settings.learn_prior
         mean, log_prior = (self.prior_mean, self.prior_log_variance) if learned else (0, self.prior)
@@ -142,8 +141,8 @@ def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]
     seen: dict[int, list[Batch]] = {}
     draw = Passes.minibatch
 
-    def drawn(self: Passes, vocabulary: str, number: int) -> Batch:
-        batch = draw(self, vocabulary, number)
+    def drawn(self: Passes, number: int) -> Batch:
+        batch = draw(self, number)
         seen.setdefault(number, []).append(batch)
         return batch
 
@@ -159,8 +158,7 @@ def ordinary(
 ) -> dict[str, Tensor]:
     """Train in one process on the union of the same minibatches."""
     reference = (kind or ORDINARY[model.inference.name])(model.inference, plan.seed)
-    occurrences = model.vocabulary.occurrences.sum()
-    reference.document_length = float(occurrences / sum(SIZES.values()))
+    reference.document_length = float(model.vocabulary.occurrences.sum() / sum(SIZES.values()))
     settings = plan.method
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "adam":

@@ -9,7 +9,7 @@ from fedtopics import Policy
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 
-POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
+POLICY = Policy(methods=("tiny",), min_persons=1, min_persons_per_word=1, min_clients_in_sum=1)
 
 
 @dataclass
@@ -20,19 +20,18 @@ class Half:
     attempts: list[int] = field(default_factory=list)  # of the calls
     attempt: int = 1  # by the door
     summed: int = 0
+    persons: int | None = None
+    most_rounds: int | None = None
     noisy: bool = False
 
     @property
-    def published(self) -> tuple[str, ...]:
+    def allowed(self) -> tuple[str, ...]:
         return tuple(self.functions)
 
-    def function(self, function: str) -> Callable[..., dict[str, Any]]:
-        def called(**payload: Any) -> dict[str, Any]:
-            self.calls.append(function)
-            self.attempts.append(self.attempt)
-            return self.functions[function](**payload)
-
-        return called
+    def execute(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        self.calls.append(function)
+        self.attempts.append(self.attempt)
+        return self.functions[function](**payload)
 
 
 def door(name: str, half: Any, ledger: Path | None = None, policy: Policy = POLICY) -> Door:

@@ -6,9 +6,11 @@ import numpy as np
 
 from fedtopics import Corpus, Policy, Study
 from fedtopics.contract.interfaces import Call, Position
+from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.ledger import Ledger, Sign
 
-STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
+STUDY = Study.make(name="trees", method={"name": "gfedntm"}, clients={"north": {}, "south": {}})
+DATA_SENT = [row.plain() for row in data_sent_in(STUDY)]
 
 
 def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Ledger:
@@ -16,7 +18,7 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
     (folder / "study.toml").write_text(STUDY.to_toml())
     ledger = Ledger("gfedntm", STUDY.fingerprint, folder / "ledger.jsonl", "f00d", sign=sign)
     policy = Policy().model_dump(mode="json")
-    ledger.write_start("north", certificate, policy, Corpus.of(["oak elm", "fir äsp"]))
+    ledger.write_start("north", certificate, policy, Corpus.of(["oak elm", "fir äsp"]), DATA_SENT)
     ledger.write_files(folder, "study.toml")
     return ledger
 

@@ -47,7 +47,7 @@ def like_the_demo() -> tuple[Study, Corpora]:
         texts[11] = ""
         corpora[name] = Corpus.of(texts)
     method = {"n_components": 5, "max_rounds": 40, "batch_size": 90, "learning_rate": 0.02}
-    limits = {"min_document_frequency": 2}
+    limits = {"min_persons_per_word": 2, "min_clients_per_word": 1}
     return Study.make(name="demo", method={"name": "gfedntm"} | method, vocabulary=limits), corpora
 
 

@@ -24,7 +24,7 @@ tolerance = 0
 initialisation = "random"
 coherence = "nothing"
 [vocabulary]
-min_document_frequency = 2
+min_persons_per_word = 2
 [server]
 address = "localhost:{port}"
 certificate = "server.pem"
@@ -48,7 +48,7 @@ def write_folders(folder: Path) -> None:
     for name in NAMES:
         rows = [json.dumps({"text": " ".join(rng.choice(words, 6))}) for _ in range(300)]
         (folder / name / "documents.jsonl").write_text("\n".join(rows))
-        (folder / name / "policy.toml").write_text("min_documents = 10\n")
+        (folder / name / "policy.toml").write_text("min_persons = 10\n")
 
 
 def free_port() -> int:

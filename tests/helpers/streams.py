@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedtopics import Corpus, Study
+from tests.helpers.federation import ANY_WORDS
 
 THEMES = {name: [f"{name}{i}" for i in range(12)] for name in ("apple", "bread", "cloud", "dance")}
 ABC = ["apple", "bread", "cloud"]
@@ -56,5 +57,4 @@ def flda(**method: Any) -> Study:
         "documents_per_round": SIZE,
         "coherence": "nothing",
     }
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(method=small | method, vocabulary=limits)
+    return Study.make(method=small | method, vocabulary={**ANY_WORDS, "max_document_share": 1.0})

@@ -59,8 +59,7 @@ def test_memberships_by_the_nearest_centre(kind: Any, monkeypatch: pytest.Monkey
     points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     centres = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     inference = Centres(3, ClusterShape(**shape()))
-    squares = ((points[:, None] - centres) ** 2).sum(2)
-    expected = softmax_of(-squares / 2 / 0.5)
+    expected = softmax_of(-((points[:, None] - centres) ** 2).sum(2) / 2 / 0.5)
     np.testing.assert_allclose(shares_of(inference, {"centres": centres}, kind(points)), expected)
 
 
@@ -96,8 +95,7 @@ def test_memberships_by_a_network() -> None:
     # 1 + 2 relu(1 - 0 + 0.5) = 4; relu(0 - 1 + 0.5) = 0
     represented = np.array([[4.0, 0.0], [0.0, 1.0]])
     scores = np.stack([represented[:, 0], represented[:, 1], represented.sum(1) - 1], 1)
-    shares = shares_of(inference, weights, np.eye(2))
-    np.testing.assert_allclose(shares, softmax_of(scores / 0.5))
+    np.testing.assert_allclose(shares_of(inference, weights, np.eye(2)), softmax_of(scores / 0.5))
 
 
 def test_the_words_of_clusters() -> None:
@@ -132,8 +130,7 @@ def test_a_saved_model_comes_back_to_the_bit(
     name: str, method: Any, kind: type[ClusterInference], tmp_path: Path
 ) -> None:
     corpus = blobs(100)
-    plan = planned(name, **method)
-    model = trained(plan, spread(corpus, 2))
+    model = trained(planned(name, **method), spread(corpus, 2))
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
     assert type(back.inference) is kind
     assert back.inference.settings == model.inference.settings
@@ -153,19 +150,18 @@ def test_a_model_says_of_documents_what_their_client_says(
     plan = planned(name, **method)
     corpus = blobs(80)
     model = trained(plan, {"a": corpus})
-    client, _ = half(plan, corpus)
+    client = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
     client_weights = {name: weight for name, weight in model.weights.items() if name != "beta"}
     names = "word_origin", "word_means", "rarity", "word_directions"
     if word_weights := {name: client_weights[name] for name in names if name in client_weights}:
-        client.function("learn_words")(client._fingerprint, **word_weights)
+        client.function("learn_words")(**word_weights)
     ((rows, theta),) = client.thetas(weights=client_weights)
     assert rows.tolist() == list(range(80))
     np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)
     labels = theta.argmax(1)
     clear = theta.max(1) >= 0.5
-    sizes = np.bincount(labels[clear], minlength=CLUSTERS)
-    assert model.info["sizes"] == {"a": sizes.tolist()}
+    assert model.info["sizes"] == {"a": np.bincount(labels[clear], minlength=CLUSTERS).tolist()}
     assert model.info["unclear"] == {"a": int((~clear).sum())}
     np.testing.assert_allclose(model.shares["a"], theta.mean(0))
     counts = model.count_words(corpus).toarray()

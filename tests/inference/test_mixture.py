@@ -52,8 +52,7 @@ def test_a_model_is_saved_and_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
     theta = again.transform(corpus)
     assert theta[0].argmax() != theta[1].argmax()
-    refined = again.transform(corpus, refine=True)
-    assert refined[0].argmax() == theta[0].argmax()
+    assert again.transform(corpus, refine=True)[0].argmax() == theta[0].argmax()
     only = Corpus.of([["oak"], ["unknown"], []]).with_embeddings(
         np.array([[0, 0], [0.1, 1], [0, 0]])
     )

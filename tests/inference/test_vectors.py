@@ -87,10 +87,8 @@ def test_weighted_sums(kind: Any) -> None:
 def moved(before: Any, now: Any, least: int) -> list[int]:
     before = np.array(before)
     now = np.array(now)
-    may = sums_of_clusters.may_move(
-        sums_of_clusters.flows(before, now, max(*before, *now) + 1), least
-    )
-    return np.where(may[before, now], now, before).tolist()
+    flows = sums_of_clusters.flows(before, now, max(*before, *now) + 1, None)
+    return np.where(sums_of_clusters.may_move(flows, least)[before, now], now, before).tolist()
 
 
 def test_a_group_moves_and_fewer_stay() -> None:

@@ -70,19 +70,21 @@ def make_study(
     clients = {}
     for name, file in files.items():
         policy = file.with_name("policy.toml")
-        policy.write_text("min_documents = 10\n", encoding="utf-8")
-        certificate = ((keys or file.parent) / f"{name}.pem").read_text()
-        clients[name] = {"data": str(file), "text": "text", "policy": str(policy)}
-        clients[name]["certificate"] = certificate
+        policy.write_text("min_persons = 10\n", encoding="utf-8")
+        clients[name] = {
+            "data": str(file),
+            "text": "text",
+            "policy": str(policy),
+            "certificate": ((keys or file.parent) / f"{name}.pem").read_text(),
+        }
     if "embedding" in method:
         clients = {
             n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()
         }
-    vocabulary = {"min_document_frequency": 1}
     given = {
         "name": "tried",
         "checkpoint_every": 2,
-        "vocabulary": vocabulary,
+        "vocabulary": {"min_persons_per_word": 1},
         "aggregation": "plain",
         "federation": {"outliers": "none"} if more.get("aggregation") != "secure" else {},
     }
@@ -105,7 +107,7 @@ def assert_as_here(study: Study, folders: dict[str, Path], out: Path, keys: Path
     """Compare what sites have, and what they sent, with the study in this process."""
     if study.is_secure:
         held = {name: Key.load(keys / name) for name in study.clients}
-        policy = Policy(min_documents=10)
+        policy = Policy(min_persons=10)
         model = federated(study, study.corpora(), out, policy, keys=held).model
         here = out
     else:

@@ -32,7 +32,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs/how-to/flower.md").read_text(encod
 NAMES = ("north", "south", "west")
 DIMENSION = 6
 PATIENCE = 600.0  # seconds; a message takes three at least, and twenty on a machine that is busy
-POLICY = Policy(min_documents=10)
+POLICY = Policy(min_persons=10)
 
 METHODS = {
     "gfedntm": """
@@ -100,7 +100,7 @@ def study_text(
     clients = "".join(f"[clients.{n}]\ncertificate = '{keys / n}.pem'\n" for n in NAMES)
     return (
         f'name = "{name}"\naggregation = "{aggregation}"\n[method]\n{METHODS[method]}\n'
-        f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
+        f"[vocabulary]\nmin_persons_per_word = 5\n[federation]\n{rules}\n{clients}"
     )
 
 
@@ -223,8 +223,7 @@ class Machine:
     def state(self, run: str) -> str:
         """What Flower says of a run."""
         said = self.run(f"flwr list --run-id {run} ours --format json")
-        runs = json.loads(said[said.index("{") : said.rindex("}") + 1])["runs"]
-        return str(runs[0]["status"])
+        return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["runs"][0]["status"])
 
     def finish(self, run: str) -> str:
         """Wait until a run is over; return how it ended."""

@@ -37,7 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
         "start": {"tries": 2, "rounds": 5},
     },
 }
-POLICY = Policy(min_documents=10, min_document_frequency=5)
+POLICY = Policy(min_persons=10, min_persons_per_word=5)
 
 
 def study(case: str = "nmf", **more: Any) -> Study:
@@ -154,9 +154,8 @@ def test_a_lost_scheduler_ends_a_run_that_is_resumed(
 
     try:
         until(file.exists)
-        address = json.loads(file.read_text("utf-8"))["address"]
         with (
-            connected(address, None) as other,
+            connected(json.loads(file.read_text("utf-8"))["address"], None) as other,
             pytest.raises(FederationError, match="start the cluster again, then the same command"),
         ):
             train(frequent, given, engine=other, out=out, on_event=on_event)
@@ -172,8 +171,7 @@ def test_a_lost_scheduler_ends_a_run_that_is_resumed(
 def test_groups_of_a_client_that_counts_alone(cluster: Client, files: Path) -> None:
     """With counts_of_all = false, a client's parts share no group with other clients."""
     given = dict.fromkeys("abc", files / "*.parquet")
-    alone = Policy(min_documents=60, counts_of_all=False)
-    policies = {"a": alone, "b": Policy(), "c": Policy()}
+    policies = {"a": Policy(min_persons=60, counts_of_all=False), "b": Policy(), "c": Policy()}
     models = [
         train(study("nmf"), clients, policies=policies, engine=of, at_once=False)
         for clients, of in (

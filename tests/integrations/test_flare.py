@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from fedtopics import Policy, Study, TopicModel
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
+from fedtopics.federation.participant import SIGNED
 from tests.helpers.command_line import one_line
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import federated
@@ -67,6 +68,13 @@ SITES = "north", "south", "west"
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return write_documents(tmp_path_factory.mktemp("documents"))
+
+
+@pytest.fixture(autouse=True)
+def _keys_of_no_study(documents: dict[str, Path]) -> None:
+    """Tests share keys, and each has memories of its own: the keys forget earlier studies too."""
+    for signed in documents["north"].parent.rglob(SIGNED):
+        signed.unlink()
 
 
 class Context:
@@ -189,8 +197,7 @@ def test_a_defect_at_a_site_is_not_told(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.quick
 def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, Path]) -> None:
     study = make_study(METHODS["lda"], documents, text={"token_pattern": r"[a-z]{2,}\d*"})
-    job = make_study_job(study, "run-1", tmp_path)
-    job.export(str(tmp_path / "jobs"))
+    make_study_job(study, "run-1", tmp_path).export(str(tmp_path / "jobs"))
     files = {p.relative_to(tmp_path / "jobs"): p for p in (tmp_path / "jobs").rglob("*.*")}
     assert not [file for file in files if "custom" in file.parts or file.suffix == ".py"]
     exported = Study.read(next(path for file, path in files.items() if file.name == "study.toml"))
@@ -271,7 +278,7 @@ def test_what_a_site_refuses_ends_the_job_with_a_sentence(
     forbids: str | None, aggregation: str, said: str, documents: dict[str, Path], tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
+    policy.write_text(f"min_persons = 10\n{forbids or ''}\n")
     Policy.read(policy)
     network = {"quorum": 3, "join_timeout": 20, "quorum_timeout": 20, "outliers": "none"}
     more: dict[str, Any] = {"federation": network} if aggregation == "plain" else {}
@@ -453,10 +460,9 @@ def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
     assert again.returncode == 0, said
     folders = {name: walked.folder_at(name, "runs/worker") for name in SITES}
     held = {name: Key.load(walked.folder / name) for name in SITES}
-    policy = Policy(min_documents=10)
+    policy = Policy(min_persons=10)
     model = federated(study, study.corpora(), walked.folder / "p", policy, keys=held).model
     for folder in folders.values():
         assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
         events = (folder / "state" / "events.jsonl").read_text(encoding="utf-8").splitlines()
-        kinds = [json.loads(line)["event"] for line in events]
-        assert kinds.count("resumed") == 1
+        assert [json.loads(line)["event"] for line in events].count("resumed") == 1

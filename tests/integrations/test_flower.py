@@ -22,6 +22,7 @@ import pytest
 
 from fedtopics import Study, TopicModel
 from fedtopics.errors import FederationError
+from fedtopics.federation.participant import SIGNED
 from fedtopics.integrations.resident_process import ask, end
 from fedtopics.protocol.roster import Key
 from tests.helpers.command_line import one_line
@@ -61,8 +62,15 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in NAMES:
         Key.create(folder / name, name)
     (folder / "closed.toml").write_text('methods = ["kmeans"]\n')
-    (folder / "open.toml").write_text("min_documents = 10\n")
+    (folder / "open.toml").write_text("min_persons = 10\n")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _keys_of_no_study(documents: Path) -> None:
+    """Tests share keys, and each has memories of its own: the keys forget earlier studies too."""
+    for signed in documents.rglob(SIGNED):
+        signed.unlink()
 
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
@@ -321,8 +329,7 @@ def test_the_walk_through(walked: Machine) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_contract(method: str, walked: Machine) -> None:
     needs(method)
-    started = walked.begin(method, study_text(method, method))
-    assert walked.finish(started) == "finished:completed"
+    assert walked.finish(walked.begin(method, study_text(method, method))) == "finished:completed"
     model, clients = expected(
         Study.read(walked.folder / f"{method}.toml"), walked.folder, walked.folder / f"p-{method}"
     )

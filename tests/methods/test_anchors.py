@@ -11,9 +11,9 @@ from fedtopics import Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
 from fedtopics.methods.core.plan import ClientContext
-from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
+from fedtopics.methods.lda.first_topics import WIDTH, anchor_topics, project
 from tests.helpers.clusters import overheard
-from tests.helpers.federation import assert_same, embedded, study, subjects, tokens_of
+from tests.helpers.federation import ANY_WORDS, assert_same, embedded, study, subjects, tokens_of
 from tests.helpers.methods import METHODS
 
 
@@ -34,14 +34,12 @@ def test_projections_are_those_of_the_co_occurrence() -> None:
         if n > 1:
             expected += (np.outer(row, row) - np.diag(row)) / (n * (n - 1))
             mass += row / n
-    rng = np.random.default_rng([0, WIDTH])
-    directions = rng.standard_normal((9, WIDTH)) / np.sqrt(WIDTH)
+    directions = np.random.default_rng([0, WIDTH]).standard_normal((9, WIDTH)) / np.sqrt(WIDTH)
     sums = project(sparse.csr_array(x), 0)
     np.testing.assert_allclose(sums["projections"], expected @ directions, atol=1e-12)
     np.testing.assert_allclose(sums["mass"], mass)
     np.testing.assert_allclose(sums["mass"], expected.sum(1))
-    several = x[x.sum(1) > 1]
-    np.testing.assert_array_equal(sums["frequency"], (several > 0).sum(0))
+    np.testing.assert_array_equal(sums["frequency"], (x[x.sum(1) > 1] > 0).sum(0))
 
 
 def test_topics_with_a_word_of_their_own_are_recovered() -> None:
@@ -50,28 +48,25 @@ def test_topics_with_a_word_of_their_own_are_recovered() -> None:
     beta = np.array([[0.3, 0.0, 0.4, 0.2, 0.1], [0.0, 0.2, 0.1, 0.2, 0.5]])
     theta = rng.dirichlet(np.full(2, 0.3), 20_000)
     x = sparse.csr_array(rng.multinomial(30, theta @ beta).astype(float))
-    topics = first_topics(lambda *_: summed([x]), 2, 5, 20_000)
+    topics = anchor_topics(summed([x]), 2, 20_000)
     np.testing.assert_allclose(topics.sum(1), 1)
-    order = np.argsort(-topics[:, 0])
-    np.testing.assert_allclose(topics[order], beta, atol=0.02)
+    np.testing.assert_allclose(topics[np.argsort(-topics[:, 0])], beta, atol=0.02)
 
 
 def test_rare_words_are_no_anchors_where_there_are_others() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.multinomial(20, np.full(12, 1 / 12), 500).astype(float)
+    x = np.random.default_rng(0).multinomial(20, np.full(12, 1 / 12), 500).astype(float)
     odd = np.zeros((500, 3))
     odd[[0, 1, 2], [0, 1, 2]] = 5  # each in one document: as far from all others as can be
-    counts = sparse.csr_array(np.hstack([x, odd]))
-    rows = first_topics(lambda *_: summed([counts]), 2, 15, 500)
+    rows = anchor_topics(summed([sparse.csr_array(np.hstack([x, odd]))]), 2, 500)
     assert (rows[:, 12:].sum(1) < 0.05).all()
 
 
 def test_rare_words_of_a_client_are_left_out() -> None:
     plan = study(initialisation="anchors")
-    policy = Policy(min_documents=1, min_document_frequency=20)
+    policy = Policy(min_persons=1, min_persons_per_word=20)
     half: Any = client_of(plan, ClientContext("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half.counts.words}), 60, 10.0)
-    reply = half.function("projections")(half._fingerprint)
+    reply = half.function("projections")()
     frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])
     rare = frequency < 20
     assert rare.any() and not rare.all()
@@ -129,7 +124,7 @@ def study_of(case: str) -> Study:
     method |= CASES[case]
     if method["name"] in ("gfedntm", "lda"):
         method["batch_size"] = 300  # all documents are in each
-    return Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    return Study.make(method=method, vocabulary=ANY_WORDS)
 
 
 def corpora_of(documents_with_it: int) -> dict[str, Corpus]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import traceback
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -44,24 +45,28 @@ def numbers(corpus: Corpus) -> list[int]:
     return [int(text.removeprefix("document")) for text in corpus.documents.to_pylist()]
 
 
+def at_least(number: int) -> Callable[[Corpus], bool]:
+    return lambda corpus: len(corpus) >= number
+
+
 def taken(came: Arrivals, rounds: int, least: int = 1) -> list[list[int]]:
     """Which documents each round takes."""
-    return [numbers(came.take(round_, least)) for round_ in range(1, rounds + 1)]
+    return [numbers(came.take(round_, at_least(least))) for round_ in range(1, rounds + 1)]
 
 
 def test_a_round_takes_so_many_more_and_the_same_if_it_is_asked_for_twice() -> None:
     came = arrivals(numbered(5), slices(2))
     assert came.once
     assert taken(came, 2) == [[0, 1], [2, 3]]
-    assert numbers(came.take(2, 5)) == [2, 3], "they are used already"
+    assert numbers(came.take(2, at_least(5))) == [2, 3], "they are used already"
     assert taken(came, 4) == [[0, 1], [2, 3], [4], []]
     assert numbers(came.used()) == [0, 1, 2, 3, 4]
     # Too few documents are left to the next round.
     came = arrivals(numbered(5), slices(2))
-    assert numbers(came.take(1, 3)) == [0, 1], "of which the client says how many there are"
+    assert numbers(came.take(1, at_least(3))) == [0, 1], "the client says how many there are"
     assert numbers(came.used()) == []
-    assert numbers(came.take(2, 3)) == [0, 1, 2, 3]
-    assert numbers(came.take(3, 3)) == [4]
+    assert numbers(came.take(2, at_least(3))) == [0, 1, 2, 3]
+    assert numbers(came.take(3, at_least(3))) == [4]
     assert numbers(came.used()) == [0, 1, 2, 3]
 
 
@@ -161,8 +166,7 @@ def test_period_and_begin_go_together() -> None:
 def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     state = tmp_path / "deep" / "arrivals.jsonl"
     whole = arrivals(numbered(7), slices(2))
-    first = arrivals(numbered(7), slices(2), folder=state.parent)
-    assert taken(first, 2) == taken(whole, 2)
+    assert taken(arrivals(numbered(7), slices(2), folder=state.parent), 2) == taken(whole, 2)
     again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert numbers(again.used()) == [0, 1, 2, 3]
     assert taken(again, 3) == taken(whole, 3) == [[0, 1], [2, 3], [4, 5]]
@@ -171,7 +175,7 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:
-    arrivals(Corpus.of(["a b", CANARY]), slices(2), folder=tmp_path).take(1, 1)
+    arrivals(Corpus.of(["a b", CANARY]), slices(2), folder=tmp_path).take(1, at_least(1))
     assert CANARY not in (tmp_path / "arrivals.jsonl").read_text()
 
 
@@ -187,7 +191,7 @@ def test_half_a_line_at_the_end_of_the_state_is_cut(state: Path) -> None:
     state.write_bytes(whole + b'{"round": 3, "docu')
     again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert state.read_bytes() == whole
-    assert numbers(again.take(3, 1)) == [4, 5]
+    assert numbers(again.take(3, at_least(1))) == [4, 5]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +224,7 @@ class Growing:
         return numbers(self.follow())
 
     def take(self, round_: int, least: int = 1) -> list[int]:
-        return numbers(self.came.take(round_, least))
+        return numbers(self.came.take(round_, at_least(least)))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +314,7 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     assert grown.take(1) == [0, 1]
     grown.path.write_text("text,id\ndocument7,a\n")
     with pytest.raises(DataError) as error:
-        grown.came.take(2, 1)
+        grown.came.take(2, at_least(1))
     assert str(error.value) == (
         "the file has 1 documents, but rounds have already used 2; only add rows at its end."
     )

@@ -19,7 +19,13 @@ from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.bent import bend_replies, nothing
-from tests.helpers.federation import assert_same_bits, embedded, subjects, train_until_killed
+from tests.helpers.federation import (
+    ANY_WORDS,
+    assert_same_bits,
+    embedded,
+    subjects,
+    train_until_killed,
+)
 from tests.helpers.grpc_federation import Notes
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
@@ -122,6 +128,7 @@ def test_sums_run_on_where_few_are_drawn() -> None:
     ones = np.ones(1, np.int64)
     agreement = Agreement(
         clients=clients,
+        settings=Study.make(method={"name": "kmeans"}).method,
         vocabulary=Vocabulary(("w",), document_frequency=ones, occurrences=ones),
         documents=9,
         training=9,
@@ -137,8 +144,7 @@ def test_sums_run_on_where_few_are_drawn() -> None:
 
 
 def test_a_quorum_of_those_who_are_drawn() -> None:
-    plan = Study.make(method={"clients_per_round": 3}).with_clients(NAMES)
-    assert plan.quorum == 2
+    assert Study.make(method={"clients_per_round": 3}).with_clients(NAMES).quorum == 2
     assert Study.make().with_clients(NAMES).quorum == 4
     with pytest.raises(StudyError, match=r"quorum = 4 is more than method.clients_per_round"):
         Study.make(method={"clients_per_round": 3}, federation={"quorum": 4})
@@ -174,8 +180,9 @@ def trained_without(
     """LDA of four clients, of whom some have nothing in each round."""
     for name in names:
         bend_replies(monkeypatch, name, nothing)
-    small = {"name": "lda", "n_components": 4, "max_rounds": 12, "batch_size": 100} | method
-    plan = Study.make(method=small, vocabulary={"min_document_frequency": 1, "max_words": 200})
+    small = {"name": "lda", "learning": "stochastic", "n_components": 4, "batch_size": 100}
+    small |= {"max_rounds": 12, **method}
+    plan = Study.make(method=small, vocabulary={**ANY_WORDS, "max_words": 200})
     corpora = subjects(dict.fromkeys(COMPASS, 50))
     events = Notes()
     policies = dict.fromkeys(COMPASS, Policy())

@@ -10,6 +10,7 @@ import torch
 
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
+from fedtopics.federation.finished_model import privacy_summary
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -99,7 +100,7 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("learning", ["stochastic", "batch"])
 def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
+    corpora = subjects({"east": 80})  # whose counts of words are not rounded
 
     def plan(rounds: int) -> Study:
         method = {"name": "lda", "n_components": 4, "learning": learning, "batch_size": 32}
@@ -116,8 +117,7 @@ def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
     """No word leaves, whatever the new documents have; a client may be new."""
     model = train(study(max_rounds=5), subjects(SIZES))
     new = subjects({"east": 50, "west": 30}, seed=1)
-    plan = study(max_rounds=3)
-    more = train(plan, new, out=tmp_path, start=model, vocabulary="keep")
+    more = train(study(max_rounds=3), new, out=tmp_path, start=model, vocabulary="keep")
     assert more.vocabulary.words == model.vocabulary.words
     assert not any(word.startswith("west") for word in more.vocabulary.words)
     assert more.info["rounds"] == 8
@@ -125,7 +125,7 @@ def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
     for name in new:
         rows = summarise_ledger(tmp_path / "clients" / name / "ledger.jsonl")
         asked = {row["function"]: row["fields"] for row in rows}
-        assert asked["size"] == ["documents"]
+        assert asked["known_words"] == ["clients", "documents"]
         assert "vocabulary" not in asked
 
 
@@ -133,16 +133,16 @@ def test_kept_words_are_subject_to_the_policy() -> None:
     model = train(study(max_rounds=2), subjects(SIZES))
     plan = study(max_rounds=2)
     corpora = subjects({"east": 30, "north": 5})
-    strict = {"policies": dict.fromkeys(SIZES, Policy(min_documents=10))}
-    with pytest.raises(PolicyError, match="at least 10 documents, but it has 5"):
+    strict = {"policies": dict.fromkeys(SIZES, Policy(min_persons=10))}
+    with pytest.raises(PolicyError, match="at least 10 persons, but its documents are of 5"):
         train(plan, corpora, start=model, vocabulary="keep", **strict)
-    few = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, max_rounds=1))}
+    few = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, max_rounds=1))}
     with pytest.raises(PolicyError, match="has 2 rounds, but the policy of client 'east' allows"):
         train(plan, corpora, start=model, vocabulary="keep", **few)
-    enough = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, max_rounds=2))}
+    enough = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, max_rounds=2))}
     more = train(plan, corpora, start=model, vocabulary="keep", **enough)
     assert more.info["rounds"] == 4, "those of the model do not count"
-    rare = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, min_document_frequency=31))}
+    rare = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, min_persons_per_word=31))}
     with pytest.raises(DataError, match="no document contains a word of the agreed vocabulary"):
         train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
 
@@ -154,8 +154,7 @@ def test_a_run_that_began_with_a_model_resumes_with_it(vocabulary: Words, tmp_pa
     models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
     whole = train(plan, corpora, start=models[0], vocabulary=vocabulary, at_once=False)
     last = 12 if vocabulary == "keep" else 7
-    begins = models[0]
-    train_until_killed(last, plan, corpora, out=tmp_path, start=begins, vocabulary=vocabulary)
+    train_until_killed(last, plan, corpora, out=tmp_path, start=models[0], vocabulary=vocabulary)
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines[:3]] == ["started", "study", "continued"]
     assert lines[2]["model"] == fingerprint_of(models[0])
@@ -234,6 +233,7 @@ def carried(network: str, words: list[str]) -> tuple[Tensors, TopicModel]:
     counts = np.ones(len(words), np.int64)
     agreement = Agreement(
         clients=LocalClients({}),
+        settings=settings.method,
         vocabulary=Vocabulary(tuple(words), document_frequency=counts, occurrences=counts),
         documents=0,
         training=0,
@@ -335,11 +335,10 @@ def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
     how: Any = {"start": model, "vocabulary": "keep", "at_once": False}
     alone = train(plan, corpora, policies=policies, **how)
     assert_same_bits(outcome.model, alone)
-    assert outcome.model.info == {**alone.info, "masked": False}
+    assert outcome.model.info == alone.info | privacy_summary(plan.with_clients(SIZES))
     assert outcome.events.of("continued")[0]["model"] == fingerprint_of(model)
     for name in SIZES:
-        rows = summarise_ledger(tmp_path / name / "ledger.jsonl")
-        asked = {row["function"] for row in rows}
-        assert ("size" in asked, "vocabulary" in asked) == (True, False)
+        asked = {row["function"] for row in summarise_ledger(tmp_path / name / "ledger.jsonl")}
+        assert ("known_words" in asked, "vocabulary" in asked) == (True, False)
         offered = outcome.partners[name].events.of("offer")[0]["data_sent"]
-        assert asked <= offered.keys(), "what is asked for was said before"
+        assert asked <= {row["function"] for row in offered}, "what is asked for was said before"

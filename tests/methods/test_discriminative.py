@@ -53,8 +53,7 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
         means = sums / weights[:, None]
         between = (means - mean).T @ ((means - mean) * weights[:, None]) / len(points)
         ball = method.separation.shrinkage * np.trace(scatter) / len(mean)
-        within = scatter - between + ball * np.eye(len(mean))
-        values, vectors = scipy.linalg.eigh(between, within)
+        values, vectors = scipy.linalg.eigh(between, scatter - between + ball * np.eye(len(mean)))
         projection = vectors[:, ::-1][:, : n_clusters - 1]
         apart.append(values[::-1][: n_clusters - 1].sum())
         bias = bias - np.log(weights / weights.mean())
@@ -71,6 +70,7 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
 
 def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     called = noted(monkeypatch, discriminative, "start_separation")
+    # No choice among finalists: the algorithm of one machine has one start.
     single = {"tolerance": 0, "finalists": 1, "sizes": "even"}
     plan = planned("discriminative", max_rounds=6, word_weight=0, separation=single)
     corpus = blobs(300, spread=2.0)
@@ -79,10 +79,9 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     ((_, start),) = called
     embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
     origin = start.separation.origin
-    np.testing.assert_allclose(origin, embedded.mean(0))
-    points = model.inference.points(origin, None, embedded).astype(np.float64)
+    assert not origin.any()
     expected, apart = pooled(
-        points,
+        model.inference.points(origin, None, embedded).astype(np.float64),
         sums=start.split.sums[0],
         weights=start.split.weights[0],
         plan=plan,
@@ -96,9 +95,8 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
 def split(*weights: list[float], even: tuple[bool, ...]) -> Split:
     rng = np.random.default_rng(0)
     shape = len(weights), len(weights[0])
-    sums = rng.normal(size=(*shape, 3)) * np.array(weights)[..., None]
     return Split(
-        sums=sums,
+        sums=rng.normal(size=(*shape, 3)) * np.array(weights)[..., None],
         weights=np.array(weights),
         bias=np.full(shape, 0.5),
         apart=np.zeros(len(weights)),
@@ -109,10 +107,8 @@ def split(*weights: list[float], even: tuple[bool, ...]) -> Split:
 def test_a_bias_brings_clusters_to_one_size() -> None:
     moments = Moments(count=100, mean=np.zeros(3), scatter=10 * np.eye(3))
     state = split([75.0, 25.0], [0.0, 100.0], [75.0, 25.0], even=(True, True, False))
-    settings = planned("discriminative").method
-    directed = Separation(settings, np.zeros(3), moments).direct(state)
-    expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2], [1, 1]])
-    np.testing.assert_allclose(directed.bias, expected)
+    directed = Separation(planned("discriminative").method, np.zeros(3), moments).direct(state)
+    np.testing.assert_allclose(directed.bias, 0.5 - np.log([[1.5, 0.5], [RAREST, 2], [1, 1]]))
 
 
 def test_clusters_of_k_means_begin_even_and_free() -> None:
@@ -127,20 +123,21 @@ def test_clusters_of_k_means_begin_even_and_free() -> None:
     ]
 
 
-def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
+def sums_of(client: Any, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
     apart = {"projection": np.eye(5)[None], "directions": np.zeros((1, 4, 5))}
     given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": WHOLE}
-    return dict(client.function("class_sums")(vocabulary, **given, **apart))
+    return dict(client.function("class_sums")(**given, **apart))
 
 
-def test_a_cluster_of_little_weight_is_not_told() -> None:
+def test_a_cluster_of_few_documents_is_not_told() -> None:
+    """Of five documents whose shares are alike, all are five, however small their shares."""
     shares = np.array([0.5, 0.41, 0.08, 0.01])
     weights = 5 * shares
     plan = planned("discriminative", n_components=4, embedding={"dimension": 5}, word_weight=0)
-    for least, told in ((1, 4), (2, 2), (3, 0)):
-        client, vocabulary = half(plan, corpus_of(np.eye(5)), Policy(min_documents=least))
-        reply = sums_of(client, vocabulary, np.log(shares).tolist())
+    for least, told in ((1, 4), (5, 4), (6, 0)):
+        client = half(plan, corpus_of(np.eye(5)), Policy(min_persons=least))
+        reply = sums_of(client, np.log(shares).tolist())
         enough = np.where(np.arange(4) < told, shares, 0)
         np.testing.assert_allclose(reply["weights"], [weights])
         np.testing.assert_allclose(reply["sent"], [5 * enough])
@@ -191,7 +188,7 @@ def test_words_of_all_documents_change_nothing() -> None:
 )
 def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> None:
     class Sums:
-        def sum(self, function: str, template: Any, origin: Any, part: Part) -> dict[str, Any]:
+        def ask(self, function: Any, origin: Any, part: Part) -> dict[str, Any]:
             in_part = [n // part[1] if n // part[1] >= 10 else 0 for n in sizes]
             return {"documents": sum(in_part), "points": np.ones(3), "products": np.eye(3)}
 
@@ -210,7 +207,7 @@ def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.Mon
     model = trained(plan, spread(corpus, 2), on_event=events.append)
     scores = {e["n_components"]: e["score"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
-    assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
+    assert 1 >= scores[5] > 0.03 + max(scores[3], scores[8])
     assert model.n_topics == 5
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 
@@ -226,7 +223,7 @@ def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.Mon
     ],
 )
 def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: int) -> None:
-    client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
+    client = half(planned("discriminative"), blobs(n), Policy())
     origin = np.zeros(DIMENSION)
     clusters = np.zeros((1, CLUSTERS, DIMENSION))
     discriminants = {
@@ -238,14 +235,14 @@ def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: i
     def replies(of: Part) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}
         return [
-            client.function("moments")(vocabulary, origin, of),
-            client.function("cluster_sums")(vocabulary, centres=clusters, starts=[0], **given),
-            client.function("class_sums")(vocabulary, **given, **discriminants),
+            client.function("moments")(origin, of),
+            client.function("cluster_sums")(centres=clusters, starts=[0], **given),
+            client.function("class_sums")(**given, **discriminants),
         ]
 
     for part in ((2, 2), (-1, 2), (0, 3)):
         with pytest.raises(ValueError, match="there is no part"):
-            client.function("moments")(vocabulary, origin, part)
+            client.function("moments")(origin, part)
     for part in ((0, parts), (parts - 1, parts)):
         assert [reply["documents"] for reply in replies(part)] == [in_part] * 3
         for reply in replies(part):

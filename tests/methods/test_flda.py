@@ -12,11 +12,11 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
 from fedtopics.inference.gibbs import Sampled
+from fedtopics.methods.core.client import COUNTED
 from fedtopics.methods.core.plan import ClientContext, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
 from tests.helpers.federation import tokens_of, train_until_killed
@@ -31,8 +31,7 @@ CANARY = "quetzalcoatl"
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Any]:
     """The model, and the rounds' events."""
     events = Notes()
-    model = train(plan, corpora, on_event=events.append, **how)
-    return model, events.of("round")
+    return train(plan, corpora, on_event=events.append, **how), events.of("round")
 
 
 def theme(words: list[str]) -> str:
@@ -95,14 +94,15 @@ def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -
 
 
 def test_how_often_which_function_is_called() -> None:
-    def schedule(**given: Any) -> dict[str, str]:
-        return FLDAClient.schedule(flda(coherence="documents", **given).method)
+    def often(**given: Any) -> dict[str, str]:
+        method = flda(coherence="documents", **given).method
+        return {name: str(of) for name, of in FLDAClient.in_study(method).items()}
 
     end = ("counted", "word_counts", "shares", "word_sums", "pairs")
     expected = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
-    assert schedule() == expected | {"pairs": "twice, at the end"}
-    assert schedule(stop="coherence")["counted"] == "each round, and at the end"
-    assert FLDAClient.schedule(flda().method).keys() == expected.keys() - {"pairs"}
+    assert often() == expected | {"pairs": "twice, at the end"}
+    assert often(stop="coherence")["counted"] == "each round, and once, at the end"
+    assert FLDAClient.in_study(flda().method).keys() == expected.keys() - {"pairs"}
 
 
 def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
@@ -116,8 +116,7 @@ def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
         assert other.topics() == model.topics()
         assert other.info == model.info
     assert [event["clients"] for event in events] == [["a", "b", "c"]] * 3
-    another = train(plan.model_copy(update={"seed": 1}), corpora)
-    assert not same(another, model)
+    assert not same(train(plan.model_copy(update={"seed": 1}), corpora), model)
 
 
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
@@ -141,8 +140,7 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     corpora["c"] = coming({1: (SIZE, ABC), 2: (10, ABC), 3: (15, ABC)})
     events = Notes()
     model = train(flda(), corpora, on_event=events.append)
-    arrived = [event["arrived"] for event in events.of("round")]
-    assert arrived == [
+    assert [event["arrived"] for event in events.of("round")] == [
         {"a": SIZE, "b": SIZE, "c": SIZE},
         {"a": SIZE, "b": SIZE, "c": 0},
         {"a": SIZE, "b": SIZE, "c": 25},
@@ -158,8 +156,7 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
 def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
     events = Notes()
-    plan = flda(max_rounds=20, patience=patience)
-    model = train(plan, stream(STEADY), on_event=events.append)
+    model = train(flda(max_rounds=20, patience=patience), stream(STEADY), on_event=events.append)
     assert [event["round"] for event in events.of("round")] == list(range(1, last + 1))
     (stopped,) = events.of("stopped")
     assert stopped["reason"] == "no client has enough new documents"
@@ -260,9 +257,8 @@ def test_a_word_that_few_documents_have_is_nowhere(
 ) -> None:
     said = overheard(monkeypatch).calls
     plan = flda(coherence="documents", stop="coherence", n_words=30)
-    model = train(plan, with_canaries(), out=tmp_path / "run")
-    model.save_pretrained(tmp_path / "model")
-    assert {function for _, function, *_ in said} == FLDAClient.schedule(plan.method).keys()
+    train(plan, with_canaries(), out=tmp_path / "run").save_pretrained(tmp_path / "model")
+    assert {function for _, function, *_ in said} == FLDAClient.in_study(plan.method).keys()
     assert not any(CANARY in repr(call) for call in said)
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"apple1" in everything
@@ -289,14 +285,14 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
     beta = np.array([[0.9, 0.1], [0.1, 0.9], [0.8, 0.2]])
 
     def sampled(*_: Any) -> Sampled:
-        return Sampled(words, beta, np.array([10, 9, 41]), np.array([100.0, 90.0, 410.0]))
+        return Sampled(
+            words, beta, np.repeat(range(3), [10, 9, 41]), np.array([100.0, 90.0, 410.0])
+        )
 
     monkeypatch.setattr(client_module, "sample_topics", sampled)
-    corpus = Corpus.of([words] * SIZE)
-    half = client(corpus, Policy())
+    half = client(Corpus.of([words] * SIZE), Policy())
     guides = [{"fig": 1.0}, {"pear": 1.0}, {"apple": 1.0}]
-    broadcast = {"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)}
-    reply = asked(half, **broadcast)
+    reply = asked(half, **{"ids": [5, 6, 7], "first": [7, 6, 5], **pack_topics(guides)})
     assert unpack_topics(reply) == [{"apple": 0.9}, {"apple": 0.8}]
     assert reply["seeds"].tolist() == [7, -1], "the last has no word that 5 has"
     assert reply["occurrences"].tolist() == [100.0, 410.0]
@@ -304,15 +300,14 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
-    rng = np.random.default_rng(0)
-    few = client(Corpus.of(documents(ABC, 29, rng)), Policy(min_documents=30))
+    few = client(Corpus.of(documents(ABC, 29, np.random.default_rng(0))), Policy(min_persons=30))
     reply = asked(few)
     assert reply["documents"] == 0
     assert reply["words"] == []
     assert not any(np.size(value) for name, value in reply.items() if name != "documents")
     few.adopt(THEMES["apple"], 1, 1.0)
-    nothing = {"documents": 0, "training": 0, "without_known_word": 0}
-    assert few.counted(fingerprint(THEMES["apple"])) == nothing
+    nothing = dict.fromkeys(COUNTED, 0)
+    assert few.counted() == nothing
 
 
 def further(model: TopicModel) -> WarmStart:

@@ -60,7 +60,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
         for name, path in files.items():
             path.write_text("text\n")
             follow = Follow(path, Columns(), lambda reason: None)
-            policy = Policy(min_documents=10)
+            policy = Policy(min_persons=10)
             part, notes = part_of(keys[name], follow(), tmp_path / name, policy, growing=follow)
             partners[name] = Partner(part, plan, LoopbackLink(service, name), notes)
         grow(1)
@@ -70,8 +70,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
     for partner in partners.values():
         partner.result()
         assert partner.events.of("model")[0]["documents"] == 3 * SIZE
-    arrived = [event["arrived"] for event in events.of("round")]
-    assert arrived == [dict.fromkeys(NAMES, SIZE)] * 3
+    assert [event["arrived"] for event in events.of("round")] == [dict.fromkeys(NAMES, SIZE)] * 3
     rows = {name: Corpus.of([text.strip() for text in of]) for name, of in whole.items()}
     expected = train(planned(max_rounds=3), rows)
     np.testing.assert_array_equal(model.weights["pseudo_counts"], expected.weights["pseudo_counts"])

@@ -20,7 +20,7 @@ from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.core.settings import filled
-from fedtopics.methods.fsccl.client import (
+from fedtopics.methods.fsccl.method import (
     FEATURES,
     clustering_loss,
     contrastive_loss,
@@ -134,9 +134,9 @@ class Plain(nn.Module):
 
 def test_a_round_is_plain_training() -> None:
     corpus = blobs(70, CLUSTERS)
-    client, words = half(plan(dropout=0), corpus)
+    client = half(plan(dropout=0), corpus)
     weights = drawn(corpus)
-    reply = client.train_locally(words, 2, weights)
+    reply = client.train_locally(2, weights)
     plain = Plain(weights)
     optimizer = torch.optim.Adam(plain.parameters(), lr=5e-4)
     vectors = unit_rows(corpus.embeddings) - weights["origin"]
@@ -165,8 +165,7 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
     first, second = (load_file(checkpoints / f"0000000{n}.safetensors") for n in (1, 2))
     replies = {}
     for name, documents in corpora.items():
-        client, words = half(study, documents, name=name)
-        replies[name] = client.train_locally(words, 2, first)["changes"]
+        replies[name] = half(study, documents, name=name).train_locally(2, first)["changes"]
     for name in replies["a"]:
         mean = (replies["a"][name] + replies["b"][name]) / 120
         np.testing.assert_allclose(second[name], first[name] + mean, rtol=1e-12)
@@ -176,9 +175,8 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
 def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() -> None:
     corpora = spread(blobs(90, CLUSTERS, spread=0.3), 2)
     few = trained(plan(max_rounds=1, network={"local_steps": 1, "learning_rate": 1e-12}), corpora)
-    kmeans = trained(planned("kmeans", n_components=CLUSTERS), corpora)
-    centres = kmeans.weights["centres"]
-    np.testing.assert_allclose(few.weights["centres"] / LENGTH, centres, atol=1e-5)
+    centres = trained(planned("kmeans", n_components=CLUSTERS), corpora).weights["centres"]
+    np.testing.assert_allclose(few.weights["centres"] / LENGTH, centres, atol=0.04)
     points = torch.randn(4, DIMENSION, dtype=torch.float64)
     weights = {name: torch.from_numpy(weight) for name, weight in few.weights.items()}
     np.testing.assert_allclose(represent(weights, points), points, atol=1e-5)
@@ -195,7 +193,9 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     assert accuracy(model, corpora) > 0.99
     assert len({word[:5] for word in model.topics(5)[0]}) == 1, "words of the cluster's documents"
     assert model.info["method"] == "fsccl"
-    assert sum(map(sum, model.info["sizes"].values())) == 240
+    sizes = np.array([*model.info["sizes"].values()])
+    assert abs(sizes.sum() - 240) < sizes.size * 10 / 2, "rounded to multiples of 10"
+    assert not (sizes % 10).any()
 
     model.save_pretrained(tmp_path)
     again = TopicModel.from_pretrained(tmp_path)
@@ -219,8 +219,7 @@ def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> Non
 
 
 def test_a_shortened_text_keeps_words_in_their_order() -> None:
-    text = " ".join(f"w{i:03d}" for i in range(1000))
-    (short,) = shorten([text], 0.2, 0)
+    (short,) = shorten([" ".join(f"w{i:03d}" for i in range(1000))], 0.2, 0)
     words = short.split()
     assert words == sorted(words)
     assert 760 < len(words) < 840
@@ -245,8 +244,7 @@ def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyP
     assert [view[1] for view in views] == ["sloop", "sloop"]
     assert views[0][0] != views[1][0]
     site = ClientContext("north", corpus, OPEN_POLICY)
-    embedding = EmbeddingSettings(model="x", dimension=2)
-    embedded = embedded_views(corpus, settings, embedding, site)
+    embedded = embedded_views(corpus, settings, EmbeddingSettings(model="x", dimension=2), site)
     lengths = [[len(text.split()) for text in view] for view in views]
     expected = np.stack([np.cos(lengths), np.sin(lengths)], 2)
     np.testing.assert_allclose(embedded, expected, atol=1e-6)

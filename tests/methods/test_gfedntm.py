@@ -6,30 +6,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import Corpus, Study, train
-from fedtopics.errors import DataError, FederationError, StudyError
+from fedtopics import Corpus, train
+from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.program import client_of, exchanges, program_of
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import ClientContext, Secret
 from fedtopics.methods.gfedntm.method import Gradients
-from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
-from tests.helpers.federation import DIMENSION, embedded, study, subjects, tokens_of
+from tests.helpers.federation import embedded, study, subjects
 
 SIZES = {"a": 120, "b": 60, "c": 20}
 
 
 def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
     events = Notes()
-    policies = dict.fromkeys(corpora, Policy(min_documents=least))
+    policies = dict.fromkeys(corpora, Policy(min_persons=least))
     train(study(**method), corpora, policies=policies, on_event=events.append)
     return events
 
@@ -39,7 +37,7 @@ def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> 
     [
         (100, "proportional", 10, 60 + 30 + 10),
         (50, "proportional", 10, 30 + 15 + 10),  # the policy's ten documents are the least
-        (32, "proportional", 15, 19 + 15 + 15),
+        (32, "proportional", 15, 19 + 15 + 20),  # of 20 documents, 15 would leave out 5
         (50, "fixed", 10, 50 + 50 + 20),
     ],
 )
@@ -55,10 +53,12 @@ def minibatches(seed: int, name: str = "a") -> Minibatches:
     return Minibatches(np.arange(10), Secret.from_seed(seed, name), 5)
 
 
-def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
+def test_a_minibatch_is_drawn_by_itself_and_repeats_exactly() -> None:
+    """Two of five of ten documents do not divide these: the rest of all would be known."""
     draws = minibatches(0)
     first = [draws.draw(number) for number in (1, 2)]
-    assert sorted(np.concatenate(first)) == list(range(10))
+    overlaps = [len({*draws.draw(n)} & {*draws.draw(n + 1)}) for n in range(1, 40, 2)]
+    assert max(overlaps) > 2
 
     np.testing.assert_array_equal(minibatches(0).draw(2), first[1])
     assert not np.array_equal(draws.draw(3), first[0])
@@ -76,8 +76,7 @@ def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
 def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
     """Its gradient would be rounding errors, of which Adam makes whole steps."""
     corpora = subjects({"a": 60, "b": 60})
-    weights = train(study(preset=preset, max_rounds=5), corpora).weights
-    assert not weights["prior_mean"].any()
+    assert not train(study(preset=preset, max_rounds=5), corpora).weights["prior_mean"].any()
     moved = train(study(preset=preset, max_rounds=5, posterior_gain=1.0), corpora).weights
     assert moved["prior_mean"].any()
 
@@ -115,8 +114,7 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_tolerance_stops_training() -> None:
-    events = events_of(subjects(SIZES), tolerance=1.0)
-    stopped = events.of("stopped")[0]
+    stopped = events_of(subjects(SIZES), tolerance=1.0).of("stopped")[0]
     assert stopped["round"] == 1
     assert "less than the tolerance" in stopped["reason"]
 
@@ -136,10 +134,11 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     model = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
     validations = events.of("validation")
     (stopped,) = events.of("stopped")
-    best = int(np.argmin([event["loss"] for event in validations]))
+    best = len(validations) - 1 - 3  # later losses were not lower by a thousandth
     assert validations[0]["documents"] == 40
     assert stopped["round"] == validations[-1]["round"]
-    assert len(validations) - 1 - best == 3
+    losses = [event["loss"] for event in validations]
+    assert losses[best] < 1.001 * min(losses)
 
     until_best = study(learning_rate=0.02, **{**method, "max_rounds": validations[best]["round"]})
     np.testing.assert_array_equal(model.beta, train(until_best, corpora).beta)
@@ -168,81 +167,3 @@ def test_no_embedding_and_no_theta_is_in_a_reply(
         for row in (*corpus.embeddings, *model.transform(corpus)):
             assert row.tobytes() not in left
             assert row.astype(np.float64).tobytes() not in left
-
-
-TWO = {"north": 60, "south": 40, "west": 30}
-OPEN = dict.fromkeys(TWO, OPEN_POLICY)
-METHOD = {"n_components": 3, "max_rounds": 4, "coherence": "nothing"}
-
-
-def auto(**more: Any) -> Study:
-    method = {"name": "auto", **METHOD, "embedding": {"dimension": DIMENSION}, **more}
-    return Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
-
-
-def texts(words: int) -> dict[str, Corpus]:
-    """Documents cut to so many words, with embeddings."""
-    shortened = {}
-    for name, corpus in embedded(subjects(TWO)).items():
-        cut = [(document * 9)[:words] for document in tokens_of(corpus)]
-        shortened[name] = Corpus.of(cut).with_embeddings(corpus.embeddings)
-    return shortened
-
-
-@pytest.mark.parametrize(
-    ("words", "vectors", "method", "why"),
-    [
-        (150, 10, "nmf", "documents have 15.0 words on average, 15 or more"),
-        (
-            149,
-            10,
-            "mixture",
-            "documents have 14.9 words on average, fewer than 15, and have embeddings",
-        ),
-        (100, 9, "nmf", "and some have no embedding, which titles need"),
-        (0, 10, "mixture", "documents have 0.0 words"),
-    ],
-)
-def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
-    chosen, reason = AutoSettings().choose(documents=10, words=words, embedded=vectors)
-    assert chosen["name"] == method
-    assert why in reason
-    find_method(method).settings(**chosen)  # they are settings of it
-
-
-def test_long_documents_get_what_nmf_finds() -> None:
-    events = Notes()
-    corpora = texts(20)
-    model = train(auto(), corpora, policies=OPEN, on_event=events.append)
-    named = Study.make(method={"name": "nmf", **METHOD}, vocabulary={"min_document_frequency": 1})
-    expected = train(named, corpora, policies=OPEN)
-    np.testing.assert_array_equal(model.beta, expected.beta)
-    assert model.info["method"] == "nmf"
-    (chosen,) = events.of("chosen")
-    assert chosen["method"] == "nmf"
-    assert chosen["reason"] == "documents have 20.0 words on average, 15 or more"
-
-
-def test_titles_get_what_the_mixture_finds() -> None:
-    method = METHOD | {"name": "mixture", "embedding": {"dimension": DIMENSION}}
-    named = Study.make(method=method, vocabulary={"min_document_frequency": 1})
-    model, expected = (train(plan, texts(6), policies=OPEN) for plan in (auto(), named))
-    np.testing.assert_array_equal(model.beta, expected.beta)
-    assert model.info["method"] == "mixture"
-
-
-def test_the_offer_says_what_each_method_would_send() -> None:
-    calls = {call.function: call for call in exchanges(auto())}
-    assert {"extent", "vocabulary", "factor_sums", "topic_sums"} <= calls.keys()
-    assert all(call.data_sent for call in calls.values())
-    assert calls["factor_sums"].often == "each round, with nmf"
-    assert "with mixture" in calls["topic_sums"].often
-
-
-def test_embeddings_of_a_client_with_long_documents_are_checked_too() -> None:
-    """Others' titles can make the average a short one, and theirs part of the mixture."""
-    long = texts(30)["west"]
-    vectors = np.asarray(long.embeddings)
-    for spoilt, said in (np.full_like(vectors, np.nan), "NaN"), (vectors[:, :5], "dimension"):
-        with pytest.raises(DataError, match=said):
-            train(auto(), texts(6) | {"west": long.with_embeddings(spoilt)}, policies=OPEN)

@@ -47,14 +47,12 @@ def test_it_is_pooled_kmeans_from_the_same_start(
     plan = planned("kmeans", representation=representation, algorithm="lloyd", start={"tries": 1})
     model = trained(plan, spread(corpus, 4))
     embedded = plan.embedded(corpus).embeddings
-    origin = model.weights["origin"]
-    points = model.inference.points(origin, model.count_words(corpus), embedded)
+    points = model.inference.points(model.weights["origin"], model.count_words(corpus), embedded)
     ((_, first),) = called
-    start = first.partition.centres[0]
-    pooled = PooledKMeans(CLUSTERS, init=start, n_init=1, tol=0).fit(points)
-    np.testing.assert_array_equal(model.main_topics(corpus), pooled.labels_)
-    # The points are float32.
-    np.testing.assert_allclose(model.weights["centres"], pooled.cluster_centers_, atol=2e-6)
+    pooled = PooledKMeans(CLUSTERS, init=first.partition.centres[0], n_init=1, tol=0).fit(points)
+    assert (model.main_topics(corpus) == pooled.labels_).mean() > 0.99
+    # A model's centres are rounded by lot.
+    np.testing.assert_allclose(model.weights["centres"], pooled.cluster_centers_, atol=0.07)
     assert model.info["rounds"] == pooled.n_iter_ > 1
 
 
@@ -88,19 +86,19 @@ def test_clusters_of_words(preset: str) -> None:
     assert sum(len(family) == 1 for family in families) >= 3
 
 
-def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
+def asked(client: Any, centres: Any) -> dict[str, Any]:
     origin = np.zeros(centres.shape[2])
     starts = list(range(len(centres)))
     given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
-    return dict(client.function("cluster_sums")(vocabulary, **given))
+    return dict(client.function("cluster_sums")(**given))
 
 
 def test_a_cluster_of_few_documents_is_not_told() -> None:
-    client, vocabulary = each_apart(12, Policy(min_documents=5))
+    client = each_apart(12, Policy(min_persons=5))
     centres = np.zeros((1, 3, 12))
     centres[0, 0, :7] = centres[0, 1, 7:11] = centres[0, 2, 11] = 1
     centres /= np.linalg.norm(centres, axis=2, keepdims=True)
-    told = asked(client, vocabulary, centres)
+    told = asked(client, centres)
     assert told["counts"].tolist() == [[7, 0, 0]]
     assert told["sums"][0, 0].tolist() == [1] * 7 + [0] * 5
     assert not told["sums"][0, 1:].any()
@@ -109,10 +107,10 @@ def test_a_cluster_of_few_documents_is_not_told() -> None:
 
 @pytest.mark.parametrize(("least", "size", "unclear"), [(4, 8, 4), (5, 8, 0), (9, 0, 0)])
 def test_sizes_are_told_only_of_enough_documents(least: int, size: int, unclear: int) -> None:
-    client, vocabulary = each_apart(12, Policy(min_documents=least), temperature=0.01)
+    client = each_apart(12, Policy(min_persons=least), temperature=0.01)
     centres = np.zeros((3, 12))
     centres[0, :8] = 0.125  # the others are as near to the one as to the other
-    told = client.sizes(vocabulary, {"origin": np.zeros(12), "centres": centres})
+    told = client.sizes({"origin": np.zeros(12), "centres": centres})
     assert (told["sizes"].tolist(), told["unclear"]) == ([size, 0, 0], unclear)
     assert told["documents"] == 12
 
@@ -128,13 +126,13 @@ def members(told: dict[str, Any]) -> NDArray[np.bool_]:
 @pytest.mark.parametrize("least", [2, 5])
 def test_between_two_replies_no_or_many_documents_change_place(least: int) -> None:
     rng = np.random.default_rng(0)
-    client, vocabulary = each_apart(60, Policy(min_documents=least))
+    client = each_apart(60, Policy(min_persons=least))
     centres = rng.normal(size=(3, 4, 60))
-    before = members(asked(client, vocabulary, centres))
+    before = members(asked(client, centres))
     sizes = []
     for _ in range(60):
         centres = centres + 0.1 * rng.normal(size=centres.shape)
-        now = members(asked(client, vocabulary, centres))
+        now = members(asked(client, centres))
         changed = (before ^ now).sum(2)
         assert not ((changed > 0) & (changed < least)).any()
         sizes += changed.ravel().tolist()
@@ -145,10 +143,10 @@ def test_between_two_replies_no_or_many_documents_change_place(least: int) -> No
 
 def test_where_one_document_is_enough_nothing_is_held_back() -> None:
     rng = np.random.default_rng(0)
-    client, vocabulary = each_apart(60, OPEN_POLICY)
+    client = each_apart(60, OPEN_POLICY)
     for _ in range(5):
         centres = rng.normal(size=(1, 4, 60))
-        told = members(asked(client, vocabulary, centres))
+        told = members(asked(client, centres))
         nearest = ((np.eye(60)[:, None] - centres) ** 2).sum(2).argmin(1)
         np.testing.assert_array_equal(told[0], nearest == np.arange(4)[:, None])
 
@@ -160,8 +158,7 @@ def test_own_centres_are_of_enough_documents() -> None:
     plan = planned("kmeans", algorithm="k-fed", n_components=3, embedding={"dimension": 2})
 
     def told(least: int) -> dict[str, Any]:
-        client, vocabulary = half(plan, corpus, Policy(min_documents=least))
-        return dict(client.own_centres(vocabulary, 1, np.zeros(2)))
+        return dict(half(plan, corpus, Policy(min_persons=least)).own_centres(1, np.zeros(2)))
 
     assert sorted(told(1)["counts"].tolist()) == [3, 8, 12]
     assert sorted(told(5)["counts"].tolist()) == [8, 12], "one of 3 is left out"

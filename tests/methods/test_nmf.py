@@ -17,7 +17,7 @@ from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
 from tests.helpers.background import Notes
-from tests.helpers.federation import subjects, tokens_of
+from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
 
 TOPICS = 4
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 def nmf_study(**method: Any) -> Study:
     small = {"name": "nmf", "n_components": TOPICS, "max_rounds": 5, "coherence": "nothing"}
-    return Study.make(method=small | method, vocabulary={"min_document_frequency": 1})
+    return Study.make(method=small | method, vocabulary=ANY_WORDS)
 
 
 def trained(study: Study, corpora: dict[str, Corpus], **more: Any) -> TopicModel:
@@ -44,8 +44,7 @@ def pooled(documents: list[list[str]]) -> TopicModel:
 
 
 def split(documents: list[list[str]], seed: int, n: int) -> dict[str, Corpus]:
-    order = np.random.default_rng(seed).permutation(len(documents))
-    parts = np.array_split(order, n)
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(documents)), n)
     return {f"c{i}": Corpus.of([documents[j] for j in part]) for i, part in enumerate(parts)}
 
 
@@ -93,20 +92,20 @@ def test_a_documents_shares_are_the_least_squares() -> None:
     assert (np.linalg.norm(shares, axis=1) <= 1 + 1e-12).all()
 
 
-def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]:
+def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats]:
     study = nmf_study(n_components=2)
-    policy = Policy(min_documents=least, min_document_frequency=1)
+    policy = Policy(min_persons=least, min_persons_per_word=1)
     plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
     half = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     words = sorted({word for text in texts for word in text})
     half.adopt(words, total=len(texts), length=3.0)
     frequency = np.array([sum(word in text for text in texts) for word in words])
-    return half, rarities(frequency, len(texts) + 1, 1.5), half._fingerprint
+    return half, rarities(frequency, len(texts) + 1, 1.5)
 
 
 def sums_of(texts: list[list[str]], topics: Floats, least: int) -> dict[str, Any]:
-    half, rarity, fingerprint = half_of(texts, least)
-    return half.function("factor_sums")(fingerprint, 1, rarity, topics)
+    half, rarity = half_of(texts, least)
+    return half.function("factor_sums")(1, rarity, topics)
 
 
 TEXTS = [["ash", "oak"]] * 8 + [["brig", "yawl"]] * 2 + [["ash", "brig"]]
@@ -141,13 +140,12 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     """However long it is: its words have length 1, and so have its shares, at most."""
     text = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
     # Rarity follows from all documents; here the same is told to both.
-    half, rarity, fingerprint = half_of([*TEXTS, text], 1)
-    with_it = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
-    half, _, fingerprint = half_of([*TEXTS, []], 1)
-    without = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
+    half, rarity = half_of([*TEXTS, text], 1)
+    with_it = half.function("factor_sums")(1, rarity, OWN)
+    half, _ = half_of([*TEXTS, []], 1)
+    without = half.function("factor_sums")(1, rarity, OWN)
     for name in ("sums", "products"):
-        moved = np.linalg.norm(with_it[name] - without[name])
-        assert 0 < moved <= 1 + 1e-9
+        assert 0 < np.linalg.norm(with_it[name] - without[name]) <= 1 + 1e-9
 
 
 def test_given_words_make_the_first_topics(documents: list[list[str]], pooled: TopicModel) -> None:
@@ -170,14 +168,10 @@ def test_words_that_all_documents_have_are_refused() -> None:
 
 def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> None:
     """What the rounds withhold, the last sums do not say either."""
-    trees = ["ash", "elm", "fir", "oak", "yew"]
-    ships = ["brig", "yawl"]
-    half, rarity, fingerprint = half_of([ships * 3, *[trees] * 30], 5)
+    half, rarity = half_of([["brig", "yawl"] * 3, *[["ash", "elm", "fir", "oak", "yew"]] * 30], 5)
     weights = {"topics": topics_of_two(), "rarity": rarity}
-    sums = half.function("word_sums")(fingerprint, weights=weights)["sums"]
-    assert sums.any(1).tolist() == [True, False]
-    before = half.function("topic_words")(fingerprint, rarity, weights["topics"])["sums"]
-    assert not before[1].any()
+    assert half.function("word_sums")(weights=weights)["sums"].any(1).tolist() == [True, False]
+    assert not half.function("topic_words")(rarity, weights["topics"])["sums"][1].any()
 
 
 def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> None:
@@ -209,7 +203,7 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
     ):
         with pytest.raises(StudyError, match=problem):
             nmf_study(n_components="auto", **given)
-    few = dict.fromkeys("ab", Policy(min_documents=20))
+    few = dict.fromkeys("ab", Policy(min_persons=20))
     for texts in (documents[:36], documents[:36:2] + [["fir"]] * 18):
         with pytest.raises(StudyError, match="too few documents or words to choose"):
             train(study, {"a": texts, "b": texts}, policies=few)
@@ -220,21 +214,18 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
 
 
 def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
-    policy = Policy(min_documents=10, min_document_frequency=5)
+    policy = Policy(min_persons=10, min_persons_per_word=5)
     texts = [["oak", "elm"]] * 20 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 14
     study = nmf_study()
     plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
     client = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
     rarity = np.ones(4)
-    fingerprint = client._fingerprint
-    given: Any = {"vocabulary": fingerprint, "rarity": rarity, "part": 0}
+    given: Any = {"rarity": rarity, "part": 0}
     products = client.function("word_products")(directions=np.eye(4), **given)
     assert products["products"][:2].any(1).all() and products["documents"] >= 10
     assert not products["products"][2].any() and not products["products"][:, 2].any()
-    sums = client.function("factor_sums")(round=0, topics=np.eye(4), **given)
-    assert not sums["sums"][2].any()
+    assert not client.function("factor_sums")(round=0, topics=np.eye(4), **given)["sums"][2].any()
     few = NMFClient(plan, ClientContext("b", Corpus.of(texts[:19]), policy))
     few.adopt(["oak", "elm"], 19, 2.0)
-    reply = few.function("prediction")(few._fingerprint, np.ones(2), np.eye(2))
-    assert reply == {"cosines": 0.0, "documents": 0}
+    assert few.function("prediction")(np.ones(2), np.eye(2)) == {"cosines": 0.0, "documents": 0}

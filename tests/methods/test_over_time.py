@@ -11,15 +11,24 @@ import pytest
 
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.methods.core.groups import GroupThreshold, OverTime, periods_to_share, sums_by_period
+from fedtopics.federation.data_sent import TOTAL
+from fedtopics.methods.core.groups import (
+    GroupThreshold,
+    OverTime,
+    as_many,
+    sizes_of,
+    sums_by_period,
+    with_company,
+)
 from fedtopics.model.topics import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
+from tests.helpers.federation import ANY_WORDS
 from tests.helpers.grpc_federation import federated
 from tests.helpers.models import edit_config, made
 
 YEAR = {"period": "month", "begin": "2025-01-15", "end": "2025-03-02"}
-POLICY = Policy(min_documents=10, min_document_frequency=1, min_clients_in_sum=1)
+POLICY = Policy(min_persons=10, min_persons_per_word=1, min_clients_in_sum=1)
 MONTHS = ["2025-01-03", "2025-02-28", "2025-03-01", "2024-12-31", ""]
 
 
@@ -41,7 +50,7 @@ CORPORA = {
 def study(**method: Any) -> Study:
     settings = {"name": "lda", "n_components": 2, "max_rounds": 8, "learning": "batch"} | method
     over_time = YEAR | settings.pop("over_time", {})
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    limits = {**ANY_WORDS, "max_document_share": 1.0}
     plan: dict[str, Any] = {"method": settings | {"over_time": over_time}, "vocabulary": limits}
     return Study.make(**plan)
 
@@ -61,14 +70,17 @@ def summed(model: TopicModel, corpus: Corpus, month: int) -> Any:
     [
         ([30, 40, 0, 0], [True, True, False, False]),
         ([30, 4, 20, 0], [True, False, False, False]),  # 4 would be left, so 20 are left as well
-        ([30, 4, 20, 6], [True, False, True, False]),  # of 10 in none
+        ([30, 4, 20, 6], [True, False, False, False]),  # perhaps of the same persons
         ([30, 40, 20, 50], [True, True, True, False]),
+        ([30, 4, 20, 50], [True, False, True, False]),  # hidden among 50 that are in no period
         ([4, 3, 2, 0], [False] * 4),
         ([10, 10, 10, 1], [False, True, True, False]),
     ],
 )
 def test_periods_that_are_told(counts: list[int], told: list[bool]) -> None:
-    assert periods_to_share(np.array(counts), 10).tolist() == told
+    sizes = np.array(counts, np.float64)
+    enough = with_company(as_many(sizes, 10), sizes_of(as_many, {"counts": sizes}))
+    assert enough[:-1].tolist() == told[:-1]
 
 
 def test_sums_are_those_of_the_documents_of_a_period() -> None:
@@ -76,7 +88,8 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
-    reply = sums_by_period(guard, places, thetas, groups={}, model={}, shape=(2, 2))
+    request: dict[str, Any] = {"groups": {}, "model": {}, "shape": (2, 2)}
+    reply = sums_by_period(guard, places, thetas, corpus=Corpus.of(["a"] * 5), **request)
     assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 
@@ -85,16 +98,16 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
     assert model.periods is not None
     assert model.periods.begins == ("2025-01-01", "2025-02-01", "2025-03-01")
     told = {name: sums.sum(1).round(6).tolist() for name, sums in model.periods.sums.items()}
-    assert told == {"boats": [20, 0, 12], "trees": [15, 0, 30], "both": [0, 11, 0]}
+    # By lot instead of 20, 12; 15, 30; and 11.
+    assert told == {"boats": [20, 0, 10], "trees": [10, 0, 30], "both": [0, 10, 0]}
     for name, month in (("boats", 0), ("trees", 2), ("both", 1)):
         expected = summed(model, CORPORA[name], month)
-        np.testing.assert_allclose(model.periods.sums[name][month], expected, rtol=1e-4)
         share = model.periods.shares[name][month]
-        np.testing.assert_allclose(share, expected / expected.sum(), rtol=1e-4)
+        np.testing.assert_allclose(share, expected / expected.sum(), atol=6e-4)
     assert np.isnan(model.periods.shares["boats"][1]).all()
     rows = model.topics_over_time()
     by_period = [(row["period"].month, row["documents"], row["clients"]) for row in rows[::2]]
-    assert by_period == [(1, 35, 2), (2, 11, 1), (3, 42, 2)]
+    assert by_period == [(1, 30, 2), (2, 10, 1), (3, 40, 2)]
     assert rows[0]["period"] == date(2025, 1, 1)
 
 
@@ -119,13 +132,17 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
     messages = overheard(monkeypatch)
     outcome = federated(plan, CORPORA, tmp_path, policy=POLICY)
     assert outcome.model.info["masked"]
-    assert "period_sums" not in outcome.model.info["clear"]
+    assert ("period_sums", TOTAL) in [
+        (row["function"], row["seen"]) for row in outcome.model.info["data_sent"]
+    ]
     periods = outcome.model.periods
     assert periods is not None
     assert [*periods.sums] == [TOGETHER]
     whole = [sum(summed(outcome.model, c, month) for c in CORPORA.values()) for month in range(3)]
-    np.testing.assert_allclose(periods.total, whole, rtol=1e-4)
-    assert periods.total.sum(1).round(6).tolist() == [35, 24, 45]
+    assert np.sum(whole, axis=1).round(3).tolist() == [35, 24, 45]
+    assert periods.total.sum(1).round(6).tolist() == [40, 30, 50], "rounded by lot"
+    shares = whole / np.sum(whole, axis=1, keepdims=True)
+    np.testing.assert_allclose(periods.shares[TOGETHER], shares, atol=6e-4)
     here: Any = model_of(plan.model_copy(update={"aggregation": "secure"}), CORPORA).periods
     np.testing.assert_allclose(periods.total, here.total, rtol=1e-6)
     assert messages.of("period_sums", "boats")[0]["counts"].tolist() == [20, 4, 12, 15]
@@ -138,11 +155,12 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
 def test_other_methods(name: str) -> None:
     more = {"representation": "bow"} if name == "kmeans" else {}
     method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **more}
-    limits = {"min_document_frequency": 1, "max_document_share": 1.0}
+    limits = {**ANY_WORDS, "max_document_share": 1.0}
     model = model_of(Study.make(method=method, vocabulary=limits), CORPORA)
     assert model.periods is not None
-    expected = [summed(model, CORPORA[name], 0) for name in ("boats", "trees")]
-    np.testing.assert_allclose(model.periods.total[0], sum(expected), rtol=1e-3)
+    expected = sum(summed(model, CORPORA[name], 0) for name in ("boats", "trees"))
+    share = model.periods.shares[TOGETHER][0]
+    np.testing.assert_allclose(share, expected / expected.sum(), atol=1e-3)
 
 
 SUMS = [[1.0, 2.0, 3.0]]

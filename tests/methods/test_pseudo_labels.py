@@ -56,8 +56,7 @@ def test_two_documents_of_one_opinion_are_shared_out() -> None:
 def test_marginals() -> None:
     plan = transport(5 * normal(400, 7), torch.arange(1.0, 8.0), iterations=1000)
     same(plan.sum(1), torch.ones(400, dtype=FLOAT))
-    wrong = (plan.sum(0) - 400 / 28 * torch.arange(1, 8)).abs().sum() / 2
-    assert wrong <= 1e-6 * 400
+    assert (plan.sum(0) - 400 / 28 * torch.arange(1, 8)).abs().sum() / 2 <= 1e-6 * 400
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0, 10.0, 1000.0])
@@ -128,8 +127,7 @@ def test_responsibilities_are_those_of_the_densities() -> None:
     mixture = GaussianUniformMixture(0.7, torch.tensor([0.04, 0.09], dtype=FLOAT), math.log(0.3))
     _, responsibilities = mixture.step(RESIDUALS)
     density = stats.multivariate_normal([0, 0], np.diag([0.04, 0.09])).pdf(RESIDUALS.numpy())
-    expected = 0.7 * density / (0.7 * density + 0.3 * 0.3)
-    same(responsibilities, torch.from_numpy(expected))
+    same(responsibilities, torch.from_numpy(0.7 * density / (0.7 * density + 0.3 * 0.3)))
 
 
 def test_a_mixture_is_found_from_responsibilities() -> None:
@@ -251,8 +249,7 @@ def test_weighted_error() -> None:
     # 2 w (O - Q) / sum of w
     same(outputs.grad, matrix([-0.5, 0.5], [0, -0.4], [0, 0]) / 1.5)
     outputs = torch.log(matrix([0.8, 0.2], [0.25, 0.75], [0.1, 0.9])).requires_grad_()
-    targets = matrix([1, 0], [0.5, 0.5], [1, 0])
-    error = weighted_error(targets, outputs, weight, "cross_entropy")
+    error = weighted_error(matrix([1, 0], [0.5, 0.5], [1, 0]), outputs, weight, "cross_entropy")
     assert error.item() == pytest.approx((-0.5 * math.log(0.8) - 0.5 * math.log(0.25 * 0.75)) / 1.5)
     error.backward()
     # w (P - Q) / sum of w

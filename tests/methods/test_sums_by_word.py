@@ -15,6 +15,7 @@ from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.discriminative import client as clients
 from fedtopics.methods.discriminative import method
 from fedtopics.methods.discriminative.client import distinct_words
+from fedtopics.methods.discriminative.method import SUM_STEP, means_by_word
 from fedtopics.methods.discriminative.separation import UNSEEN, votes_of
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -65,8 +66,7 @@ def test_so_do_sums_over_clients() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         words = rng.random((60, 8)) < 0.3
-        alike = words ^ (rng.random(words.shape) < 0.04)
-        clients = np.split(np.hstack([words, alike]), 3)
+        clients = np.split(np.hstack([words, words ^ (rng.random(words.shape) < 0.04)]), 3)
         masks = [distinct_words(sparse.csr_array(has.astype(float)), 4) for has in clients]
         total = np.vstack([has & mask for has, mask in zip(clients, masks, strict=True)])
         total = total[:, total.sum(0) >= 4]
@@ -126,9 +126,9 @@ def test_a_client_sums_the_points_of_each_word() -> None:
     texts = [["many"] * 3 if i < 20 else ["few"] if i < 29 else ["ten"] for i in range(40)]
     texts[30] = ["ten", "many"]
     plan = planned("discriminative")
-    client, vocabulary = half(plan, corpus_of(embeddings, texts=texts), Policy(min_documents=10))
+    client = half(plan, corpus_of(embeddings, texts=texts), Policy(min_persons=10))
     origin = rng.normal(size=DIMENSION)
-    reply = client.function("point_sums")(vocabulary, origin)
+    reply = client.function("point_sums")(origin)
     points = centred(np.asarray(client.corpus.embeddings), origin).astype(float)
     many = [i for i in range(20) if i != 3] + [30]
     expected = np.array([np.zeros(DIMENSION), points[many].sum(0), points[29:].sum(0)])
@@ -141,15 +141,16 @@ def test_with_masks_enough_documents_of_all_have_a_word() -> None:
     texts = [["six"] if i < 6 else ["three"] if i < 9 else ["many"] for i in range(40)]
     plan = planned("discriminative")
     corpus = corpus_of(np.random.default_rng(0).normal(size=(40, DIMENSION)), texts=texts)
-    client, vocabulary = half(plan, corpus, Policy(min_documents=10))
+    client = half(plan, corpus, Policy(min_persons=10))
     client.guard.of_all = True
     ask = client.function("point_sums")
-    counted = ask(vocabulary, np.zeros(DIMENSION), {"least": 10})
-    np.testing.assert_array_equal(counted["counts"], [31, 6, 0])  # in alphabetical order
+    counted = ask(np.zeros(DIMENSION), {"least": 10, "clients": 1})
+    np.testing.assert_array_equal(counted["squares"], [31, 6, 0])  # in alphabetical order
     assert "sums" not in counted
     for total, sent in ((12, [31, 6, 0]), (9, [31, 0, 0])):
-        groups = {"least": 10, "counted": {"counts": np.array([50, total, 20])}}
-        reply = ask(vocabulary, np.zeros(DIMENSION), groups)
+        persons = np.array([50, total, 20])
+        counts = {"squares": persons, "fourths": persons}
+        reply = ask(np.zeros(DIMENSION), {"least": 10, "clients": 1, "counted": counts})
         np.testing.assert_array_equal(reply["sent"], sent)
         np.testing.assert_array_equal(reply["sums"].any(1), np.array(sent) > 0)
 
@@ -192,15 +193,17 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     model = trained(plan, spread(CORPUS, 3))
     weights = model.weights
     embedded = np.asarray(plan.embedded(CORPUS).embeddings)
-    np.testing.assert_allclose(weights["word_origin"], embedded.mean(0, dtype=float), atol=1e-7)
-    points = centred(embedded, weights["word_origin"])
     bag = model.count_words(CORPUS)
     has = (bag > 0).astype(float)
-    means = (has.T @ points) / has.sum(0)[:, None]
+    sums = has.T @ centred(embedded, np.zeros(DIMENSION)).astype(float)
+    counts, means, origin = means_by_word(sums, has.sum(0))
+    exact = sums / has.sum(0)[:, None]
+    np.testing.assert_allclose(means + origin, exact, atol=3 * SUM_STEP / has.sum(0).min())
+    np.testing.assert_allclose(weights["word_origin"], origin, atol=1e-12)
     np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)
-    np.testing.assert_allclose(weights["rarity"], np.log(300 / has.sum(0)))
+    np.testing.assert_allclose(weights["rarity"], np.log(300 / counts))
     assert isinstance(model.inference, Consensus)
-    rarity = np.log(300 / has.sum(0))
+    rarity = np.log(300 / model.vocabulary.document_frequency)
     weighted = unit_rows((bag.log1p() * rarity).toarray())
     directions = weights["word_directions"] / rarity[:, None]
     values = np.linalg.eigvalsh(weighted.T @ weighted)[::-1]
@@ -208,15 +211,14 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(squared_lengths[:15], values[:15], rtol=1e-4)
     assert not squared_lengths[15:].any(), "20 documents for each direction"
     mixed = model.inference.mixed(embedded, bag, weights)
-    np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
+    assert not weights["origin"].any()
     points = model.inference.points(weights["origin"], None, mixed)
     members = model.inference.members(weights, points.astype(float))
     assert members.shape == (300, 8 * CLUSTERS)
     votes, shares = pooled(members, CLUSTERS)
     np.testing.assert_allclose(weights["votes"], votes, atol=1e-5)
     np.testing.assert_allclose(model.transform(CORPUS), shares, atol=1e-5)
-    bias = weights["bias"].any(1)
-    assert bias.tolist() == [True] * 4 + [False] * 4, "even ones first"
+    assert weights["bias"].any(1).tolist() == [True] * 4 + [False] * 4, "even ones first"
 
 
 def test_words_separate_what_embeddings_do_not() -> None:

@@ -228,8 +228,7 @@ def test_topics_that_are_alike_are_merged_and_the_others_may_go() -> None:
 
 def test_a_mean_by_numbers_of_documents() -> None:
     local = {"a": sent(FRUIT, documents=30), "b": sent(BERRY, documents=10)}
-    weighted = SETTINGS.model_copy(update={"weighting": "documents"})
-    mean = global_topics(local, 0.5, weighted)[0][0]
+    mean = global_topics(local, 0.5, SETTINGS.model_copy(update={"weighting": "documents"}))[0][0]
     assert mean == pytest.approx({"apple": 0.55, "pear": 0.4, "plum": 0.05})
 
 
@@ -311,7 +310,6 @@ def test_what_a_round_tells() -> None:
     told = round_facts(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
-    sea = {"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}
     assert told == {
         "round": 4,
         "documents": 50,
@@ -319,7 +317,7 @@ def test_what_a_round_tells() -> None:
         "threshold": 0.25,
         "topics": [fruit, roads],
         "new": [10],
-        "vanished": [sea],
+        "vanished": [{"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}],
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedtopics import Study, train
 from fedtopics.errors import StudyError
 from fedtopics.model.comparison import SAME_TOPIC, compare
-from tests.helpers.federation import study, subjects
+from tests.helpers.federation import ANY_WORDS, study, subjects
 from tests.helpers.models import model_of
 
 A = model_of([{"a": 3, "b": 4}, {"c": 5}, {"d": 2, "e": 1}], [0.5, 0.2, 0.3], words="xy")
@@ -65,7 +65,7 @@ def test_trained_models_of_any_method() -> None:
         {"name": "lda", "n_components": 4, "max_rounds": 10},
         {"name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 3},
     ]
-    models = [train(Study.make(method=method), corpora) for method in given]
+    models = [train(Study.make(method=method, vocabulary=ANY_WORDS), corpora) for method in given]
     models.append(train(study(max_rounds=10), corpora))
     for a in models:
         for b in models:

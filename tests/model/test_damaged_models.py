@@ -48,8 +48,7 @@ def test_any_flipped_bit_or_cut_is_one_sentence(kind: str, name: str, tmp_path: 
 
 def test_labels_of_any_damaged_file_are_refused_or_read(tmp_path: Path) -> None:
     file = made().save_pretrained(tmp_path) / "topics.json"
-    whole = file.read_bytes()
-    for damaged in damages(whole, 60):
+    for damaged in damages(file.read_bytes(), 60):
         file.write_bytes(damaged)
         try:
             TopicModel.from_pretrained(tmp_path)

@@ -41,8 +41,7 @@ def test_few_documents_have_the_distances_of_their_thetas() -> None:
     far = [float(np.linalg.norm(places[0] - places[k])) for k in (1, 2)]
     hellinger = [np.linalg.norm(np.sqrt(theta[0]) - np.sqrt(theta[k])) for k in (1, 2)]
     assert far[0] / far[1] == pytest.approx(hellinger[0] / hellinger[1])
-    same = _places(np.tile([0.5, 0.5], (20, 1)), 0)
-    assert same.tolist() == [[WIDTH / 2, HEIGHT / 2]] * 20
+    assert _places(np.tile([0.5, 0.5], (20, 1)), 0).tolist() == [[WIDTH / 2, HEIGHT / 2]] * 20
 
 
 def test_the_same_documents_have_the_same_map(model: LDA, shown: DocumentMap) -> None:

@@ -21,8 +21,7 @@ def topics(shares: list[float], **more: Any) -> list[dict[str, Any]]:
 
 
 def test_the_largest_clients_have_colours_of_their_own() -> None:
-    clients = [{"name": f"client{n}", "documents": n} for n in range(12)]
-    colour = layout.colours(clients)
+    colour = layout.colours([{"name": f"client{n}", "documents": n} for n in range(12)])
     assert [colour[f"client{n}"] for n in (11, 10, 4, 3, 0)] == ["c0", "c1", "c7", "cx", "cx"]
 
 
@@ -49,8 +48,7 @@ def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
         assert one["r"] <= one["x"] <= width - one["r"]
         assert one["r"] <= one["y"] <= height - one["r"]
         for other in circles[:place]:
-            far = math.hypot(one["x"] - other["x"], one["y"] - other["y"])
-            assert far > one["r"] + other["r"]
+            assert math.hypot(one["x"] - other["x"], one["y"] - other["y"]) > one["r"] + other["r"]
     assert circles[0]["name"]["text"] == "word0, tree"
     assert sum("name" in circle for circle in circles) > 2
 
@@ -119,8 +117,7 @@ def test_no_curve_of_what_does_not_change_or_is_no_number() -> None:
 
 @pytest.mark.parametrize("n", [2, 199, 200, 201, 401, 12_345])
 def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
-    rows = [{"round": 1 + i, "seconds": float(i)} for i in range(n)]
-    curve = layout.curve(rows, "seconds")
+    curve = layout.curve([{"round": 1 + i, "seconds": float(i)} for i in range(n)], "seconds")
     assert curve is not None
     assert curve["path"].count("L") + 1 == math.ceil(n / math.ceil(n / 200))
     assert curve["last"] == n

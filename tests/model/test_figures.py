@@ -51,9 +51,8 @@ def test_hidden_shares_are_not_in_the_facts() -> None:
 
 
 def test_a_map_has_a_circle_a_topic() -> None:
-    content = made().plot_map().content
     assert (
-        re.findall(r'aria-label="(\d) [^"]*, ([\d.]+%)"', content)
+        re.findall(r'aria-label="(\d) [^"]*, ([\d.]+%)"', made().plot_map().content)
         == [("1", "43.8%"), ("0", "37.5%"), ("2", "18.8%")] * 2
     )
 
@@ -126,15 +125,13 @@ def test_few_topics(n: int) -> None:
 @pytest.mark.filterwarnings("error")
 def test_topics_that_are_all_equal_are_in_one_place(n_words: int) -> None:
     weights = np.arange(1, n_words + 1) / (n_words * (n_words + 1) / 2)
-    positions = figures.positions(np.tile(weights, (3, 1)))
-    np.testing.assert_array_equal(positions, np.zeros((3, 2)))
+    np.testing.assert_array_equal(figures.positions(np.tile(weights, (3, 1))), np.zeros((3, 2)))
 
 
 def test_a_chart_has_a_panel_a_score() -> None:
     line = [(0.0, 1.0), (10.0, 3.0)]
     one = Panel("coherence", "topics", line, [1.0, 1.0])
-    other = Panel("<b>", "x", line, dots=[(5.0, 2.0)], mark=(5.0, "here"))
-    picture = chart([one, other])
+    picture = chart([one, Panel("<b>", "x", line, dots=[(5.0, 2.0)], mark=(5.0, "here"))])
     assert 'd="M52.0 134.5L346.0 63.5"' in picture
     assert 'd="M52.0 99.0L346.0 28.0L346.0 99.0L52.0 170.0Z"' in picture, "the band"
     assert picture.count("<circle") == 1 and ">here</text>" in picture

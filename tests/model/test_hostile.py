@@ -15,8 +15,7 @@ from tests.helpers.models import made
 
 
 def write(folder: Path, file: str, **changes: Any) -> Path:
-    content = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps(content | changes))
+    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | changes))
     return folder
 
 
@@ -34,8 +33,7 @@ def refused(folder: Path) -> str:
 def test_words_of_a_file_that_are_none(word: Any, tmp_path: Path) -> None:
     model = made()
     folder = model.save_pretrained(tmp_path)
-    words = [*model.vocabulary.words[:-1], word]
-    said = refused(write(folder, "vocabulary.json", words=words))
+    said = refused(write(folder, "vocabulary.json", words=[*model.vocabulary.words[:-1], word]))
     assert str(folder) in said
     if isinstance(word, str):
         assert "1 of 5 words are invalid: words have at most 100 char" in said
@@ -61,8 +59,7 @@ PAST: dict[str, Any] = {"round": 1, "documents": 3, "topics": [], "new": [], "va
     ids=lambda changes: str(changes)[:40],
 )
 def test_names_of_a_file_that_are_none(changes: dict[str, Any], tmp_path: Path) -> None:
-    folder = made().save_pretrained(tmp_path)
-    said = refused(write(folder, "config.json", **changes))
+    said = refused(write(made().save_pretrained(tmp_path), "config.json", **changes))
     assert re.search("cannot be used: (its config.json contains|.* cannot name a client)", said)
 
 
@@ -97,6 +94,5 @@ def test_a_notebook_shows_words_and_labels_as_they_are() -> None:
 
 
 def test_pyldavis_gets_words_that_do_not_end_its_script() -> None:
-    given = unchecked().to_pyldavis()
-    assert "<" not in json.dumps(given["vocab"])
+    assert "<" not in json.dumps(unchecked().to_pyldavis()["vocab"])
     assert made().to_pyldavis()["vocab"] == [*made().vocabulary.words]

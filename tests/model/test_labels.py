@@ -183,7 +183,7 @@ PHRASED = [
 
 @pytest.fixture(scope="module")
 def estimator() -> LDA:
-    return LDA(2, max_rounds=20, min_document_frequency=4).fit(PHRASED)
+    return LDA(2, max_rounds=20, min_persons_per_word=4).fit(PHRASED)
 
 
 def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:

@@ -24,7 +24,8 @@ def trained(out: Path | None = None, **method: Any) -> TopicModel:
     corpora = {"trees": documents(TREES, 0), "boats": documents(BOATS, 1)}
     corpora["trees"][17] += f" {CANARY}"
     small = {"n_components": 3, "hidden": [8, 8], "max_rounds": 6, "embedding": {"dimension": 5}}
-    study = Study.make(method={"name": "gfedntm"} | small | method, checkpoint_every=2)
+    small |= {"name": "gfedntm"} | method
+    study = Study.make(method=small, vocabulary={"min_clients_per_word": 1}, checkpoint_every=2)
     return train(study, {name: seen(texts) for name, texts in corpora.items()}, out=out)
 
 
@@ -65,7 +66,7 @@ def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
 
 def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
     theta = model.transform(documents(BOATS, 1))
-    np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=1e-6)
+    np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=5.1e-4)  # three digits
     assert model.documents == {"boats": 40, "trees": 40}
 
 

@@ -41,8 +41,7 @@ class Plain(NeuralTopicModel):
     def loss(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensor:
         sampled = self.sample(weights, batch, carried, shared)
         chances = sampled["theta"] @ torch.softmax(weights["beta_logits"], 1)
-        counts = dense(batch)
-        missed = -(counts * (chances + 1e-10).log()).sum()
+        missed = -(dense(batch) * (chances + 1e-10).log()).sum()
         return missed + self.divergence(weights, sampled["mu"], sampled["log_variance"])
 
     def beta(self, weights: Tensors, shared: Mapping[str, Tensors]) -> Tensor:
@@ -85,8 +84,7 @@ def both(tensors: list[Tensor], batch: Batch) -> tuple[list[Tensor], list[Tensor
             memory = torch.empty(DOCUMENTS, WORDS, dtype=theta.dtype)
             loss = Reconstruction.apply(theta, topics, bias, batch, memory)
         else:
-            counts = dense(batch)
-            loss = -(counts * torch.log_softmax(theta @ topics + bias, 1)).sum()
+            loss = -(dense(batch) * torch.log_softmax(theta @ topics + bias, 1)).sum()
         results.append([loss.detach(), *torch.autograd.grad(3 * loss, leaves)])
     return results[0], results[1]
 

@@ -9,9 +9,9 @@ from scipy.stats import kstest
 
 from fedtopics.errors import PolicyError
 from fedtopics.methods.core.plan import Secret
-from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
+from fedtopics.privacy import MOST_CLIENTS, Noise
+from fedtopics.privacy.client import noisy
 from fedtopics.privacy.noise import LARGEST_SUM, _drawn, exact_normal
-from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 
 SIZE = 200_000
@@ -39,8 +39,7 @@ def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
 
 def assert_masked_exactly(added: Any, clients: int) -> None:
     """Nothing is rounded, nor scaled, in what masks hide."""
-    template = {"sums": noisy(Privacy(epsilon=3), added.shape)}
-    layout = Layout.of(template, [f"{n}" for n in range(clients)], clients)
+    layout = Layout.of(noisy(sums=added.shape), [f"{n}" for n in range(clients)], clients)
     vector, factor = layout.encode({"sums": added})
     assert factor == 1.0
     np.testing.assert_array_equal(layout.decode(vector)["sums"], added)

@@ -11,14 +11,14 @@ from scipy import sparse
 
 from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.finished_model import privacy_summary
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.program import client_of, privacy_summary
+from fedtopics.federation.program import client_of
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.plan import ClientContext
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy, PrivacySettings, contributions, estimates
 from fedtopics.privacy.contributions import counted_once
-from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.encoders import unit
 from tests.helpers.recipes import (
     DIMENSION,
@@ -43,8 +43,7 @@ def test_nearest_words() -> None:
 
 
 def test_a_triangle_is_as_long_as_the_matrix() -> None:
-    rng = np.random.default_rng(0)
-    matrix = rng.normal(size=(5, 5))
+    matrix = np.random.default_rng(0).normal(size=(5, 5))
     matrix += matrix.T
     triangle = contributions.packed(matrix)
     assert np.linalg.norm(triangle) == pytest.approx(np.linalg.norm(matrix))
@@ -110,30 +109,29 @@ def test_lengths_of_points_are_one_or_nothing() -> None:
 
 
 MOST = 3
-OF_AUTHORS = PrivacySettings(epsilon=3, unit="author", most_documents=MOST, words=PUBLIC)
-Row = tuple[str, list[str], Any]  # author, text, embedding
+OF_AUTHORS = PrivacySettings(epsilon=3, unit="person", most_documents=MOST, words=PUBLIC)
+Row = tuple[str, list[str], Any]  # person, text, embedding
 
 
 def corpus_of(rows: list[Row]) -> Corpus:
-    authors, texts, vectors = zip(*rows, strict=True)
-    corpus = replace(Corpus.of(list(texts)), authors=pa.chunked_array([list(authors)]))
+    persons, texts, vectors = zip(*rows, strict=True)
+    corpus = replace(Corpus.of(list(texts)), persons=pa.chunked_array([list(persons)]))
     return corpus.with_embeddings(np.array(vectors, np.float32))
 
 
 def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
-    """All that leaves a client for these documents in a study of authors, but for the noise."""
+    """All that leaves a client for these documents in a study of persons, but for the noise."""
     plan = planned(name, 3).model_copy(update={"differential_privacy": OF_AUTHORS})
     half: Any = client_of(plan, ClientContext("a", corpus_of(rows), OPEN_POLICY))
     half.noise.added = lambda values, *_: np.asarray(values, float)
     half.take(PUBLIC)
-    agreed = fingerprint(PUBLIC)
-    replies = [getattr(half, function)(vocabulary=agreed, **how) for function, how in asked]
+    replies = [getattr(half, function)(**how) for function, how in asked]
     fields = {field: reply[field] for reply in replies for field in reply}
     return fields | {"size": half.extent()["size"]}
 
 
-def writings(rng: np.random.Generator, author: str) -> list[Row]:
-    """Documents of an author that may be any: none to many, alike or not, some more than once."""
+def writings(rng: np.random.Generator, person: str) -> list[Row]:
+    """Documents of a person that may be any: none to many, alike or not, some more than once."""
     text = rng.choice(PUBLIC, rng.integers(1, len(PUBLIC)), replace=False).tolist()
     vector = rng.normal(size=DIMENSION)
     rows: list[Row] = []
@@ -142,7 +140,7 @@ def writings(rng: np.random.Generator, author: str) -> list[Row]:
             text = rng.permutation(text * int(rng.integers(1, 3))).tolist()
         if rng.random() < 0.3:
             vector = rng.normal(size=DIMENSION) * rng.choice([0.0, 1e-9, 1.0, 100.0])
-        rows.append((author, text, vector))
+        rows.append((person, text, vector))
     return rows
 
 
@@ -198,39 +196,37 @@ def test_a_document_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     corpus = themed(40)
     twice = Corpus.pool([corpus, corpus.take([5, 7, 7])])
     halves = [half_of(documents, "lda") for documents in (corpus, twice)]
-    agreed = fingerprint(PUBLIC)
-    once, again = (half.occurrences(vocabulary=agreed)["words"] for half in halves)
+    once, again = (half.occurrences()["words"] for half in halves)
     np.testing.assert_array_equal(once, again)
     assert [half.summed for half in halves] == [40, 40]
 
 
 def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents that do not count have topics all the same; the model says how many authors."""
+    """Documents that do not count have topics all the same; the model says how many persons."""
     install(monkeypatch)
     corpora = {}
     for seed, name in enumerate("abc"):
         corpus = themed(4000, seed)
-        authors = [f"{name}{i // 5}" for i in range(3000)] + [f"{name}{i}" for i in range(1000)]
-        corpora[name] = replace(corpus, authors=pa.chunked_array([authors]))
+        persons = [f"{name}{i // 5}" for i in range(3000)] + [f"{name}{i}" for i in range(1000)]
+        corpora[name] = replace(corpus, persons=pa.chunked_array([persons]))
     plan = planned("lda", 8).model_copy(update={"differential_privacy": OF_AUTHORS})
-    policies = dict.fromkeys(corpora, OPEN_POLICY)
-    model = train(plan, corpora, policies=policies, at_once=False)
-    assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), at_once=False)
+    assert abs(model.documents["all"] - 3000) < 300, "persons, not documents"
     assert model.transform(corpora["a"]).shape == (4000, 3)
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
     told = replace(model, info={**model.info, **privacy_summary(plan)})
-    assert "for each author of a client (at most 3 documents of each count): eps" in promise(told)
-    assert "- Authors, counted with noise: " in card(told)
+    assert "for each person of a client (at most 3 documents of each count): eps" in promise(told)
+    assert "- Persons, counted with noise: " in card(told)
 
 
 def test_authors_have_to_be_known() -> None:
     plan = planned("lda", 3).model_copy(update={"differential_privacy": OF_AUTHORS})
-    with pytest.raises(DataError, match="name it with --columns author"):
+    with pytest.raises(DataError, match="name it with --columns person"):
         client_of(plan, ClientContext("a", themed(20), OPEN_POLICY))
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"unit": "author"}, {"most_documents": 3}, {"unit": "author", "most_documents": 0}]
+    "wrong", [{"unit": "person"}, {"most_documents": 3}, {"unit": "person", "most_documents": 0}]
 )
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
@@ -239,5 +235,5 @@ def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
 
 def test_a_study_names_the_column(tmp_path: Path) -> None:
     (tmp_path / "letters.csv").write_text("text,patient\noak elm,p7\nash,\n")
-    data = ClientData(data=tmp_path / "letters.csv", author="patient")
-    assert data.read("north").authors.to_pylist() == ["p7", ""]
+    data = ClientData(data=tmp_path / "letters.csv", person="patient")
+    assert data.read("north").persons.to_pylist() == ["p7", ""]

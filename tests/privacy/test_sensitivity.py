@@ -13,7 +13,6 @@ from fedtopics.methods.core.client import TopicClient
 from fedtopics.privacy import contributions
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
-from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.encoders import unit
 from tests.helpers.recipes import (
     BY_WORDS,
@@ -29,7 +28,6 @@ from tests.helpers.recipes import (
 )
 
 ONE = 1 + 1e-6  # embeddings are float32
-AGREED = fingerprint(PUBLIC)
 SETTINGS = EmbeddingSettings(model="themed", dimension=DIMENSION)
 Document = tuple[list[str], Any]
 LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
@@ -76,9 +74,6 @@ def extreme(asked: list[tuple[str, dict[str, Any]]], rng: np.random.Generator) -
             how["topics"] = how["topics"] ** rng.choice([0.0, 1.0, 20.0]) + 1e-300
             if name == "noisy_factors":  # they need have no length
                 how["topics"] = how["topics"] * rng.choice([1e-170, 1.0, 1e170])
-        if "projection" in how:
-            how["projection"] = how["projection"] * rng.choice([1e-9, 1.0, 1e300])
-            how["bias"] = how["bias"] * rng.choice([0.0, 1.0, 1e300])
 
 
 def released(
@@ -93,7 +88,7 @@ def released(
     half = half_of(corpus, name)
     released_fields = {"extent": half.extent()["size"]}
     for function, how in asked:
-        reply = getattr(half, function)(vocabulary=AGREED, **how)
+        reply = getattr(half, function)(**how)
         released_fields |= {f"{function} {field}": value for field, value in reply.items()}
     return released_fields
 
@@ -112,8 +107,7 @@ def test_a_document_more_changes_each_release_by_one_at_most(name: str) -> None:
         place = rng.integers(0, len(others) + 1)
         with_it = [*others[:place], anything(rng), *others[place:]]
         before = released(others, name, asked)
-        after = released(with_it, name, asked)
-        for field, value in after.items():
+        for field, value in released(with_it, name, asked).items():
             change = float(np.linalg.norm(value - before[field]))
             assert change <= ONE, f"{field} of {with_it[place]} at {place}"
             largest[field] = max(largest.get(field, 0), change)
@@ -135,33 +129,22 @@ def test_what_all_add_is_what_each_adds_alone(name: str) -> None:
         )
         nothing = released([], name, asked)
         alone = [released([document], name, asked) for document in documents]
-        together = released(documents, name, asked)
-        for field, value in together.items():
+        for field, value in released(documents, name, asked).items():
             added = sum(np.asarray(reply[field]) - nothing[field] for reply in alone)
             np.testing.assert_allclose(value - nothing[field], added, atol=1e-9, err_msg=field)
 
 
 def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where centres are alike but for rounding, or a projection makes nearly nothing of points.
-
-    A document is drawn to the same ones to the last bit, whoever is by.
-    """
+    """Where centres are alike but for rounding, whoever is by."""
     monkeypatch.setattr(vectors, "BLOCK", 4096)
     rng = np.random.default_rng(0)
     embeddings = unit(rng.normal(size=(500, 384)))
     centres = np.repeat(unit(rng.normal(size=(1, 384))).astype(float), 19, axis=0)
     centres += 1e-17 * rng.normal(size=centres.shape)
-    directions = unit(rng.normal(size=(20, 19)))
-    projection = 1e-17 * rng.normal(size=(384, 19))
-    of = vectors.Discriminant(projection, directions, np.zeros(20), 0.15)
-    for draw in (
-        lambda given: contributions.placed(given, np.zeros(384), centres)[1],
-        lambda given: contributions.memberships(given.astype(np.float32), of),
-    ):
-        drawn = draw(embeddings)
-        for n in (1, 2, 33, 499):
-            np.testing.assert_array_equal(draw(embeddings[-n:]), drawn[-n:])
-    np.testing.assert_allclose(drawn.sum(1), 1)
+    drawn = contributions.placed(embeddings, np.zeros(384), centres)[1]
+    for n in (1, 2, 33, 499):
+        again = contributions.placed(embeddings[-n:], np.zeros(384), centres)[1]
+        np.testing.assert_array_equal(again, drawn[-n:])
 
 
 def test_every_function_of_the_schedule_is_among_these() -> None:
@@ -172,7 +155,7 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
         half = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), name)
         assert isinstance(half, TopicClient)
         public = set() if name in BY_WORDS else {"word_vectors"}
-        assert set(half.schedule(settings)) == asked | {"extent"} | public
+        assert set(half.in_study(settings)) == asked | {"extent"} | public
 
 
 @pytest.mark.parametrize(
@@ -193,7 +176,7 @@ def test_questions_by_which_a_document_counts_twice(name: str, field: str, value
     how = dict(questions("lda", np.random.default_rng(0)))[name]
     how[field] = np.where(np.arange(len(how[field])) < 2, value, how[field].T).T
     with pytest.raises(PolicyError, match="could count more than once"):
-        getattr(half, name)(vocabulary=AGREED, **how)
+        getattr(half, name)(**how)
 
 
 @pytest.mark.parametrize("document", [[], [PUBLIC[-1]]])
@@ -216,7 +199,7 @@ def test_questions_of_another_shape_are_refused_whatever_documents_have(
             other += [how | {field: numbers} for numbers in wrong]
         for how in other:
             with pytest.raises(PolicyError, match="could count more than once"):
-                getattr(half, function)(vocabulary=AGREED, **how)
+                getattr(half, function)(**how)
 
 
 @pytest.mark.parametrize("number", [1e308, -1e308, 1.0, 2.6e-162, 1e-310])
@@ -243,18 +226,17 @@ def test_words_of_weights_at_the_end_of_numbers(name: str, number: float) -> Non
 @pytest.mark.parametrize("name", METHODS)
 def test_each_sum_is_asked_for_in_one_way(name: str) -> None:
     """Whether another question has the same answer would be told without noise, by who refuses."""
-    corpus = Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION)))
-    half = half_of(corpus, name, 3)
+    half = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), name, 3)
     for function, how in questions(name, np.random.default_rng(0)):
-        first = getattr(half, function)(vocabulary=AGREED, **how)
-        again = getattr(half, function)(vocabulary=AGREED, **how)
+        first = getattr(half, function)(**how)
+        again = getattr(half, function)(**how)
         assert all((first[field] == again[field]).all() for field in first)
         for field in how.keys() - {"number", "columns"}:  # of no word the same, of any question
             with pytest.raises(PolicyError, match="same was requested with other numbers before"):
-                getattr(half, function)(vocabulary=AGREED, **how | {field: how[field] * 2})
+                getattr(half, function)(**how | {field: how[field] * 2})
         if "number" in how:
             with pytest.raises(PolicyError, match="has no part of the budget"):
-                getattr(half, function)(vocabulary=AGREED, **how | {"number": 51})
+                getattr(half, function)(**how | {"number": 51})
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -274,6 +256,5 @@ def test_vectors_of_words_say_nothing_of_documents(
         corpus = Corpus.of(documents)
         corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
         columns = np.arange(len(PUBLIC))
-        half = half_of(corpus, "kmeans")
-        word_vectors.append(half.word_vectors(vocabulary=AGREED, columns=columns)["vectors"])
+        word_vectors.append(half_of(corpus, "kmeans").word_vectors(columns=columns)["vectors"])
     np.testing.assert_array_equal(*word_vectors)

@@ -8,6 +8,7 @@ e: no tag is bare.
 f: nothing leaves before the transcripts of all honest members were compared.
 g: a transcript depends on the key.
 h: a vector is masked only with keys that the members drew themselves.
+l: a total is over all members, of which their policies know; `words` has what holds of words.
 """
 
 from collections import defaultdict
@@ -162,6 +163,8 @@ class Checks:
         if with_another_key == member.record.transcript:
             raise ViolationError("g: a transcript does not depend on the key")
         if part.kind == "sum":
+            if sorted(decode(raw, Part).name for raw in before.parts) != sorted(self.names):
+                raise ViolationError("l: a total is over other members")
             vectors = [self._vectors.get((before.list_digest, name)) for name in self.names]
             is_true = all(v is not None for v in vectors) and opened[0] == sum(vectors).tobytes()
             self.forged += not is_true

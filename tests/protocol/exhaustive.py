@@ -67,9 +67,8 @@ class Place:
     def key(self) -> Any:
         m = self.member
         d = self.disk
-        process = m and (m.phase, m.reason, encode(m.record), m.content, m.last.opened)
         return (
-            process,
+            m and (m.phase, m.reason, encode(m.record), m.content, m.last.opened),
             d.record,
             d.content,
             d.totals,
@@ -340,8 +339,7 @@ def following(state: State) -> Iterator[State]:
 
 def explore(steps: list[tuple[str, Kind]], kills: int = 1) -> Counter[str]:
     """Reach all states. ViolationError if one is wrong, or cannot lead to the end."""
-    places = {name: Place(name, Disk()) for name in NAMES}
-    first = State(steps, places, None, kills=kills)
+    first = State(steps, {name: Place(name, Disk()) for name in NAMES}, None, kills=kills)
     first = first.copy()
     numbers = {first.key(): 0}
     parents = defaultdict[int, list[int]](list)

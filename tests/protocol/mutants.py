@@ -10,7 +10,8 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 
-from fedtopics.protocol import keys, masks, record
+from fedtopics.contract.payload import CountsByWord
+from fedtopics.protocol import keys, masks, record, vocabulary
 from fedtopics.protocol.keys import context_of, derive, digest_of_fields
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, List, Part, decode
@@ -175,6 +176,10 @@ def _total_forgotten(world: World, real: Any, self: Relay, part: Part, content: 
         self.last = None
 
 
+def _all_words(world: World, real: Any, own: CountsByWord, *table: Any) -> list[str]:
+    return own.names
+
+
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "streams not bound to the list": (Member, "_bound", _unbound),
     "a second list": (Member, "_take_list", _second_list),
@@ -191,6 +196,8 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a dropped ask": (Relay, "ask", _dropped_ask),
     "a total forgotten": (Relay, "_take_part", _total_forgotten),
     "a checkpoint before the record": (Member, "save", _nothing),
+    "words of one member listed": (vocabulary, "words_to_list", _all_words),
+    "marks not compared": (vocabulary, "check_table", _nothing),
 }
 
 

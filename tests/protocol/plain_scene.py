@@ -232,8 +232,7 @@ class Scene:
         saved = self.saved[name]
         notify = self.events.append
         folder.mkdir(exist_ok=True)
-        patience = Patience(self.timeout, notify)
-        remote = Remote(self.links[name], software, 1, folder, patience)
+        remote = Remote(self.links[name], software, 1, folder, Patience(self.timeout, notify))
         door: Any = self.doors[name]
         door.x = np.zeros(3)
         clients = PlainClients(

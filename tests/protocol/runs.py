@@ -42,8 +42,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "evil 2 disk": {"evil": True, "accomplices": 2, "kinds": LYING},
     "evil 0 quiet": {"evil": True, **NONE},
     "evil 1 quiet": {"evil": True, "accomplices": 1, **NONE},
+    "words": {"words": True},
+    "words operator": {"words": True, "kinds": ["clone"], **ONCE},
+    "words disk": {"words": True, "kinds": DISK},
+    "words evil": {"words": True, "evil": True, "accomplices": 1},
 }
 SURVIVED = {"quiet", "faults", "powers", "relay", "between", "operator", "operator rng", "reform 0"}
+SURVIVED |= {"words", "words operator"}
 
 
 def play(kind: str, seed: int, mutant: str = "") -> tuple[str, World]:

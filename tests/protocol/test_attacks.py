@@ -69,8 +69,7 @@ def test_no_changed_total_is_accepted(run: Run, contents: dict[str, bytes]) -> N
         false = true.copy()
         for _ in range(r.choice([1, 1, 2])):
             place = r.randrange(4)
-            change = r.choice([*changes, r.randrange(1, 1 << 64)])
-            false[place : place + 1] += np.uint64(change)
+            false[place : place + 1] += np.uint64(r.choice([*changes, r.randrange(1, 1 << 64)]))
         if (false != true).any():
             tried += 1
             with pytest.raises(FederationError, match="false"):
@@ -93,8 +92,7 @@ def test_a_tag_carries_into_nothing(run: Run) -> None:
 
     def carried(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
         total = honest(run, name, bodies)
-        tag = int.from_bytes(total[-8:], "little")
-        return total[:-8] + (tag + P).to_bytes(8, "little")
+        return total[:-8] + (int.from_bytes(total[-8:], "little") + P).to_bytes(8, "little")
 
     assert run.step("sum", "sum", VECTORS, carried) == {}
     assert run.reasons() == {f"{name}: a check of the total failed" for name in NAMES}
@@ -144,8 +142,7 @@ def test_two_group_keys_are_found_at_step_1(monkeypatch: pytest.MonkeyPatch) -> 
         if self.record.step or self.name != "ann":
             return real(self, others, bound)
         for name in NAMES[1:]:
-            secret = keys.shared(self.record.private, others[name])
-            key = derive(secret, "group", bound, name)
+            key = derive(keys.shared(self.record.private, others[name]), "group", bound, name)
             boxes.append(keys.seal(key, self.content if name == "bob" else bytes(32)))
         return encode(boxes)
 
@@ -184,8 +181,7 @@ def test_a_thief_of_a_disk_opens_no_vector_of_others(run: Run) -> None:
     run.show_list()
     bob = run.members["bob"]
     parts, bound = bob._bound()
-    ann = parts[0].key
-    pair = derive(keys.shared(bob.record.private, ann), "pair", bound, "ann", "bob")
+    pair = derive(keys.shared(bob.record.private, parts[0].key), "pair", bound, "ann", "bob")
     words = np.frombuffer(run.bodies["ann"], "<u8")[:-1]
     words = words - masks.stream(pair, 3) - masks.stream(derive(bob.record.group, "pad", bound), 3)
     assert (words.astype(np.int64) != NUMBERS["ann"]).all()  # the stream of ann and cat is left
@@ -232,8 +228,7 @@ def test_one_generator_state_masks_two_vectors_with_two_keys(run: Run) -> None:
 def test_a_one_time_key_that_is_none_stops_the_step(run: Run, key: bytes) -> None:
     run.give("sum", "sum", VECTORS)
     part = decode(run.parts["cat"], Part)
-    context = context_of(STUDY, part, NAMES)
-    signature = signed("cat", "part", context, "cat", key)
+    signature = signed("cat", "part", context_of(STUDY, part, NAMES), "cat", key)
     part = msgspec.structs.replace(part, key=key, signature=signature)
     run.show_list(cat=encode(part))
     assert run.bodies == {}
@@ -266,8 +261,7 @@ def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:
 def test_a_relay_that_changes_bytes_puts_no_blame_on_a_member(run: Run) -> None:
     run.give("sum", "sum", VECTORS)
     part = decode(run.parts["cat"], Part)
-    forged = msgspec.structs.replace(part, function="told", transcript=b"")
-    run.show_list(cat=encode(forged))
+    run.show_list(cat=encode(msgspec.structs.replace(part, function="told", transcript=b"")))
     ann = run.members["ann"]
     assert ann.reason.startswith("ann: the part of cat is not signed for this study")
     assert "told" not in ann.reason

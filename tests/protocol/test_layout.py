@@ -57,8 +57,7 @@ def test_rows_maps_and_zeros() -> None:
     }
     layout = Layout.of({"documents": Announced({"a": 9}), **template}, ["a"], 1)
     rows = SparseRows(np.array([2]), np.array([[1.0, -1.0]], np.float32), 3)
-    update = {"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])}
-    vector, _ = layout.encode(update)
+    vector, _ = layout.encode({"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])})
     assert vector.shape == (layout.size,) == (9,)
     total = layout.decode(vector)
     assert total["documents"] == 4

@@ -86,5 +86,4 @@ def test_the_second_implementation_refuses_what_is_false() -> None:
         bob.body([first, middle, last[:-1] + bytes([last[-1] ^ 1])])
     with pytest.raises(ValueError, match="the list"):
         bob.body([first, first, last])
-    bodies = [*ann.answer(List([first, middle, last])), bob.body([first, middle, last])]
-    assert len(bodies) == 2
+    assert len([*ann.answer(List([first, middle, last])), bob.body([first, middle, last])]) == 2

@@ -85,8 +85,7 @@ def test_tuples_and_numpys_numbers_arrive_as_pythons() -> None:
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (0, 4), (4, 0), (2, 1, 3)])
 def test_arrays_of_every_kind(dtype: str, shape: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(0)
-    array = rng.integers(0, 2 if dtype == "bool" else 100, shape)
+    array = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, shape)
     array = np.asarray(array).astype(dtype)
     if array.size and array.dtype.kind in "iu":
         array.reshape(-1)[0] = np.iinfo(dtype).max
@@ -192,8 +191,7 @@ LENGTH = 8
 def body(structure: Any, data: bytes = b"") -> bytes:
     """A structure, or its bytes, and the pieces that follow it."""
     raw = structure if isinstance(structure, bytes) else msgspec.msgpack.encode(structure)
-    head = len(raw).to_bytes(LENGTH, "little") + raw
-    return beside(head, data)
+    return beside(len(raw).to_bytes(LENGTH, "little") + raw, data)
 
 
 def stands(code: int, *numbers: int) -> Ext:

@@ -24,15 +24,17 @@ def reply(counts: dict[str, tuple[int, int]], places: int) -> CountsByWord:
     return CountsByWord(names, np.array(rows, np.int64).reshape(-1, 4))
 
 
-def agreed(
-    replies: list[CountsByWord], documents: int, limits: VocabularyLimits, size: int
-) -> tuple[CountsByWord, list[list[str]]]:
+def table_of(replies: list[CountsByWord], size: int) -> Any:
+    return np.sum([v.table_of(counted, STUDY, size) for counted in replies], axis=0)
+
+
+def agreed(replies: list[CountsByWord], least: int) -> tuple[CountsByWord, list[list[str]]]:
     """What members agree on, and what each lists."""
-    tables = [v.table_of(counted, STUDY, size) for counted in replies]
-    table = {name: np.sum([member[name] for member in tables], axis=0) for name in v.COLUMNS}
-    allowed = v.passing(table, documents, limits)
-    lists = [v.words_to_list(counted, STUDY, table, allowed, len(replies)) for counted in replies]
-    words = v.joined(lists, STUDY, allowed)
+    marks = [len(counted.names) for counted in replies]
+    table = table_of(replies, v.buckets_for(sum(marks)))
+    v.check_table(table, sum(marks))
+    lists = [v.words_to_list(counted, STUDY, table, least) for counted in replies]
+    words = v.joined(lists, marks, STUDY, table, least)
     counts = [v.counts_over(counted, words) for counted in replies]
     total = {name: np.sum([member[name] for member in counts], axis=0) for name in v.COLUMNS}
     return v.named(total, words), lists
@@ -60,11 +62,11 @@ def test_words_of_a_plain_sum(
     documents = 60
     replies = [reply(client_counts, most // len(counts)) for client_counts in counts]
     whole = plain_sum(replies)
-    listed, _ = agreed(replies, documents, limits, v.buckets_for(documents * len(counts)))
+    listed, _ = agreed(replies, limits.clients_per_word(len(counts)))
 
     def words_of(counted: Any) -> set[str]:
         with suppress(StudyError):  # fewer than two words
-            return set(agree(counted.names, counted.values, documents, limits).words)
+            return set(agree(counted.names, counted.values, documents, limits, len(counts)).words)
         return set()
 
     assert words_of(listed) == words_of(whole)
@@ -73,28 +75,72 @@ def test_words_of_a_plain_sum(
         assert row.tolist() == whole.values[place[word]].tolist(), "counts are exact"
 
 
-def test_a_liar_who_fills_all_buckets_learns_few_words() -> None:
-    """The others list their most frequent words, and not all."""
+def lone_words(n: int = 3000) -> list[CountsByWord]:
+    """Three members with 3,000 words in common and as many that only one of them has."""
+    of_all = {f"w{i}": (9, 9) for i in range(n)}
+    return [reply(of_all | {f"{own}{i}": (9, 9) for i in range(n)}, 10) for own in "abc"]
+
+
+def test_words_of_one_member_are_not_listed() -> None:
+    """Hardly any of 9,000 collides with another member's in all rows."""
+    _, lists = agreed(lone_words(), 2)
+    for listed in lists:
+        assert len([word for word in listed if not word.startswith("w")]) < 40
+
+
+def test_a_dictionary_tells_no_number() -> None:
+    """Who tries words reads that some member has one, and the number of members at most."""
+    table = table_of(lone_words(), v.buckets_for(18_000))
+    assert table.max() <= 3
+    words = ["a7", "b9", "w5", "nobody has this"]
+    assert v.clients_with(words, STUDY, table).tolist() == [1, 1, 3, 0]
+
+
+@pytest.mark.parametrize("filled", [1.0, 0.5, 0.2])
+def test_a_liar_who_fills_buckets_is_noticed(filled: float) -> None:
+    """More marks than all announced: the run stops before anybody lists a word."""
+    replies = lone_words()
+    size = v.buckets_for(18_000)
     rng = np.random.default_rng(0)
-    limits = VocabularyLimits(max_words=50)
-    frequencies = {f"word{i}": (5, int(5 + rng.integers(0, 500))) for i in range(2000)}
-    honest = [reply(frequencies, 16), reply(frequencies, 16)]
-    size = v.buckets_for(3000)
-    many = {f"x{i}": (900, 10**6) for i in range(20_000)}
-    _, lists = agreed([*honest, reply(many, 16)], 3000, limits, size)
-    assert max(len(listed) for listed in lists[:2]) <= 16 + 5, "its first words, and hardly others"
+    table = table_of(replies, size) + (rng.random(size) < filled)
+    with pytest.raises(FederationError, match="marks more words than it announced"):
+        v.check_table(table, 18_000)
+
+
+@pytest.mark.parametrize("marks", [[10_001], [-1], [True], ["5"], [2.0], [None]])
+def test_impossible_numbers_of_marks(marks: list[Any]) -> None:
+    v.check_marks([0, 10_000], VocabularyLimits())
+    with pytest.raises(FederationError, match="a number of words is not valid"):
+        v.check_marks(marks, VocabularyLimits())
+
+
+def test_a_liar_within_its_announcement_learns_few_words() -> None:
+    """It marks 40,000 buckets at random, as for 10,000 words: 9,000 lone words, few are listed."""
+    replies = lone_words()
+    marks = 18_000 + 10_000
+    size = v.buckets_for(marks)
+    table = table_of(replies, size)
+    rng = np.random.default_rng(0)
+    rows = (
+        rng.choice(size // v.ROWS, (v.ROWS, 10_000)) + size // v.ROWS * np.arange(v.ROWS)[:, None]
+    )
+    table[np.unique(rows)] += 1
+    v.check_table(table, marks)
+    listed = [v.words_to_list(counted, STUDY, table, 2) for counted in replies]
+    assert sum(not word.startswith("w") for words in listed for word in words) < 90
 
 
 @pytest.mark.parametrize(
-    "words", [["two words"], ["\x1b[31m"], ["x" * 5000], ["notallowed"], ["w1"] * 10_000]
+    "words", [["two words"], ["\x1b[31m"], ["x" * 5000], ["notallowed"], ["w1"] * 3]
 )
 def test_lists_that_cannot_be(words: list[str]) -> None:
-    size = 1 << 12
-    allowed = np.zeros(size, np.bool_)
-    allowed[v.buckets_of(["w1"], STUDY, size)] = True
-    assert v.joined([["w1"], []], STUDY, allowed) == ["w1"]
+    table = np.zeros(1 << 12, np.int64)
+    table[v.buckets_of(["w1"], STUDY, len(table))] = 2
+    assert v.joined([["w1"], []], [2, 0], STUDY, table, 2) == ["w1"]
     with pytest.raises(FederationError, match="a list of words is not valid"):
-        v.joined([words], STUDY, allowed)
+        v.joined([words], [2], STUDY, table, 2)
+    with pytest.raises(FederationError, match="a list of words is not valid"):
+        v.joined([["w1"]], [1], STUDY, table, 3)
 
 
 def test_other_studies_have_other_buckets() -> None:
@@ -107,15 +153,15 @@ def test_other_studies_have_other_buckets() -> None:
 
 
 def test_none_of_many_words_is_lost() -> None:
-    """As many words as buckets of a row: most share one, and the counts are those of a sum."""
+    """Of as many words as members may mark, all common ones are agreed on, with exact counts."""
     rng = np.random.default_rng(1)
     counts = [
-        {f"w{i}": (5, int(n)) for i, n in enumerate(5 + rng.pareto(1.0, 40_000) * 5)}
+        {f"w{i}": (5, int(n)) for i, n in enumerate(5 + rng.pareto(1.0, 10_000) * 5)}
         for _ in range(3)
     ]
     limits = VocabularyLimits(max_words=3000)
     replies = [reply(client_counts, 1000) for client_counts in counts]
-    listed = agreed(replies, 5000, limits, v.MOST_BUCKETS)[0]
+    listed = agreed(replies, 2)[0]
     whole = plain_sum(replies)
-    expected = agree(whole.names, whole.values, 5000, limits).words
-    assert agree(listed.names, listed.values, 5000, limits).words == expected
+    expected = agree(whole.names, whole.values, 5000, limits, 3).words
+    assert agree(listed.names, listed.values, 5000, limits, 3).words == expected

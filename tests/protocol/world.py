@@ -29,6 +29,7 @@ from tests.protocol.disks import DiedError, Disk
 from tests.protocol.host import RELAY, Host
 from tests.protocol.malicious import STUDY, Memory
 from tests.protocol.mutants import DISKS, MUTANTS, mutated
+from tests.protocol.words import STEPS, Words
 
 NAMES = ["ann", "bob", "cat", "dan", "eve"]
 # seconds, as `exchange` has them
@@ -74,6 +75,7 @@ class World:
         operator: bool = False,
         between: float = 0.004,
         reform: float = 0.0,
+        words: bool = False,
     ) -> None:
         r = self.r = random.Random(seed)  # noqa: S311
         self.seed = seed
@@ -93,6 +95,9 @@ class World:
             *r.choices(choices, k=r.randint(2, 7)),
             ("end", "call"),
         ]
+        self.words = Words(seed, self.names, self.accomplices) if words else None
+        if words:
+            self.steps[1:1] = [*STEPS.items()]
         self.now = self.quiet = 0.0  # until when there are faults
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.events = self.calls = 0
@@ -197,7 +202,7 @@ class World:
             if number not in entry_of:
                 reason = f"{name}: its folder lacks a total"
                 break
-            state = settled(state, entry_of[number].opened)
+            state = self.settled(state, number, entry_of[number].opened)
         member = Member(
             name=name,
             study=STUDY,
@@ -260,7 +265,12 @@ class World:
                 self.act(p, finish)
                 return
             function, kind = self.steps[step]
-            self.computed = self.vector(p, function)
+            try:
+                self.computed = self.vector(p, function)
+            except FederationError as error:
+                self.halt(p, str(error))
+                self.link_rounds(p)
+                return
             content = member.content if member.record.part else self.computed
             self.act(p, lambda: member.give(function, kind, b"3 words", content))
 
@@ -270,7 +280,19 @@ class World:
 
         self.after(self.r.choice([0, 0.1, 0.5]) * self.r.random(), ready)
 
+    def settled(self, state: bytes, step: int, opened: list[bytes]) -> bytes:
+        """Return the state of the program after a step: three numbers, and what it knows of words.
+
+        The number of a step is that of the protocol, which begins with the group key.
+        """
+        if self.words and self.steps[step][0] in STEPS:
+            return self.words.settled(state, self.steps[step][0], opened)
+        wholes = [np.frombuffer(content, "<i8") for content in (state[:24], *opened)]
+        return np.sum(wholes, axis=0).tobytes() + state[24:]
+
     def vector(self, p: Process, function: str) -> bytes:
+        if self.words and function in STEPS:
+            return self.words.content(p.name, function, p.state)
         if p.name == "cat" and function == "sum":  # an observer
             return bytes(24)
         seed = digest_of_fields(self.seed, p.name, p.member.record.step, p.state, p.documents)
@@ -312,7 +334,7 @@ class World:
         """The program gets a total, and may write a checkpoint."""
         member = p.member
         self.checks.accepted(member, before)
-        p.state = settled(p.state, member.last.opened)
+        p.state = self.settled(p.state, p.step, member.last.opened)
         p.step += 1
         if self.r.random() < 0.3:
             member.save()
@@ -416,12 +438,6 @@ class World:
             self.restarts[p.name] += 1
             self.processes.remove(p)
             self.boot(p.name)
-
-
-def settled(state: bytes, opened: list[bytes]) -> bytes:
-    """Return the state of the program after a step."""
-    wholes = [np.frombuffer(content, "<i8") for content in (state, *opened)]
-    return np.sum(wholes, axis=0).tobytes()
 
 
 if __name__ == "__main__":

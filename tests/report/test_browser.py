@@ -224,8 +224,7 @@ def test_a_report_with_documents(demo: Reported, opening: Open, tmp_path: Path) 
 @pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])
 def test_words_names_and_titles_of_others(model: TopicModel, opening: Open, tmp_path: Path) -> None:
     """No script runs, nothing leaves, nothing is wider than the page."""
-    page = write_report(summarise(model, wicked_run()), tmp_path / "report.html")
-    opened = opening(page)
+    opened = opening(write_report(summarise(model, wicked_run()), tmp_path / "report.html"))
     shown = {visible(word) for topic in model.topics(30) for word in topic}
     for topic in range(3):
         opened.open(topic)

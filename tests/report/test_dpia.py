@@ -11,6 +11,7 @@ import pytest
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import Audit
+from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
@@ -118,14 +119,17 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     ]
     told = [line for line in number if line["what"] in ("sent", "received")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
-    for function, meaning, how, replies, fewest, left, came, span in flows.rows:
+    table = {row.function: row for row in data_sent_in(Study.read(north / "study.toml"))}
+    for function, when, meaning, seen, replies, fewest, left, came, span in flows.rows:
         sent = [line for line in lines if line["function"] == function]
         totals = [x for x in number if x["what"] == "received" and x["function"] == function]
-        assert meaning == Records.read(north).data_sent(function) != ""
+        about = table[function]
+        bounds = f" Bounds: {about.bounds}." if about.bounds else ""
+        assert (when, meaning) == (f"{about.often}; {about.over}", about.data_sent + bounds)
         assert replies == f"{len(sent)}"
         assert fewest == f"{min([x['documents'] for x in sent if x['documents']], default='-')}"
         masked = [line for line in sent if line.get("masked")]
-        assert (how == "in secure sums") == (masked == sent)
+        assert seen == (TOTAL if masked == sent else ALL_SEE)
         assert left == f"{sum(line['bytes'] for line in sent):,}"
         assert came == f"{sum(line['bytes'] for line in totals):,}"
         first, last = (int(n.replace(",", "")) for n in span.split(" to "))
@@ -133,8 +137,6 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         assert (first, last) == (of[0], of[-1])
     wire = sum(line["bytes"] for line in lines)
     texts = number[0]["text_bytes"]
-    seen = "documents, vocabulary: words, counted, shares, model; all else was sent in secure sums"
-    assert f"Members saw from north: {seen}" in said(form, "1.2")
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
     assert f"{wire:,} bytes left north, {wire / texts:,.0f} times" in said(form, "1.2")
     assert f"north has 60 documents, {texts:,} bytes." in said(form, "1.1.a")
@@ -144,7 +146,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         {row[0]: row[1] for p in parts(form, number) if isinstance(p, FormTable) for row in p.rows}
         for number in ("2.3.a", "2.2.a")
     )
-    assert policy["min_documents"] == "1"
+    assert policy["min_persons"] == "1"
     assert files["model/vocabulary.json"].startswith(f"line {len(number) - 1}, SHA-256 ")
     assert "north signs with the key of its certificate." in said(form, "2.3.e")
 
@@ -164,7 +166,7 @@ def test_masks(tmp_path: Path) -> None:
     clients: dict[str, Any] = {name: {} for name in "abc"}
     for kind in ("plain", "secure"):
         secure = kind == "secure"
-        method = {"name": "lda", "n_components": 2}
+        method = {"name": "lda", "n_components": 2, "learning": "stochastic"}
         path.write_text(Study.make(method=method, clients=clients, aggregation=kind).to_toml())
         form = assess(path)
         sees = "no document, word, number or total" if secure else "the update of each"
@@ -214,7 +216,7 @@ def test_figures_are_those_of_the_threat_model() -> None:
 
 @pytest.mark.parametrize(
     ("method", "attacks"),
-    [({"name": "nmf"}, 0), ({"name": "lda", "learning": "batch"}, 0), ({"name": "lda"}, 2)],
+    [({"name": "nmf"}, 0), ({"name": "lda"}, 0), ({"name": "lda", "learning": "stochastic"}, 2)],
 )
 def test_only_risks_of_the_study_are_listed(method: Any, attacks: int, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(Study.make(method=method).to_toml())
@@ -257,8 +259,7 @@ def private_corpora() -> dict[str, Corpus]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private study between three clients, of which north keeps an account."""
     folder: Path = tmp_path_factory.mktemp("private")
-    account = {"max_epsilon": 8.0, "account": folder / "north.account.jsonl"}
-    policies = {"north": OPEN_POLICY.model_copy(update=account)}
+    policies = {"north": OPEN_POLICY.model_copy(update={"max_epsilon": 8.0})}
     federated(plan(), private_corpora(), folder, policies=policies, seeded=False)
     return folder
 
@@ -277,6 +278,7 @@ def audit(folder: Path, study: str) -> Path:
         "study": study,
         "shadows": 16,
         "documents": 3200,
+        "persons": 3200,
         "auc": 0.512,
         "found": 0.014,
         "allowed": [0.7, 0.2],
@@ -300,7 +302,8 @@ def test_what_is_promised(runs: Path) -> None:
     assert "has no max_epsilon, so no privacy budget is kept" in asked(
         assess(runs / "south"), "3.1"
     )
-    assert "Members saw from north: model; all else was sent in secure sums." in said(form, "1.2")
+    tables = [part for part in parts(form, "1.2") if isinstance(part, FormTable)]
+    assert [row[0] for table in tables for row in table.rows if ALL_SEE in row] == ["model"]
 
 
 def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
@@ -313,7 +316,7 @@ def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
     assert any("change each sum by a vector of length 1 at most" in cell for cell in cells)
     assert 'coherence = "nothing"' not in cells
     assert "what the model and totals reveal about a single document, within epsilon 3" in cells
-    assert 'unit = "author" in the study' in cells
+    assert 'unit = "person" in the study' in cells
 
 
 def test_each_statement_names_its_record(runs: Path) -> None:
@@ -330,16 +333,16 @@ def test_each_statement_names_its_record(runs: Path) -> None:
 
 def test_of_authors(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(plan(unit="author", most_documents=5).to_toml())
+    path.write_text(plan(unit="person", most_documents=5).to_toml())
     told = said(assess(path), "3.1")
-    assert "for each author: epsilon 3" in told
-    assert "At most 5 documents per author count, together as one" in told
+    assert "for each person: epsilon 3" in told
+    assert "At most 5 documents per person count, together as one" in told
 
 
 def test_verify_checks_what_is_promised(private_north: Path) -> None:
     checks = checked(private_north)
     assert checks["privacy"] is True
-    assert checks["clear"] is True
+    assert checks["data sent"] is True
     assert "audit" not in checks
     config = private_north / "model/config.json"
     content = json.loads(config.read_text())
@@ -353,9 +356,9 @@ def test_verify_finds_what_left_without_masks(private_north: Path) -> None:
     text = ledger.read_text()
     assert ', "masked": true' in text
     ledger.write_text(text.replace(', "masked": true', ""))
-    (clear,) = [check for check in verify(private_north) if check.what == "clear"]
-    assert clear.holds is False
-    assert "extent as sent in the clear, but the study has secure aggregation for it" in clear.text
+    (check,) = [check for check in verify(private_north) if check.what == "data sent"]
+    assert check.holds is False
+    assert "extent, as sent in the clear, but the study has secure aggregation for it" in check.text
 
 
 def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:
@@ -375,7 +378,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     form = assess(private_north)
     (table,) = [p for p in parts(form, "3.1") if isinstance(p, FormTable) and p.head[0] == "attack"]
     assert [list(row) for row in table.rows] == [
-        ["membership, by the model", "0.512", "1.4%", "3,200"],
+        ["membership of documents, by the model", "0.512", "1.4%", "3,200"],
         ["allowed by epsilon", "0.700", "20.0%", "-"],
     ]
     assert "fedtopics audit attack STUDY" not in asked(form, "3.1")
@@ -383,8 +386,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     (check,) = [check for check in verify(private_north) if check.what == "audit"]
     assert check.holds
     assert digest in check.text
-    elsewhere = path.rename(tmp_path / "elsewhere.json")
-    assert digest in str(assess(private_north, elsewhere))
+    assert digest in str(assess(private_north, path.rename(tmp_path / "elsewhere.json")))
 
 
 def test_an_audit_of_another_study(private_north: Path) -> None:
@@ -404,7 +406,7 @@ def test_card_and_report_say_it(private_north: Path) -> None:
     assert "the control in docs/concepts/differential-privacy.md" in card
     assert "- Documents, counted with noise: " in card
     model = TopicModel.from_pretrained(place)
-    assert model.info["clear"] == []
+    assert {row["seen"] for row in model.info["data_sent"]} == {TOTAL, ALL_SEE}
     sentences = " ".join(summarise(model, facts)["sentences"])
     assert "documents of all clients, counted with noise, by" in sentences
     assert "Differentially private for each document: epsilon 3" in sentences

@@ -13,7 +13,7 @@ import pytest
 from fedtopics import Corpus, TopicModel
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.privacy.recipe import data_sent_by
+from fedtopics.methods.registry import find_method
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
@@ -79,7 +79,9 @@ def test_shares_counts_and_coherence_are_the_models(run: Reported) -> None:
         if topic["coherence"]:
             assert f"NPMI): {topic['coherence']['npmi']:.2f}</p>" in run.html
         assert f'data-number="{k}" data-share="{topic["share"]}"' in run.html
-    assert sum(float(row["share"]) for row in run.csv) == pytest.approx(1)
+    assert sum(float(row["share"]) for row in run.csv) == pytest.approx(
+        1, abs=0.001 * len(topics)
+    ), "rounded by lot"
 
 
 def test_word_lists_are_the_models_at_every_lambda(run: Reported) -> None:
@@ -256,14 +258,15 @@ def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
     }
     rows = [row for ledger in ledgers.values() for row in ledger]
     left = run.summary["left"]
+    functions = find_method(run.model.info["method"]).client.functions()
     assert {row["function"] for row in left["functions"]} == {row["function"] for row in rows}
     for row in left["functions"]:
         same = [other for other in rows if other["function"] == row["function"]]
         assert row["replies"] == sum(other["replies"] for other in same)
         assert row["bytes"] == sum(other["bytes"] for other in same)
         assert row["documents"] == min(other["documents"] for other in same)
-        assert row["meaning"] == data_sent_by(run.model.info["method"], row["function"]) != ""
-        assert markup.escape(row["meaning"], quote=False).replace("'", "&#39;") in run.html
+        assert row["data_sent"] == functions[row["function"]].data_sent != ""
+        assert markup.escape(row["data_sent"], quote=False).replace("'", "&#39;") in run.html
     assert left["clients"] == [
         {
             "name": name,
@@ -382,8 +385,7 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     assert any(text in page for text in texts)
     assert "Do not share." in page
     assert not any(text in Path("out/report.html").read_text() for text in texts)
-    section = page.partition('<section id="own">')[2]
-    assert section.count("<circle") == len(texts)
+    assert page.partition('<section id="own">')[2].count("<circle") == len(texts)
     titles = re.findall("<title>.*?</title>", page)
     assert not any(text in title for text in texts for title in titles)
     typed("report", "out", "--examples-from", "north.csv", "--with-text")

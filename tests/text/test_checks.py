@@ -17,7 +17,7 @@ from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 
 def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100}
-    limits = {"min_document_frequency": 2, "max_document_share": 1.0}
+    limits = {"min_persons_per_word": 2, "min_clients_per_word": 1, "max_document_share": 1.0}
     study = Study.make(method=method, text=text, vocabulary=limits)
     events = Notes()
     corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
@@ -30,8 +30,7 @@ def test_a_model_of_five_languages_has_words_alone(tmp_path: Path) -> None:
     model, events = trained(clients, languages="detect", lemmas=True)
     words = set(model.vocabulary.words)
     assert {"baum", "árbol", "tree", "公园", "樱花", "zug", "tren", "train", "電車"} <= words
-    every = frozenset().union(*map(stop_words, ALL))
-    assert words & every <= {"war"}
+    assert words & frozenset().union(*map(stop_words, ALL)) <= {"war"}
     assert not words & {"script", "html", "div", "nbsp", "example", "www", "https", "var", "info"}
     assert {
         event["client"]: (event["languages"], event["advice"]) for event in events.of("languages")

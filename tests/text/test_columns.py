@@ -39,12 +39,11 @@ MIXED = [3, CANARY, [1], None, {"a": 1}, b"\xff", "\ud800", 2.5, object()]
 @pytest.mark.parametrize("nothing", NOTHING, ids=repr)
 def test_what_is_missing_is_so_everywhere(nothing: Any) -> None:
     assert is_missing(nothing)
-    column = ["a", nothing, "b"]
-    frame = pd.DataFrame({"text": ["oak"] * 3, "of": pd.Series(column, dtype=object)})
-    corpus = Corpus.of(frame, Columns(id="of", label="of", author="of", time="of", rounds="of"))
+    frame = pd.DataFrame({"text": ["oak"] * 3, "of": pd.Series(["a", nothing, "b"], dtype=object)})
+    corpus = Corpus.of(frame, Columns(id="of", label="of", person="of", time="of", rounds="of"))
     assert corpus.ids.to_pylist() == ["a", "", "b"]
-    assert corpus.authors is not None
-    assert corpus.authors.to_pylist() == ["a", "", "b"]
+    assert corpus.persons is not None
+    assert corpus.persons.to_pylist() == ["a", "", "b"]
     for values in (corpus.labels, corpus.times, corpus.rounds):
         assert values is not None
         assert values.to_pylist() == ["a", None, "b"]
@@ -230,7 +229,7 @@ VALUES = st.one_of(
 def test_any_column_is_read_or_refused_by_its_row(values: list[Any]) -> None:
     frame = pd.DataFrame({"text": ["oak"] * len(values), "of": pd.Series(values, dtype=object)})
     assert len(Corpus.of(frame)) == len(values)
-    for name in ("text", "id", "label", "author", "time", "rounds", "embedding"):
+    for name in ("text", "id", "label", "person", "time", "rounds", "embedding"):
         try:
             corpus = Corpus.of(frame, Columns(**{name: "of"}))
         except DataError as error:

@@ -102,15 +102,15 @@ def test_take() -> None:
         "label": [1, 2, 3],
         "who": [3, None, 4],
     }
-    taken: Any = Corpus.of(pa.table(table), Columns(author="who")).take(np.array([2, 0, 1]))
+    taken: Any = Corpus.of(pa.table(table), Columns(person="who")).take(np.array([2, 0, 1]))
     assert taken.documents.to_pylist() == ["c", "a", "b"]
     assert taken.ids.to_pylist() == ["z", "x", "y"]
     assert taken.labels.to_pylist() == [3, 1, 2]
-    assert taken.authors.to_pylist() == ["4", "3", ""]
+    assert taken.persons.to_pylist() == ["4", "3", ""]
     twice: Any = Corpus.pool([taken, taken])
-    assert twice.authors.to_pylist() == ["4", "3", ""] * 2
-    assert "authors" in repr(taken)
-    assert Corpus.of(pa.table(table)).authors is None, "they are not looked for"
+    assert twice.persons.to_pylist() == ["4", "3", ""] * 2
+    assert "persons" in repr(taken)
+    assert Corpus.of(pa.table(table)).persons is None, "they are not looked for"
     nothing: Any = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([])
     assert nothing.embeddings.shape == (0, 2)
 

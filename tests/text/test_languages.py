@@ -68,8 +68,7 @@ def test_every_stop_word_is_left_out_as_texts_have_it(language: str) -> None:
 
 
 def analyse_all(rules: TextRules, text: str) -> list[str]:
-    every = rules.model_copy(update={"stop_words": "none", "own_stop_words": ()})
-    return every.analyser()(text)
+    return rules.model_copy(update={"stop_words": "none", "own_stop_words": ()}).analyser()(text)
 
 
 def test_own_stop_words_are_read_as_texts_are() -> None:

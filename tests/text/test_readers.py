@@ -24,7 +24,7 @@ ROWS = [(f"w{i}", f"dr {i}", f"the oaks, number {i}") for i in range(120)]
 def as_csv(separator: str, end: str = "\r\n", name: str = "text") -> str:
     file = io.StringIO()
     writer = csv.writer(file, delimiter=separator, lineterminator=end)
-    writer.writerows([("ward", "author", name), *ROWS])
+    writer.writerows([("ward", "person", name), *ROWS])
     return file.getvalue()
 
 
@@ -35,9 +35,9 @@ def test_the_header_has_the_separator(
     separator: str, suffix: str, end: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / f"north.{suffix}", as_csv(separator, end))
-    corpus: Any = Corpus.read(path, Columns(author="author"))
+    corpus: Any = Corpus.read(path, Columns(person="person"))
     assert corpus.documents.to_pylist() == [text for *_, text in ROWS]
-    assert corpus.authors.to_pylist() == [author for _, author, _ in ROWS]
+    assert corpus.persons.to_pylist() == [person for _, person, _ in ROWS]
     assert corpus.source == f"column 'text' of {path}, separated by {json.dumps(separator)}"
     assert repr(corpus).endswith(f"{corpus.source})")
     assert corpus.first_words == [4, 4, 4]
@@ -98,13 +98,13 @@ def test_a_column_that_the_user_names(tmp_path: Path) -> None:
         Corpus.read(path, Columns(text="nowhere"))
 
 
-@pytest.mark.parametrize("header", ["ward;author;comment", "w0;dr. who;the oaks fell", "a;b;c"])
+@pytest.mark.parametrize("header", ["ward;person;comment", "w0;dr. who;the oaks fell", "a;b;c"])
 def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
     with pytest.raises(DataError, match="It is not clear which column") as error:
         Corpus.read(path)
-    quoted = "it has: ward, author, comment" in str(error.value)
-    assert quoted is header.startswith("ward;author")
+    quoted = "it has: ward, person, comment" in str(error.value)
+    assert quoted is header.startswith("ward;person")
     assert "oaks" not in str(error.value)
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
 
@@ -129,8 +129,7 @@ def test_what_csv_writes_is_what_is_read(
     rows: list[tuple[str, str]], separator: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
-    writer.writerows([("id", "text"), *rows])
+    csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows([("id", "text"), *rows])
     path = write(tmp_path_factory.mktemp("csv") / "a.csv", file.getvalue())
     assert texts(path) == [text for _, text in rows]
     one = io.StringIO()

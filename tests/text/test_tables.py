@@ -61,8 +61,7 @@ def test_a_document_may_be_long(tmp_path: Path, name: str) -> None:
     rows = ["short", LONG, "short"]
     csv = "id,text\n" + "".join(f"1,{text}\n" for text in rows)
     lines = "".join(f'{{"text": "{text}"}}\n' for text in rows)
-    path = write(tmp_path / name, csv if name == "a.csv" else lines)
-    assert texts(path) == rows
+    assert texts(write(tmp_path / name, csv if name == "a.csv" else lines)) == rows
 
 
 def test_parquet(tmp_path: Path) -> None:

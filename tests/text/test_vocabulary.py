@@ -27,6 +27,7 @@ from fedtopics.text.vocabulary import (
     set_aside,
 )
 from fedtopics.text.words import PATTERNS
+from tests.helpers.federation import ANY_WORDS
 from tests.helpers.studies import read
 
 TEXTS = [
@@ -37,7 +38,7 @@ TEXTS = [
     "and the of",
 ]
 EVERYTHING = TextRules(stop_words="none")
-OPEN = VocabularyLimits(min_document_frequency=1, max_document_share=1.0)
+OPEN = VocabularyLimits(**ANY_WORDS, max_document_share=1.0)
 
 
 def counted(documents: Any, rules: TextRules = EVERYTHING) -> WordCounts:
@@ -57,12 +58,12 @@ def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabular
     for client_reply in replies.values():
         total.add(client_reply)
     named = total.total()["words"]
-    return agree(named.names, named.values, total.total()["documents"], limits)
+    return agree(named.names, named.values, total.total()["documents"], limits, len(replies))
 
 
 def named_by(documents: Any) -> dict[str, Any]:
     words, counts = counted(documents).named(1)
-    columns = np.column_stack([counts, *np.tile([[1], [0]], len(words))])
+    columns = np.column_stack([counts[:, :2], *np.tile([[1], [0]], len(words))])
     return {"words": CountsByWord(words, columns), "documents": len(documents)}
 
 
@@ -212,8 +213,8 @@ def test_given_words_keep_their_columns() -> None:
 def test_named_drops_rare_words_by_documents_not_occurrences() -> None:
     words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
     assert words == ["elm", "oak"]
-    assert counts.tolist() == [[2, 2], [3, 4]]
-    with pytest.raises(DataError, match="No word occurs in 2 or more of the 2 documents"):
+    assert counts.tolist() == [[2, 2, 2], [3, 4, 3]]
+    with pytest.raises(DataError, match="No word is in the documents of 2 or more persons"):
         counted(["oak oak oak", "elm"]).named(2)
 
 

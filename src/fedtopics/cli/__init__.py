@@ -5,8 +5,8 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
-from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -37,23 +37,20 @@ class Commands(click.Group):
             hint = OF_EXTRAS.get(cmd_name) or nearest_names(cmd_name, self._places)
             ctx.fail(f"There is no command {cmd_name!r}; {hint}")
         place = self._places[cmd_name]
-        if isinstance(place, click.Command):
-            return place
-        module, _, name = place.partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
+        return place if isinstance(place, click.Command) else resolve_name(place)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section, with full descriptions in one column."""
         width = max(map(len, self._places))
         for title, names in self._sections.items():
-            rows = [
-                (name.ljust(width), command.get_short_help_str(LINE))
-                for name in names
-                if (command := self.get_command(ctx, name))
-            ]
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(LINE))
+                        for name in names
+                        if (command := self.get_command(ctx, name))
+                    ]
+                )
 
 
 def _group(description: str, **commands: str) -> Commands:
@@ -77,6 +74,7 @@ AUDIT = _group(
     verify="cli.run_commands:verify_command",
     attack="cli.privacy:attack",
     budget="cli.privacy:budget",
+    forget="cli.privacy:forget",
     dpia="cli.run_commands:dpia",
 )
 SECTIONS: dict[str, dict[str, str | click.Command]] = {
@@ -161,8 +159,11 @@ def _ran(command: click.Command) -> int:
             raise
         if "can't allocate memory" in str(error):  # torch raises a RuntimeError
             return _complain(NO_MEMORY, 1)
-        defect = f"A defect of fedtopics: {type(error).__name__}."
-        return _complain(f"{defect} Set FEDTOPICS_DEBUG=1 to see where, and please report it.", 70)
+        return _complain(
+            f"A defect of fedtopics: {type(error).__name__}. Set FEDTOPICS_DEBUG=1 to see where, "
+            "and please report it.",
+            70,
+        )
 
 
 def _complain(message: str, code: int, kind: str = "error") -> int:

@@ -16,15 +16,17 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.escaping import as_json as to_json
 from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
-from fedtopics.terminal.display import embedding_status, event_sentence, print_json, say, write
+from fedtopics.terminal.display import event_sentence, print_json, say, write
 from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure, show_promises
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
     from fedtopics import Corpus, Policy
     from fedtopics.contract.events import OnEvent
+    from fedtopics.federation.memory import Choice
     from fedtopics.federation.participant import Participation
     from fedtopics.federation.study import Study
+    from fedtopics.privacy.accounting import Account
     from fedtopics.protocol.roster import Key
 
 key_option = click.option(
@@ -51,6 +53,17 @@ def print_event(event: dict[str, Any]) -> None:
     write(to_json({"time": time.time()} | plain, default=str, allow_nan=False) + "\n")
 
 
+EACH_A_PERSON = (
+    "Thresholds count documents: one person may have written all of them. If so, name the column "
+    "of persons, with --columns person=NAME or as person in the client's table."
+)
+FEWER_ROUNDS = (
+    "Each round draws a minibatch. Unless the policy sets max_rounds, there are at most half as "
+    "many rounds as the persons that a total is over (with plain aggregation, as this client has): "
+    "from more, documents could be computed. The method's own number of rounds falls to that."
+)
+
+
 @click.command()
 @click.argument("study", type=FOLDER)
 @click.option(
@@ -61,7 +74,7 @@ def print_event(event: dict[str, Any]) -> None:
     help="Folder of this member's key, to check that the server answers.",
 )
 @click.option("--data", type=FOLDER, help="Documents, to check that the policy allows the study.")
-@options.columns("text", "tokens", "embedding", "author", "time")
+@options.columns("text", "tokens", "embedding", "person", "time")
 @options.embedding_model
 @options.policy
 @click.option(
@@ -84,8 +97,7 @@ def check_command(
     """Show what a study would share, and with whom.
 
     With --key, this checks that the server answers. With --data, it checks that the policy allows
-    the study, and rehearses a few rounds on some of the documents in this process, to count the
-    bytes that would be sent. No data is sent.
+    the study, and counts the words that these documents would add. No data is sent.
     """
     from fedtopics import Columns, Corpus, Policy, Study
     from fedtopics.federation.exposure import expose, rehearse_noise
@@ -99,28 +111,25 @@ def check_command(
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
     rules = Policy() if policy is None else Policy.read(policy)
     reached = ""
+    remembered = ""
     problem: FedTopicsError | None = None
     try:
         if corpus is not None:
-            check_policy(rules, plan, corpus, "this client", embedding_model)
+            choice, account = _chosen(rules, key_folder, plan, corpus)
+            remembered = choice.text
+            corpus = corpus.take(choice.rows)
+            check_policy(rules, plan, corpus, "this client", embedding_model, account=account)
         reached = "" if key_folder is None else reach(plan, key_folder)
     except (PolicyError, FederationError) as error:
         problem = error  # shown last, below the proposal
-    with embedding_status("Rehearsing") as on_progress:
-        rehearsed = None if isinstance(problem, PolicyError) else corpus
-        try:
-            exposure = expose(
-                plan,
-                rehearsed,
-                embedding_model=embedding_model,
-                on_progress=on_progress,
-                policy=rules,
-            )
-            if rehearsed is not None:
-                rehearse_noise(plan, rehearsed)
-        except FedTopicsError as error:  # policy or noise do not allow it for these documents
-            problem = error
-            exposure = expose(plan)
+    try:
+        allowed = None if isinstance(problem, PolicyError) else corpus
+        exposure = expose(plan, allowed, rules)
+        if allowed is not None:
+            rehearse_noise(plan, allowed)
+    except FedTopicsError as error:  # policy or noise do not allow it for these documents
+        problem = error
+        exposure = expose(plan)
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:
@@ -129,12 +138,27 @@ def check_command(
         say("\n".join(proposal.lines))
         if corpus is not None:
             _show_own_policy(corpus, rules.in_study(plan.is_secure), plan, problem)
+            say(remembered)
         show_exposure(exposure)
         show_promises(proposal)
         if reached:
             say(reached)
     if problem is not None:
         raise problem
+
+
+def _chosen(
+    policy: Policy, key: Path | None, study: Study, corpus: Corpus
+) -> tuple[Choice, Account]:
+    """Return which documents a study would use, and the budget that earlier ones have spent."""
+    from fedtopics.federation.memory import Memory
+    from fedtopics.privacy.accounting import Account
+
+    # Without a key, nobody knows whose memory it is.
+    is_first = policy.memory is None and key is None
+    memory = Memory() if is_first else Memory.read(options.memory_of(policy, key))
+    choice = memory.choose(corpus, policy.min_persons, study.fingerprint)
+    return choice, Account(memory.header.account)
 
 
 def _show_own_policy(
@@ -145,18 +169,24 @@ def _show_own_policy(
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
     say(event_sentence(Documents.of("this client", corpus).plain()))
-    say(policy.described(not study.is_secure, study.vocabulary.min_document_frequency))
+    say(policy.described(not study.is_secure, study.vocabulary.min_persons_per_word))
+    if corpus.persons is None:
+        say(EACH_A_PERSON)
+    if study.method.draws:
+        say(FEWER_ROUNDS)
 
 
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
     from fedtopics.text.vocabulary import count_words
 
-    least = max(study.vocabulary.min_document_frequency, policy.min_document_frequency)
-    named, counts = count_words(corpus, study.text).named(least)
-    rows = sorted(zip(counts[:, 0].tolist(), map(for_csv, named), strict=True))
-    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}",{documents}' for documents, word in rows)
-    content = "\n".join(["word,documents", *quoted, ""]).encode()
-    write_output(path, content, suffixes=[".csv"], names=["word", "documents"])
+    least = max(study.vocabulary.min_persons_per_word, policy.min_persons_per_word)
+    named, counts = count_words(corpus, study.text).named(least, corpus.owners)
+    numbers = counts[:, [2, 0]].tolist()  # of persons and documents
+    rows = sorted(zip(numbers, map(for_csv, named), strict=True))
+    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}",{n[1]},{n[0]}' for n, word in rows)
+    names = ["word", "documents", "persons"]
+    content = "\n".join([",".join(names), *quoted, ""]).encode()
+    write_output(path, content, suffixes=[".csv"], names=names)
     say(f"{len(rows):,} words could be shared; {path} has them, the rarest first.")
 
 
@@ -197,9 +227,13 @@ def serve(
         from fedtopics.federation.serve import lead
 
         whole = Study.read(study)
-        warm_start = None if start is None else start_of(TopicModel.from_pretrained(start), whole)
         trained = lead(
-            whole, folder, listen_there, on_event=on_event, start=warm_start, opened=watch
+            whole,
+            folder,
+            listen_there,
+            on_event=on_event,
+            start=None if start is None else start_of(TopicModel.from_pretrained(start), whole),
+            opened=watch,
         )
     show_run(trained, folder, quiet=as_json)
 
@@ -208,7 +242,7 @@ def serve(
 @click.argument("study", type=FOLDER)
 @key_option
 @click.option("--data", type=FOLDER, help="Documents, which stay here. An observer has none.")
-@options.columns("text", "tokens", "id", "embedding", "author", "time", "round")
+@options.columns("text", "tokens", "id", "embedding", "person", "time", "round")
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]")
@@ -223,6 +257,16 @@ def serve(
     metavar="DIGEST",
     default="",
     help="Accept the certificates of the study with this digest. First compare it with members.",
+)
+@click.option(
+    "--first-release",
+    is_flag=True,
+    help="Confirm that no earlier study used these documents, if the memory of studies is lost.",
+)
+@click.option(
+    "--texts-changed",
+    is_flag=True,
+    help="Confirm that new texts of the same persons are other documents, or that nobody has left.",
 )
 @options.from_model
 @click.option(
@@ -251,6 +295,8 @@ def join_command(
     listen: str,
     dry_run: bool,
     accept_roster: str,
+    first_release: bool,
+    texts_changed: bool,
     start: Path | None,
     timeout: float,
     insecure_seed: bool,
@@ -286,6 +332,8 @@ def join_command(
             embedding_model=embedding_model,
             insecure_seed=insecure_seed,
             accepted_roster=accept_roster,
+            first_release=first_release,
+            texts_changed=texts_changed,
             start=None if start is None else TopicModel.from_pretrained(start),
         )
         model = take_part(part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout)

@@ -17,7 +17,7 @@ from fedtopics.terminal.display import say
 @click.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--data", type=FOLDER, help="At a client's site: its documents, which stay there.")
-@options.columns("text", "tokens", "id", "round", "embedding", "author", "time", rules=False)
+@options.columns("text", "tokens", "id", "round", "embedding", "person", "time", rules=False)
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
@@ -53,11 +53,8 @@ def allow_command(
     if data is not None:
         if embedding_model and Path(embedding_model).is_dir():  # else it is a name
             embedding_model = str(Path(embedding_model).absolute())
-        settings |= {kind: name for kind, name in columns.items() if name is not None}
-        if embedding_model is not None:
-            settings["embedding_model"] = embedding_model
-        if insecure_seed:
-            settings["insecure_seed"] = True
+        further = {"embedding_model": embedding_model, "insecure_seed": insecure_seed or None}
+        settings |= {name: v for name, v in (columns | further).items() if v is not None}
         fields = {name: v for name, v in settings.items() if name in ClientData.model_fields}
         corpus = ClientData(**fields).read(folder.name)
         if policy is not None:
@@ -65,7 +62,11 @@ def allow_command(
         say(f"The site has {len(corpus):,} documents in {data}.")
     say(f"Jobs of fedtopics are allowed in {allow(folder)}.")
     if data is not None or key is not None:
-        lines = (f"{name} = {json.dumps(v, ensure_ascii=False)}\n" for name, v in settings.items())
         file = folder / "local" / SITE_FILE
-        file.write_text("".join(lines), encoding="utf-8")
+        file.write_text(
+            "".join(
+                f"{name} = {json.dumps(v, ensure_ascii=False)}\n" for name, v in settings.items()
+            ),
+            encoding="utf-8",
+        )
         say(f"The site's settings are in {file}.")

@@ -35,8 +35,11 @@ def init(folder: Path, study: Path | None) -> None:
     require("Flower apps need", '"fedtopics[flower]"', ("flwr", "flwr"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is not an empty folder; choose another one.")
-    clients: dict[str, dict[str, str]] = {"north": {}, "south": {}}
-    plan = Study.read(study) if study else Study.make(name="example", clients=clients)
+    plan = (
+        Study.read(study)
+        if study
+        else Study.make(name="example", clients={"north": {}, "south": {}})
+    )
     if not plan.clients:
         raise StudyError(f"{study} has no clients; add a table [clients.NAME] for each.")
     names = sorted(plan.clients)

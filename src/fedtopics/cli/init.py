@@ -7,7 +7,7 @@ import click
 from fedtopics.cli.options import FOLDER, with_default
 from fedtopics.errors import RunError
 from fedtopics.files import write_durably
-from fedtopics.methods.registry import METHODS
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS
 from fedtopics.terminal.display import say, write
 
 STUDY = """\
@@ -23,18 +23,18 @@ data = "north.csv"     # CSV, TSV, JSON lines, Parquet, or a folder of .txt file
 [clients.south]
 data = "south.csv"
 """
-AUTO = "          # NMF for longer texts, a mixture model for short ones"
+SHORT_TEXTS = "           # for texts of fewer than 15 words, take mixture"
 
 
 @click.command()
 @click.argument("file", type=FOLDER, default="study.toml")
-@with_default("--method", type=click.Choice(METHODS.names), default="auto", help="Method.")
+@with_default("--method", type=click.Choice(METHODS.names), default=DEFAULT_METHOD, help="Method.")
 @click.option("--all", "everything", is_flag=True, help="Write all settings, with their defaults.")
 def study(file: Path, method: str, everything: bool) -> None:
     """Write a short study to FILE, by default study.toml; with - as FILE, print it."""
     from fedtopics.federation.study import example_study
 
-    short = STUDY.format(method=method, note=AUTO if method == "auto" else "")
+    short = STUDY.format(method=method, note=SHORT_TEXTS if method == "nmf" else "")
     _write(file, example_study(method) if everything else short, "study")
 
 

@@ -59,11 +59,16 @@ def show(path: Path, as_json: bool) -> None:
 
     content = roster.Key.load(path).certificate if path.is_dir() else roster.read_pem(path)
     name = roster.name_of(content, str(path))
-    certificate = roster.read_certificate(content, str(path))
-    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    until = f"{roster.read_certificate(content, str(path)).not_valid_after_utc:%Y-%m-%d}"
     if as_json:
-        described = {"name": name, "path": str(path), "valid_until": until}
-        print_json(described | {"sha256": roster.certificate_fingerprint(content)})
+        print_json(
+            {
+                "name": name,
+                "path": str(path),
+                "valid_until": until,
+                "sha256": roster.certificate_fingerprint(content),
+            }
+        )
         return
     say(
         f"name         {name}\npath         {path}\nvalid until  {until}\n"

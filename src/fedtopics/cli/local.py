@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     from fedtopics.methods.core.plan import Words
 
 # A network that starts from the topics of federated NMF needs far fewer rounds.
-DEMONSTRATED: dict[str, dict[str, Any]] = {
-    "neurallda": {
-        "network": "neurallda",
-        "preset": "mixtures",
-        "initialisation": "nmf",
-        "max_rounds": 60,
-    },
-    "prodlda": {"network": "prodlda", "max_rounds": 1000},
-    "lda": {"name": "lda"},
-    "nmf": {"name": "nmf"},
-    "auto": {"name": "auto"},
+NETWORKS: dict[str, dict[str, Any]] = {
+    "neurallda": {"preset": "mixtures", "initialisation": "nmf", "max_rounds": 60},
+    "prodlda": {"max_rounds": 1000},
 }
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about; each one is a client",
@@ -46,7 +38,7 @@ DEMO = {
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="Number of topics.")
 @click.option(
     "--method",
-    type=click.Choice(DEMONSTRATED),
+    type=click.Choice([*NETWORKS, "lda", "nmf", "auto"]),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
 )
 @click.option(
@@ -65,18 +57,24 @@ def demo(
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
     from fedtopics.federation.simulation import first_folder
+    from fedtopics.methods.registry import choose_method
 
     has_torch = find_spec("torch") is not None
     method = method or ("neurallda" if has_torch else "nmf")
-    settings = {"name": "gfedntm"} | DEMONSTRATED[method] | {"n_components": topics}
-    settings |= {"batch_size": 64 * clients} if "network" in settings else {}
-    settings |= {"max_rounds": rounds} if rounds else {}
-    study = Study.make(name="demo", about=DEMO, method=settings)
-    folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
         say(f"client {name}: {len(corpus):,} documents (they stay with the client)")
+    if method == "auto":
+        method, why = choose_method(corpora.values())
+        say(f"The method is {method}, as {why}.")
+    settings: dict[str, Any] = {"name": method, "n_components": topics}
+    if method in NETWORKS:
+        settings |= {"name": "gfedntm", "network": method, "batch_size": 64 * clients}
+        settings |= NETWORKS[method]
+    settings |= {"max_rounds": rounds} if rounds else {}  # else as many as the method has
+    study = Study.make(name="demo", about=DEMO, method=settings)
+    folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
@@ -167,8 +165,10 @@ def train_command(
     begin: dict[str, Any] = {}
     if start is not None:
         earlier = TopicModel.from_pretrained(start)
-        words = vocabulary or default_vocabulary(earlier, plan.method, plan.text)
-        begin = {"start": earlier, "vocabulary": words}
+        begin = {
+            "start": earlier,
+            "vocabulary": vocabulary or default_vocabulary(earlier, plan.method, plan.text),
+        }
     place: Path | None = folder
     display = RoundProgress()
     # FLARE's job reports no rounds, so a bar would stay empty.
@@ -239,8 +239,9 @@ def sweep_command(
         summary = work(plan, topics, seeds, folder, on_event=tell)
     best, reasons = recommend(summary)
     result = {"scores": summary, "recommended": best, "reasons": reasons}
-    text = json.dumps(result, indent=1, allow_nan=False) + "\n"
-    write_durably(folder / "sweep.json", text.encode())
+    write_durably(
+        folder / "sweep.json", f"{json.dumps(result, indent=1, allow_nan=False)}\n".encode()
+    )
     write_durably(folder / "sweep.svg", chart_of(summary).encode())
     if as_json:
         print_json(result)
@@ -253,12 +254,13 @@ def sweep_command(
 def _print_scores(summary: list[dict[str, Any]]) -> None:
     from fedtopics.federation.sweep import SHOWN_CRITERIA
 
-    table = Table()
-    for title in ("topics", *(criterion.title for criterion in SHOWN_CRITERIA)):
-        table.add_column(title, justify="right")
+    titles = ("topics", *(criterion.title for criterion in SHOWN_CRITERIA))
+    table = Table(*(Column(title, justify="right") for title in titles))
     for row in summary:
-        cells = [_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN_CRITERIA]
-        table.add_row(str(row["topics"]), *cells)
+        table.add_row(
+            str(row["topics"]),
+            *(_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN_CRITERIA),
+        )
     console.print(table)
 
 

@@ -115,8 +115,9 @@ def topics(
         check_output(out, suffixes, inputs, names)
     loaded = TopicModel.from_pretrained(model)
     if suggest:
-        corpus = examples and Corpus.read(examples, Columns(**columns))
-        loaded = loaded.with_suggested_labels(corpus)
+        loaded = loaded.with_suggested_labels(
+            examples and Corpus.read(examples, Columns(**columns))
+        )
         write_labels(loaded, model)
     chosen = chosen or "table"
     if chosen == "table" and out is None:
@@ -221,11 +222,12 @@ def transform(
 
 
 def _plain(grouped: Grouped) -> dict[str, Any]:
-    rows = [
-        {key: str(value) if key == "period" else value for key, value in row.items()}
-        for row in grouped.rows
-    ]
-    return vars(grouped) | {"rows": rows}
+    return vars(grouped) | {
+        "rows": [
+            {key: str(value) if key == "period" else value for key, value in row.items()}
+            for row in grouped.rows
+        ]
+    }
 
 
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
@@ -326,10 +328,12 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
         for metric in metrics:
             if metric.group == title:
                 value = scores[metric.name]
-                row = [f"  {metric.title}", "-" if value is None else f"{value:.3f}"]
+                # Next to it is the score on the documents of the training, to compare.
                 in_training = scores.get(f"{metric.name}_in_training")
                 table.add_row(
-                    *row, "" if in_training is None else f"({in_training:.3f} in training)"
+                    f"  {metric.title}",
+                    "-" if value is None else f"{value:.3f}",
+                    "" if in_training is None else f"({in_training:.3f} in training)",
                 )
     display.console.print(table)
     if scores["absent"]:

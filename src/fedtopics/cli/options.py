@@ -1,15 +1,20 @@
 """Options that several commands have."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fedtopics.errors import nearest_names
+from fedtopics.errors import StudyError, nearest_names
 from fedtopics.model.shown_words import WORDS_SHOWN
+
+if TYPE_CHECKING:
+    from fedtopics import Policy
 
 FOLDER = click.Path(path_type=Path)
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
@@ -20,7 +25,7 @@ COLUMNS = {
     "id": "identifiers",
     "label": "labels, to compare with each document's largest topic (purity, accuracy, NMI)",
     "embedding": "embeddings, for methods that need them",
-    "author": "each document's author, for differential privacy of authors",
+    "person": "whose document it is; without it, each document is a person",
     "time": "when each document was written, for topics by period",
     "round": "each document's round or time, for methods that take new data",
 }
@@ -44,6 +49,7 @@ policy = click.option(
 embedding_model = click.option(
     "--embedding-model", help="Model that made the embeddings column, or the folder of the study's."
 )
+key = click.option("--key", type=FOLDER, metavar="FOLDER", help="Folder of the client's key.")
 relevance = click.option(
     "--relevance", type=click.FloatRange(0, 1), help="Rank words: 1 by probability, 0 by lift."
 )
@@ -53,6 +59,16 @@ words = with_default(
 from_model = click.option(
     "--from", "start", type=FOLDER, metavar="MODEL", help="Model to start training from."
 )
+
+
+def memory_of(policy: Policy, key: Path | None) -> Path:
+    """Return the file of the memory that a policy names, or else that of a key."""
+    from fedtopics.federation.memory import default_place
+    from fedtopics.protocol.roster import Key
+
+    if policy.memory is None and key is None:
+        raise StudyError("The policy names no memory; add --key with the folder of your key.")
+    return policy.memory or default_place(Key.load(str(key)).name)
 
 
 def columns(
@@ -86,16 +102,18 @@ def columns(
             command(columns=columns, **arguments)
 
         if rules:
-            help_ = "Your own text rules: a TOML file with keys of a study's [text]."
-            click.option("--text-rules", type=FOLDER, help=help_)(called)
+            click.option(
+                "--text-rules",
+                type=FOLDER,
+                help="Your own text rules: a TOML file with keys of a study's [text].",
+            )(called)
         meanings = "; ".join(f"{kind}: {COLUMNS[kind]}" for kind in kinds)
-        click.option(
+        return click.option(
             "--columns",
             metavar="KIND=NAME,...",
             multiple=True,
             callback=parsed,
             help=f"Columns of the documents. {meanings}.",
         )(called)
-        return called
 
     return decorate

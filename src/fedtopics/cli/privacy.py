@@ -17,35 +17,88 @@ from fedtopics.terminal.display import console, print_json, say, status
 
 @click.command()
 @click.argument("policy", type=FOLDER)
+@options.key
 @options.as_json
-def budget(policy: Path, as_json: bool) -> None:
+def budget(policy: Path, key: Path | None, as_json: bool) -> None:
     """Show the privacy budget that studies have spent.
 
-    POLICY is the client's policy; its max_epsilon is the limit for all studies together.
+    POLICY is the client's policy; its max_epsilon is the limit for all studies together. If it
+    names no memory, --key says whose memory is read.
     """
     from fedtopics import Policy
+    from fedtopics.federation.memory import Memory
     from fedtopics.privacy.accounting import Account
 
     rules = Policy.read(policy)
-    if rules.max_epsilon is None or rules.account is None:
+    if rules.max_epsilon is None:
         raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; add one.")
-    account = Account(rules.account)
+    file = options.memory_of(rules, key)
+    account = Account(Memory.read(file).header.account)
     if as_json:
-        spent = {"epsilon": account.epsilon, "delta": account.delta}
-        runs = [entry.model_dump() for entry in account.entries]
-        print_json({"max_epsilon": rules.max_epsilon, **spent, "runs": runs})
+        print_json(
+            {
+                "max_epsilon": rules.max_epsilon,
+                "epsilon": account.epsilon,
+                "delta": account.delta,
+                "runs": [entry.model_dump() for entry in account.entries],
+            }
+        )
         return
     table = Table("date", "study", "run", "epsilon", "delta", "unit", box=None, pad_edge=False)
     for entry in account.entries:
         bound = entry.privacy
-        numbers = f"{bound.epsilon:g}", f"{bound.delta:g}", bound.unit
-        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *numbers)
+        table.add_row(
+            entry.date,
+            shortened(entry.study),
+            entry.run[:8],  # enough to tell runs apart
+            f"{bound.epsilon:g}",
+            f"{bound.delta:g}",
+            bound.unit,
+        )
     if account.entries:
         console.print(table)
     at = f" at delta {account.delta:g}" if account.delta else ""
     say(
         f"Spent in all: epsilon {account.epsilon:.3g}{at}; the policy allows {rules.max_epsilon:g} "
-        f"({rules.account})."
+        f"({file})."
+    )
+
+
+@click.command()
+@click.argument("person")
+@options.policy
+@options.key
+def forget(person: str, policy: Path | None, key: Path | None) -> None:
+    """Use no document of a person in further studies.
+
+    PERSON is a value of the column of persons. Nothing is sent. Delete the documents too: this
+    command changes only the memory of earlier studies.
+    """
+    from fedtopics import Policy
+    from fedtopics.federation.memory import changed_memory
+
+    rules = Policy() if policy is None else Policy.read(policy)
+    with changed_memory(options.memory_of(rules, key)) as memory:
+        documents, releases = memory.erase(person)
+    if not documents:
+        say(
+            "The memory knows no document of this person. If she is in earlier runs, check the "
+            "name: it has to be as in the column of persons."
+        )
+    say(
+        f"No further study uses documents of {person}. Earlier runs ({releases:,}) used "
+        f"{documents:,} documents; what these runs opened stays with their members."
+    )
+    if documents:
+        say(
+            "In the next run, the person leaves together with others, at least "
+            f"{rules.min_persons:,} persons in all, so that the difference of two runs is not over "
+            "one person. Do not train again only for this."
+        )
+    say(
+        "Keyed digests of the name and of these texts stay in the memory, as later runs must be "
+        "compared with earlier ones. Without the memory's secret they show nothing. Delete the "
+        "file when no model of these runs is used any more."
     )
 
 
@@ -60,16 +113,17 @@ def budget(policy: Path, as_json: bool) -> None:
     help="Number of models that the attacker trains.",
 )
 @options.output("--out", "-o", help="JSON file for the result.")
-@options.columns("text", "tokens", "author")
+@options.columns("text", "tokens", "person")
 @options.as_json
 def attack(
     study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
 ) -> None:
-    """Attack a study's model to find out which documents it was trained on.
+    """Attack a study's model to find out whose documents it was trained on.
 
-    The result estimates how well an attacker could recognise training documents. STUDY is the
-    study's file, or the folder of a run. The study is trained several times in this process, each
-    time on half of your documents. Nothing is sent.
+    The result estimates how well an attacker could recognise persons: the values of the column
+    named with --columns person=NAME, or else each document. STUDY is the study's file, or the
+    folder of a run. The study is trained several times in this process, each time on half of your
+    persons. Nothing is sent.
     """
     from fedtopics import Columns, Corpus, Study
     from fedtopics.federation.audit import FALSE_POSITIVES, audit
@@ -98,10 +152,11 @@ def attack(
     if as_json:
         print_json(audited.model_dump())
         return
+    unit = "documents" if corpus.persons is None else "persons"
     say(
-        "From the model, the attack separates training documents from others with an AUC of "
-        f"{audited.auc:.3f} (.500 by chance). At {FALSE_POSITIVES:.0%} false positives it "
-        f"recognises {audited.found:.1%} of the training documents ({audited.documents:,} trials)."
+        f"From the model, the attack separates the {unit} of the training from others with an AUC "
+        f"of {audited.auc:.3f} (.500 by chance). At {FALSE_POSITIVES:.0%} false positives it "
+        f"recognises {audited.found:.1%} of these {unit} ({audited.persons:,} trials)."
     )
     if audited.allowed is not None:
         auc, share = audited.allowed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
@@ -39,8 +39,7 @@ def show_status(run: Path, as_json: bool) -> None:
     for line in reading.status.lines(reading.running, time.time()):
         say(line)
     if reading.status.clients:
-        table = Table("client", "state")
-        table.add_column("rounds", justify="right")
+        table = Table("client", "state", Column("rounds", justify="right"))
         for name, client in reading.status.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         display.console.print(table)
@@ -58,8 +57,7 @@ def log(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger
-    from fedtopics.privacy.recipe import data_sent_by
-    from fedtopics.protocol.clients import DATA_SENT
+    from fedtopics.terminal.run_display import explain_functions
 
     paths = {ledger.client_of_ledger(run): run} if run.is_file() else ledger.find_ledgers(run)
     if not paths:
@@ -88,9 +86,9 @@ def log(run: Path, as_json: bool) -> None:
             "saw nothing.\n"
         )
     # Below all tables, and each function once: most clients call the same functions.
-    meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
-    for function, method in meanings.items():
-        say(f"{function}: {DATA_SENT.get(function) or data_sent_by(method, function)}")
+    sent = {row["function"]: row for path in paths.values() for row in ledger.data_sent(path)}
+    functions = dict.fromkeys(row["function"] for rows in summaries.values() for row in rows)
+    explain_functions([sent[function] for function in functions if function in sent])
 
 
 @click.command()

@@ -62,11 +62,9 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     documents: int
     without_known_word: int  # number of documents
     training: int | None = None  # documents that are not held out
-
-
-class Chosen(Event, kind="chosen"):  # a rule chose the method
-    method: str
-    reason: str
+    persons: int | None = None  # of these documents, of each client apart
+    halved: int | None = None  # persons of a half of the documents
+    few: str = ""  # how many words one client alone and exactly two clients have, for people
 
 
 class TrainingStarted(Event, kind="training"):  # the rounds begin
@@ -204,7 +202,7 @@ class Excluded(BadReply, kind="excluded"):
 
 class Offer(Event, kind="offer"):  # the server's study proposal
     study: Any  # the Study
-    data_sent: Mapping[str, Mapping[str, str]]  # by function: how often it is called, what is sent
+    data_sent: Sequence[Mapping[str, Any]]  # the table of data sent
     seen: str  # whether others see each reply or only sums
     policy: str  # what the client's policy lets it send
     known: bool  # whether it was shown before
@@ -262,11 +260,12 @@ class Documents(Event, kind="documents"):  # the documents of a client were read
     empty: int
     source: str  # column, file and other signs that the right documents were read
     words: Sequence[int]  # number of words in each of the first documents
+    whose: str  # number of persons, for people
 
     @classmethod
     def of(cls, client: str, corpus: Corpus) -> Documents:
         source = corpus.source or "a place that is still empty"
-        return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words)
+        return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words, corpus.whose)
 
 
 class Languages(Event, kind="languages"):  # languages of a client's documents

@@ -13,7 +13,6 @@ from fedtopics.contract.payload import digest_of
 from fedtopics.contract.replies import Template
 
 T = TypeVar("T")
-Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 DRAW = 0x64726177  # keeps these random choices apart from other uses of the seed
 
 
@@ -95,6 +94,10 @@ class Clients(Protocol):
     def hidden(self) -> bool:
         """Whether secure aggregation hides the replies in sums."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether clients are on different machines."""
+
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name.
 
@@ -161,22 +164,6 @@ class Run(Protocol):
         """Store a state; return whether it was written."""
 
     def event(self, event: Event) -> None: ...
-
-
-def published(
-    data_sent: str, seen_by_all: bool = False, noise: bool | None = None
-) -> Callable[[Function], Function]:
-    """Mark a function of the client whose result is sent; `data_sent` describes it for people.
-
-    `noise` is None if every attempt at a round gives the same reply, False if attempts use
-    different documents, and True if replies differ even for the same documents.
-    """
-
-    def publish(function: Function) -> Function:
-        vars(function).update(data_sent=data_sent, seen_by_all=seen_by_all, noise=noise)
-        return function
-
-    return publish
 
 
 class SharedFunctions:

@@ -82,17 +82,15 @@ class RunningSum:
 
     def add(self, reply: Payload, name: str = "") -> None:
         if self._total is None:
-            kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
             self._total = dict(reply)
-            self._first = mapped(kind, reply)
+            self._first = mapped(lambda array: getattr(array, "dtype", None), reply)
         else:
             self._total = _add(self._total, reply, self._changeable)
             self._changeable = True
 
     def total(self) -> dict[str, Any]:
         # float32 if the replies were float32
-        total: dict[str, Any] = mapped(_rounded, self._total or {}, self._first)
-        return total
+        return dict(mapped(_rounded, self._total or {}, self._first))
 
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
@@ -155,8 +153,7 @@ def _add_rows(*both: SparseRows) -> SparseRows:
 
 
 def _add_named(*both: CountsByWord) -> CountsByWord:
-    first_names = set(both[0].names)
-    further = [name for name in both[1].names if name not in first_names]
+    further = set(both[1].names).difference(both[0].names)
     names = sorted([*both[0].names, *further]) if further else both[0].names
     place = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(names), both[0].values.shape[1]), np.int64)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
+from fedtopics.text.vocabulary import MOST_WORDS
 from fedtopics.text.words import is_word
 
 BAD_REPLIES = 3  # after this many a client is excluded
 LIMIT = 1e30  # for numbers without a bound: a sum over a million clients is still finite
 MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fits into 64 bits
 MOST_DOCUMENTS = 10**9  # per client
-MOST_WORDS = 1 << 20  # per client
 LONGEST = 1_000_000  # words per document of a client, on average
 NATS = 100.0  # maximum loss per word, in nats; an untrained network has a loss of about ten
 LONGEST_NAME = 100  # characters of a field's name in a message
@@ -56,10 +56,14 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents, at most what clients announced, perhaps `constant_in_round`."""
+    """A number of documents, at most what clients announced, perhaps `constant_in_round`.
+
+    A sum is of `fewest` persons of all clients at least, if that is known.
+    """
 
     sizes: Mapping[str, int]
     constant_in_round: bool = False
+    fewest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,9 @@ def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, per_document: float =
     return Bounds(shape, most, 0, per_document)
 
 
-def of_topics(n: int) -> dict[str, Bounds]:
-    return {"shares": sums(n, per_document=1), "squares": sums(n, per_document=1)}
+def of_groups(*shape: int) -> dict[str, Bounds]:
+    """Return the bounds of persons' shares of groups, which a first sum counts."""
+    return {"squares": sums(*shape, per_document=1), "fourths": sums(*shape, per_document=1)}
 
 
 PAIRS_IN = ("together", "first", "second", "chance")
@@ -152,8 +157,9 @@ class _Check:
         if isinstance(template, Mapping):
             return self._fault_of_map(value, template, name, where)
         if isinstance(template, list):
-            words = value if isinstance(value, list) else [None]
-            if not all(isinstance(word, str) and is_word(word) for word in words):
+            if not isinstance(value, list) or not all(
+                isinstance(word, str) and is_word(word) for word in value
+            ):
                 return f"{where} is not a list of words"
             return self._misfit((len(value),), tuple(template), where)
         if isinstance(template, WordCountBounds):
@@ -234,14 +240,13 @@ class _Check:
         return ""
 
     def _fault_of_windows(self, value: Any, template: Windows, name: str, where: str) -> str:
-        n = len(template.pairs)
         (left, right) = template.pairs.T
-        fewest = self._documents
-        most = fewest if template.documents else LONGEST * fewest
-        windows = Bounds((), most, fewest, dtype="int64")
-        if fault := self._fault_of_map(
-            value, {"windows": windows, "pairs": counts(n)}, name, where
-        ):
+        most = self._documents * (1 if template.documents else LONGEST)
+        numbers = {
+            "windows": Bounds((), most, self._documents, dtype="int64"),
+            "pairs": counts(len(template.pairs)),
+        }
+        if fault := self._fault_of_map(value, numbers, name, where):
             return fault
         in_pairs = value["pairs"]
         alone = left == right

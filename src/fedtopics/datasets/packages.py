@@ -85,12 +85,10 @@ def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
         tree = ast.parse(read_bytes(path))
     except (SyntaxError, ValueError):  # templates, files of another Python version
         return
-    module = ".".join(inside.with_suffix("").parts)
-    waiting: list[tuple[str, Documented]] = [(module, tree)]
+    waiting: list[tuple[str, Documented]] = [(".".join(inside.with_suffix("").parts), tree)]
     while waiting:
         name, node = waiting.pop()
-        text = ast.get_docstring(node)
-        if text:
+        if text := ast.get_docstring(node):
             # Remove code: doctest lines, and words with characters that prose does not use.
             words = CODE_LINE.sub("", text).split()
             yield name, " ".join(w for w in words if not CODE_MARKS.search(w.strip(".,;:()")))

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, check_choice
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 
@@ -61,8 +61,7 @@ def split_clients(
     >>> {name: len(part) for name, part in parts.items()}
     {'client-1': 3, 'client-2': 1}
     """
-    if by not in get_args(Split):
-        raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Split))}.")
+    check_choice(by, "by", get_args(Split))
     corpus = Corpus.of(corpus)
     rng = np.random.default_rng(seed)
     weights = _weights(proportions) if by == "proportions" else np.ones(max(n_clients, 0))
@@ -73,8 +72,11 @@ def split_clients(
             f"{len(corpus):,}."
         )
     if by == "dirichlet":
-        rows_of_clients = _spread_labels(corpus, n_clients, alpha, rng)
-        return _named(corpus, rows_of_clients, "another seed or a larger alpha")
+        return _named(
+            corpus,
+            _spread_labels(corpus, n_clients, alpha, rng),
+            "another seed or a larger alpha",
+        )
     return _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
 
 

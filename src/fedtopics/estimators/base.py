@@ -29,11 +29,13 @@ from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.core.plan import WarmStart
+from fedtopics.methods.registry import DEFAULT_METHOD, choose_method
 from fedtopics.model.labels import checked_names
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.languages import language_sentence
 from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
@@ -70,7 +72,8 @@ class TopicEstimator(
     n_components : int, optional
         Number of topics.
     method : str, optional
-        The method's name in a study, such as "lda". By default "auto": texts' lengths decide.
+        The method's name in a study, such as "lda". By default "nmf", or "mixture" if texts have
+        fewer than 15 words on average and have embeddings.
     preset : str, optional
         A set of defaults of the method, such as "paper".
     max_rounds : int, optional
@@ -78,8 +81,8 @@ class TopicEstimator(
         Documents in a round, over all clients, for methods that train on minibatches.
     learning_rate : float, optional
         Step size of the optimiser, for methods that train networks.
-    min_document_frequency : int, optional
-        A client proposes a word only if at least this many of its documents contain it.
+    min_persons_per_word : int, optional
+        A client proposes a word only if documents of at least this many of its persons contain it.
     max_words : int, optional
     stop_words : str, list of str or None, default "english"
         A language (name or code), a list of words, or None. With a language, the setting
@@ -148,7 +151,7 @@ class TopicEstimator(
         max_rounds: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        min_document_frequency: int | None = None,
+        min_persons_per_word: int | None = None,
         max_words: int | None = None,
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,
@@ -224,6 +227,7 @@ class TopicEstimator(
         out: str | Path | None = None,
         words: Words = None,
         text: str | None = None,
+        person: str | None = None,
         engine: Any = None,
     ) -> Self:
         """Train on the documents of several clients without pooling them.
@@ -238,19 +242,23 @@ class TopicEstimator(
         names : mapping of client to str, optional
             Readable names of the clients, for tables, charts and reports.
         policies : mapping of client to Policy, optional
-            By default each client requires 10 documents per update and 5 documents per word.
+            By default an update of a client is over 10 persons, and a word has 5 persons.
         out : path, optional
             The run's folder, with each client's ledger. A run there with the same settings and
             documents is resumed. Next to a different run, a new one starts: see ``run_folder_``.
         words, text, engine
             As in `fit`, for all clients.
+        person : str, optional
+            The column that says whose document it is, such as a patient's number. By default each
+            document counts as a person.
 
         Raises
         ------
         InputError
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
-        data = self._read_clients(clients, client, names, policies, words, text, out)
+        columns = Columns(text=text, person=person)
+        data = self._read_clients(clients, client, names, policies, words, columns, out)
         return self._fit(data, engine=engine)
 
     def transform(
@@ -271,16 +279,16 @@ class TopicEstimator(
         refine, readout
             As in `TopicModel.transform`.
         """
-        model = self._fitted()
-        corpus = self._corpus(documents, words, text)
-        return model.transform(corpus, refine=refine, readout=readout)
+        return self._fitted().transform(
+            self._corpus(documents, words, text), refine=refine, readout=readout
+        )
 
     def _read_single(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
         columns = columns_of(documents, words)
         # Not `_study`: it would draw a seed from a Generator, which only training may.
         analyse = self._analyser(self._as_study(0).text)
         return Inputs(
-            corpora={SINGLE: corpus_of(documents, columns, analyse, text)},
+            corpora={SINGLE: corpus_of(documents, columns, analyse, Columns(text=text))},
             policies={SINGLE: OPEN_POLICY},
             columns=columns,
             keys={SINGLE: SINGLE},
@@ -294,26 +302,26 @@ class TopicEstimator(
         names: Any,
         policies: Any,
         words: Any,
-        text: Any,
+        columns: Columns,
         out: Any = None,
     ) -> Inputs:
         """Return what `fit_clients` was given, by valid client names."""
-        inputs_by_client = ClientInputs.of(clients, client, text)
-        columns_by_client = (
+        inputs_by_client = ClientInputs.of(clients, client, columns)
+        words_by_client = (
             columns_of(documents, words) for documents in inputs_by_client.documents.values()
         )
-        columns = next((names for names in columns_by_client if names is not None), None)
+        counted = next((names for names in words_by_client if names is not None), None)
         analyse = self._analyser(self._as_study(0).text)
-        read = partial(corpus_of, columns=columns, analyse=analyse, text=inputs_by_client.text)
+        read = partial(corpus_of, words=counted, analyse=analyse, columns=inputs_by_client.columns)
         corpora = corpora_by_name(inputs_by_client.documents, read)
         return Inputs(
             corpora=corpora,
             called=checked_names(inputs_by_client.called(names), corpora),
             policies=inputs_by_client.by_name(policies),
-            columns=columns,
+            columns=counted,
             keys=inputs_by_client.keys,
             out=None if out is None else Path(out).expanduser(),
-            text=text,
+            text=columns.text,
         )
 
     def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
@@ -330,14 +338,13 @@ class TopicEstimator(
                 if self.callback is not None:
                     self.callback(event)
 
-            # `run_folder` avoids other studies' runs, so a run in its folder is an earlier part.
-            resume = folder is not None and has_run(folder)
             self.model_ = train(
                 study,
                 data.corpora,
                 policies=data.policies,
                 out=folder,
-                resume=resume,
+                # `run_folder` avoids other studies' runs: a run in its folder is an earlier part.
+                resume=folder is not None and has_run(folder),
                 start=start,
                 on_event=on_event,
                 engine=engine,
@@ -369,7 +376,8 @@ class TopicEstimator(
                 raise DataError(
                     "The model knows no word of these counts; give the columns' words as words=..."
                 )
-        return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
+        analyse = self._analyser(self._fitted().text)
+        return corpus_of(documents, columns, analyse, Columns(text=text))
 
     def _analyser(self, rules: TextRules) -> Splitter | None:
         """Return the function that splits texts, if the user gave a tokenizer or analyzer."""
@@ -385,12 +393,16 @@ class TopicEstimator(
         method = self._named_settings()
         if "method" in method:
             method["name"] = method.pop("method")
+        is_named = "name" in method
+        if not is_named:
+            method["name"] = choose_method(data.corpora.values())[0] if data else DEFAULT_METHOD
 
         def table(keys: Iterable[str], prefix: str = "") -> dict[str, Any]:
             return {key: method.pop(prefix + key) for key in keys if prefix + key in method}
 
         text, vocabulary = table(TextRules.model_fields), table(VocabularyLimits.model_fields)
-        if embedding := table(EmbeddingSettings.model_fields, "embedding_"):
+        embedding = table(EmbeddingSettings.model_fields, "embedding_")
+        if embedding and (is_named or method["name"] == "mixture"):  # a choice of nmf needs none
             method["embedding"] = {**method.get("embedding", {}), **embedding}
         counted = data is not None and data.columns is not None
         if counted or text.get("ngrams") not in (None, (1, 1), [1, 1]):
@@ -400,11 +412,14 @@ class TopicEstimator(
                 "Counts do not contain the order of words, which coherence windows need; leave out "
                 "coherence, or give texts."
             )
-        inputs.check_settings(self.settings or {}, method.get("name"), self._get_param_names())
+        inputs.check_settings(self.settings or {}, method["name"], self._get_param_names())
         called = data.called if data else {}
-        clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(
-            seed=seed, method=method, text=text, vocabulary=vocabulary, clients=clients
+            seed=seed,
+            method=method,
+            text=text,
+            vocabulary=vocabulary,
+            clients={client: {"name": name} for client, name in called.items()},
         )
 
     def _named_settings(self) -> dict[str, Any]:

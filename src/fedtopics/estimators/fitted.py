@@ -50,6 +50,7 @@ class FittedTopics:
 
     model_: TopicModel
     _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
+    _get_param_names: Any
 
     @property
     def topics_(self) -> list[list[str]]:
@@ -83,8 +84,7 @@ class FittedTopics:
     def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
         """Return a DataFrame, one row per topic or only for `topic`: `TopicModel.to_pandas`."""
         info = self._fitted().to_pandas(n_words)
-        if topic is not None:
-            check_number(topic, "topic", 0, len(info) - 1)
+        check_number(0 if topic is None else topic, "topic", 0, len(info) - 1)
         return info if topic is None else info[info["Topic"] == topic].reset_index(drop=True)
 
     def get_document_info(
@@ -137,21 +137,26 @@ class FittedTopics:
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Merge topics in place: see `TopicModel.merge_topics`."""
-        _adopt(self, self._fitted().merge_topics(topics_to_merge))
-        return self
+        return self._adopt(self._fitted().merge_topics(topics_to_merge))
 
     def reduce_topics(self, n_topics: int) -> Self:
         """Merge the nearest topics until this many remain, in place."""
-        _adopt(self, self._fitted().reduce_topics(n_topics))
+        return self._adopt(self._fitted().reduce_topics(n_topics))
+
+    def _adopt(self, model: TopicModel) -> Self:
+        """Replace the model by one with fewer topics, and set their number."""
+        self.model_ = model
+        for name in {"n_components", "n_clusters"} & {*self._get_param_names()}:
+            setattr(self, name, model.n_topics)
         return self
 
     def hierarchical_topics(self) -> Any:
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
         rows = self._fitted().hierarchy()
-        names = _names(self._fitted())
-        names |= {row["parent"]: row["name"] for row in rows}
-        sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
-        return _table([row | named for row, named in zip(rows, sides, strict=True)], HIERARCHY)
+        names = _names(self._fitted()) | {row["parent"]: row["name"] for row in rows}
+        sides = ("left", "right")
+        named = [row | {f"{side} name": names[row[side]] for side in sides} for row in rows]
+        return _table(named, HIERARCHY)
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
@@ -199,8 +204,12 @@ class FittedTopics:
         rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
         names = _names(model)
         rows = [row | {"name": names[row["topic"]]} for row in rows]
-        columns = {"Topic": "topic", "Name": "name", "Document": "document"}
-        columns |= {"Client": "client"} if isinstance(documents, Mapping) else {}
+        columns = {
+            "Topic": "topic",
+            "Name": "name",
+            "Document": "document",
+            **({"Client": "client"} if isinstance(documents, Mapping) else {}),
+        }
         of_each = documents if isinstance(documents, Mapping) else {None: documents}
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
         return _table(rows, columns | {"Share": "share", "Text": "text"}, index)
@@ -220,7 +229,6 @@ class SavedEstimator(FittedTopics):
     """An estimator with `save` and `load`, without pickle."""
 
     _fixed: ClassVar[Mapping[str, Any]]
-    _get_param_names: Any
     get_params: Any
     _as_study: Callable[..., Any]
 
@@ -279,13 +287,6 @@ class SavedEstimator(FittedTopics):
         return estimator
 
 
-def _adopt(estimator: Any, model: TopicModel) -> None:
-    """Replace an estimator's model by one with fewer topics, and set their number."""
-    estimator.model_ = model
-    for name in {"n_components", "n_clusters"} & {*estimator._get_param_names()}:
-        setattr(estimator, name, model.n_topics)
-
-
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
     if isinstance(documents, Mapping):
         return {key: corpus_of(texts) for key, texts in documents.items()}
@@ -308,9 +309,17 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
     named = [
         row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows
     ]
-    columns = {"Topic": "topic", "Words": "words", "Frequency": "count", title: group}
-    more = {"Name": "name", "Share": "share", "Documents": "documents", "Clients": "clients"}
-    frame = _table(named, columns | more)
+    columns = {
+        "Topic": "topic",
+        "Words": "words",
+        "Frequency": "count",
+        title: group,
+        "Name": "name",
+        "Share": "share",
+        "Documents": "documents",
+        "Clients": "clients",
+    }
+    frame = _table(named, columns)
     frame.attrs |= {"without": grouped.without, "few": grouped.few, "unknown": grouped.unknown}
     return frame
 

@@ -20,7 +20,7 @@ from fedtopics.escaping import CLIENT_NAME
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.federation.study_tables import USUAL_NAMES
-from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
+from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.readers import read_table
@@ -28,6 +28,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns, Table, is_table
 from fedtopics.text.vocabulary import VocabularyLimits
 
+USUAL_COLUMNS = Columns()
 CLIENT_NAMES = ("client", "clients")  # columns that name a row's client
 LONGEST_COLUMN = 56  # characters of a name made here, before a possible number
 
@@ -38,23 +39,27 @@ class ClientInputs:
 
     documents: dict[str, Any]
     keys: dict[str, Hashable]  # original keys by name
-    text: str | None = None  # text column of documents that are not yet read
+    columns: Columns = USUAL_COLUMNS  # of documents that are not yet read
 
     @classmethod
-    def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> ClientInputs:
+    def of(
+        cls, clients: Any, column: str | None = None, columns: Columns = USUAL_COLUMNS
+    ) -> ClientInputs:
         """Take a mapping with any keys, a list, or a table with a column of clients."""
         if column is not None or is_table(clients):
-            clients = _split(clients, column, text)
-            text = None
+            clients = _split(clients, column, columns)
+            columns = USUAL_COLUMNS
         clients = by_client(clients)
         names = _names([*clients])
         documents = {names[key]: of_client for key, of_client in clients.items()}
-        return cls(documents, {name: key for key, name in names.items()}, text)
+        return cls(documents, {name: key for key, name in names.items()}, columns)
 
     def by_name(self, values: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Return values by client name, given by name or original key; refuse other keys."""
-        names: dict[Any, str] = {name: name for name in self.keys}
-        names |= {key: name for name, key in self.keys.items()}
+        names: dict[Any, str] = {
+            **{name: name for name in self.keys},
+            **{key: name for name, key in self.keys.items()},
+        }
         check_keys(values or {}, names, "client")
         return {names[key]: value for key, value in (values or {}).items()}
 
@@ -89,19 +94,20 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
 
 def corpus_of(
     data: Any,
-    columns: Sequence[str] | None,
+    words: Sequence[str] | None,
     analyse: Callable[[str], list[str]] | None,
-    text: str | None = None,
+    columns: Columns = USUAL_COLUMNS,
 ) -> Corpus:
     """Return documents as a corpus: counts by their words, texts split by `analyse`."""
-    if text is not None and not is_table(data) and not isinstance(data, (str, Path)):
-        raise DataError(
-            f"text={text!r} names a column, but the documents are neither a table nor a file; "
-            "leave text out, or give a table or a file."
-        )
-    if columns is not None:
-        return Corpus.of_counts(data, columns)
-    corpus = Corpus.of(data, Columns(text=text))
+    for what, name in (("text", columns.text), ("person", columns.person)):
+        if name is not None and not is_table(data) and not isinstance(data, (str, Path)):
+            raise DataError(
+                f"{what}={name!r} names a column, but the documents are neither a table nor a "
+                f"file; leave {what} out, or give a table or a file."
+            )
+    if words is not None:
+        return Corpus.of_counts(data, words)
+    corpus = Corpus.of(data, columns)
     if analyse is None or corpus.is_tokenised:
         return corpus
     try:
@@ -128,7 +134,7 @@ def _words(words: Iterable[object]) -> list[str]:
     return [*map(str, words)]
 
 
-def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
+def _split(data: Any, column: str | None, columns: Columns) -> dict[Hashable, Corpus]:
     """Return the rows of each client, in order of first appearance."""
     if isinstance(data, (str, Path)):
         data = read_table(Path(data))
@@ -154,7 +160,7 @@ def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Co
             f"{len(rows[None])} of {table.n_rows} rows have no client, the first of them row "
             f"{rows[None][0] + 1}: {name!r} is empty there; fill it in, or leave these rows out."
         )
-    documents = Corpus.of(table.without(name), Columns(text=text))
+    documents = Corpus.of(table.without(name), columns)
     return {key: documents.take(of_client) for key, of_client in rows.items()}
 
 
@@ -193,6 +199,7 @@ def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
     return {"stop_words": "none", "own_stop_words": words}
 
 
+OF_POLICIES = {"memory", "min_persons", "min_persons_in_sum"}  # no estimator has these settings
 # What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
 NAMES_HERE = {
     "approximate_distribution": "transform",
@@ -209,17 +216,19 @@ NAMES_HERE = {
     "seed": "random_state",
     "seed_topic_list": "seed_topics, with NMF or GuidedLDA",
     "vectorizer_model": "tokenizer or analyzer",
-    **{name: key.split(".")[1] for name, key in USUAL_NAMES.items()},
+    **{name: key.split(".")[-1] for name, key in USUAL_NAMES.items() if key not in OF_POLICIES},
 }
 
 
-def check_settings(settings: Mapping[str, Any], method: str | None, parameters: list[str]) -> None:
+def check_settings(settings: Mapping[str, Any], method: str, parameters: list[str]) -> None:
     """Raise StudyError for a setting that neither estimator, method nor study has."""
-    method = method or DEFAULT_METHOD
     if method in METHODS.names:  # else the study refuses it
         tables = find_method(method).settings, TextRules, VocabularyLimits
-        names = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
-        names += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+        names = [
+            *chain.from_iterable(table.model_fields for table in tables),
+            *parameters,
+            *(f"embedding_{key}" for key in EmbeddingSettings.model_fields),
+        ]
         if theirs := [key for key in settings if key in NAMES_HERE and key not in names]:
             raise StudyError(f"There is no setting {theirs[0]!r}; use {NAMES_HERE[theirs[0]]}.")
         check_keys(settings, names, "setting")

@@ -36,7 +36,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         sentence-transformers model, by name or path. Documents that have embeddings keep them.
     tokenizer, analyzer, verbose, callback
         As in `TopicEstimator`.
-    max_rounds, min_document_frequency, max_words, stop_words, random_state, settings
+    max_rounds, min_persons_per_word, max_words, stop_words, random_state, settings
         As in `TopicEstimator`. Words describe clusters. Settings include
         ``embedding_dimension``, ``relevance`` and tables such as ``separation={"sizes": "free"}``.
 
@@ -80,7 +80,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         method: Literal["discriminative", "fstc", "kmeans", "fsccl"] = "discriminative",
         preset: str | None = None,
         max_rounds: int | None = None,
-        min_document_frequency: int | None = None,
+        min_persons_per_word: int | None = None,
         max_words: int | None = None,
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,
@@ -130,15 +130,19 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     @property
     def sizes_(self) -> dict[Any, NDArray[np.int64]]:
         """Number of documents in each cluster, by the clients' keys."""
-        sizes = self.model_.info["sizes"].items()
-        return self._by_key({name: np.array(counts) for name, counts in sizes})
+        return self._by_key(
+            {name: np.array(counts) for name, counts in self.model_.info["sizes"].items()}
+        )
 
     @property
     def unclear_(self) -> dict[Any, float]:
         """Share of documents that belong clearly to no cluster, by the clients' keys."""
-        documents = self.model_.documents
-        unclear = self.model_.info["unclear"]
-        return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
+        return self._by_key(
+            {
+                name: number / max(self.model_.documents[name], 1)
+                for name, number in self.model_.info["unclear"].items()
+            }
+        )
 
     def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
         super()._fit(data, start, engine)

@@ -13,6 +13,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
 from fedtopics.methods.core.plan import WarmStart
+from fedtopics.text.tables import Columns
 
 if TYPE_CHECKING:
     from fedtopics.contract.events import OnEvent
@@ -32,7 +33,8 @@ class ProdLDA(TopicEstimator):
     --------
     >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
     >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
-    >>> model = ProdLDA(n_components=2, max_rounds=50).fit_clients({"a": trees, "b": boats})
+    >>> clients = {"a": trees + boats, "b": boats + trees}
+    >>> model = ProdLDA(n_components=2, max_rounds=50).fit_clients(clients)
     >>> model.transform(["the fir and the oak"]).shape
     (1, 2)
     """
@@ -92,6 +94,7 @@ class GrowingEstimator(TopicEstimator):
         policies: Mapping[Any, Policy] | None = None,
         words: Sequence[str] | None = None,
         text: str | None = None,
+        person: str | None = None,
     ) -> Self:
         """Train further on new documents of the same or other clients, each document once.
 
@@ -100,7 +103,10 @@ class GrowingEstimator(TopicEstimator):
         model's numbers of documents, shares and word sums then cover all documents, each with the
         model at the time of its training. Coherence covers only the new documents.
         """
-        return self._fit_further(self._read_clients(clients, client, names, policies, words, text))
+        columns = Columns(text=text, person=person)
+        return self._fit_further(
+            self._read_clients(clients, client, names, policies, words, columns)
+        )
 
     def _fit_further(self, data: Inputs) -> Self:
         start = (
@@ -128,7 +134,8 @@ class LDA(GrowingEstimator):
     --------
     >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
     >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
-    >>> model = LDA(n_components=2, max_rounds=20).fit_clients({"a": trees, "b": boats})
+    >>> clients = {"a": trees + boats, "b": boats + trees}
+    >>> model = LDA(n_components=2, max_rounds=20).fit_clients(clients)
     >>> model.transform(["the fir and the oak"]).shape
     (1, 2)
     """
@@ -201,7 +208,7 @@ class NMF(SeededEstimator):
     --------
     >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
     >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
-    >>> model = NMF(n_components=2).fit_clients({"a": trees, "b": boats})
+    >>> model = NMF(n_components=2).fit_clients({"a": trees + boats, "b": boats + trees})
     >>> model.transform(["the fir and the oak", ""]).round(2).tolist()[1]
     [0.5, 0.5]
     """
@@ -283,7 +290,7 @@ class GuidedLDA(FLDA):
         1 by default. Further rounds continue as in F-LDA.
     tokenizer, analyzer, verbose, callback
         As in `TopicEstimator`.
-    min_document_frequency, max_words, stop_words, random_state, settings
+    min_persons_per_word, max_words, stop_words, random_state, settings
         As in `TopicEstimator`; the setting ``n_words`` is 100 by default.
 
     Attributes
@@ -311,7 +318,7 @@ class GuidedLDA(FLDA):
         *,
         strength: float | None = None,
         max_rounds: int | None = None,
-        min_document_frequency: int | None = None,
+        min_persons_per_word: int | None = None,
         max_words: int | None = None,
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,

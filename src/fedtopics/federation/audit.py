@@ -1,7 +1,8 @@
-"""Membership inference: find out which documents a study's model was trained on (Audit, audit).
+"""Membership inference: find out whose documents a study's model was trained on (Audit, audit).
 
-The study is trained several times on random halves of the documents. The attacker knows all models
-and halves except one, and guesses which documents that model was trained on.
+The study is trained several times on random halves of the persons, with all documents of each. The
+attacker knows all models and halves except one, and guesses which persons that model was trained
+on: a person's score adds those of the documents. Without a column of persons, each document is one.
 
 References
 ----------
@@ -36,12 +37,12 @@ from fedtopics.text.vocabulary import count_words
 
 AUDIT = "audit.json"  # in a run's folder, or next to a study's file
 SHADOWS = 16  # models
-PER_SET = 20  # documents in each client's half
+PER_SET = 20  # persons in each client's half
 FALSE_POSITIVES = 0.01  # share of other documents that may be taken for members
 UNKNOWN = 1e-6  # probability of a word that a model does not know
 SEED = 0x61756469  # for random choices independent of other uses of the seed
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Members = NDArray[np.bool_]  # (n_models, n_documents): whether a model was trained on a document
+Members = NDArray[np.bool_]  # (n_models, n_persons): whether a model was trained on a person
 
 
 class Audit(BaseModel, frozen=True):
@@ -49,8 +50,9 @@ class Audit(BaseModel, frozen=True):
 
     study: str  # fingerprint
     shadows: int = Field(ge=1)
-    documents: int = Field(ge=1)  # trials, over all models
-    auc: Rate  # how often a member scores higher than another document; .5 by chance
+    documents: int = Field(ge=1)  # over all models
+    persons: int = Field(ge=1)  # trials, over all models; documents without a column of persons
+    auc: Rate  # how often a member scores higher than another person; .5 by chance
     found: Rate  # of the members, at `FALSE_POSITIVES`
     allowed: tuple[Rate, Rate] | None  # limits of AUC and found by the study's epsilon
     path: Path = Field(Path(AUDIT), exclude=True)
@@ -62,15 +64,18 @@ class Audit(BaseModel, frozen=True):
             content = read_bytes(path)
             stored = cls.model_validate_json(content)
         except (OSError, ValidationError):
-            remedy = f"write one with: fedtopics audit attack STUDY --data FILE -o {path}"
-            raise RunError(f"{path} is not an audit; {remedy}") from None
+            raise RunError(
+                f"{path} is not an audit; write one with: fedtopics audit attack STUDY --data FILE "
+                f"-o {path}"
+            ) from None
         if stored.study != study:
             raise RunError(
                 f"{path} is an audit of the study {visible(stored.study)}, not of {study}; attack "
                 "this study, or remove the file."
             )
-        sha256 = hashlib.sha256(content).hexdigest()
-        return stored.model_copy(update={"path": path, "sha256": sha256})
+        return stored.model_copy(
+            update={"path": path, "sha256": hashlib.sha256(content).hexdigest()}
+        )
 
 
 def audit(
@@ -81,28 +86,34 @@ def audit(
 ) -> Audit:
     """Attack a study's model with one's own documents; more `shadows` (models) help the attack."""
     names = list(study.clients)
-    if len(documents) // 2 // len(names) < PER_SET:
-        raise DataError(f"An audit needs {2 * PER_SET} documents per client; give more documents.")
+    n = documents.n_persons()
+    if n // 2 // len(names) < PER_SET:
+        raise DataError(f"An audit needs {2 * PER_SET} persons per client; give more documents.")
     corpus = study.embedded(documents)
+    whose = np.arange(n) if corpus.owners is None else corpus.owners
     rng = np.random.default_rng([study.seed, SEED])
-    n = len(corpus)
     drawn = np.array([rng.permutation(n) < n // 2 for _ in range(shadows // 2)])
-    halves = np.stack([drawn, ~drawn], axis=1).reshape(-1, n)  # a document is in one of each pair
-    scores = np.empty(halves.shape)
-    owners = np.array(names)[np.arange(n) % len(names)]
+    halves = np.stack([drawn, ~drawn], axis=1).reshape(-1, n)  # a person is in one of each pair
+    scores = np.empty((len(halves), len(corpus)))
+    # By lot, as documents may be in an order in which each client would get words of its own.
+    clients = np.array(names)[rng.permutation(n) % len(names)]
     for number, members in enumerate(halves):
-        dealt = {}
-        for name in names:  # numbered, because a client's secret follows from its name
-            dealt[f"{name}-{number}"] = corpus.take(np.flatnonzero(members & (owners == name)))
+        dealt = {  # numbered, because a client's secret follows from its name
+            f"{name}-{number}": corpus.take(np.flatnonzero((members & (clients == name))[whose]))
+            for name in names
+        }
         model = train(study.here(dealt), dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
         scores[number] = likelihoods(model, corpus)
         if on_progress is not None:
             on_progress(number + 1, len(halves))
-    auc, share_found = rates(likelihood_ratios(scores, halves), halves)
+    ratios = likelihood_ratios(scores, halves[:, whose])
+    by_person = np.array([np.bincount(whose, of_model, n) for of_model in ratios], np.float64)
+    auc, share_found = rates(by_person, halves)
     return Audit(
         study=study.fingerprint,
         shadows=len(halves),
         documents=scores.size,
+        persons=by_person.size,
         auc=auc,
         found=share_found,
         allowed=allowed(study.differential_privacy),

@@ -43,7 +43,7 @@ class Door:
         return reply
 
     def _admit(self, call: Call) -> None:
-        if call.function not in self._client.published:
+        if call.function not in self._client.allowed:
             raise PolicyError(f"Client {self.client!r} publishes no function {call.function!r}.")
         self._check_position(call)
         self._check_question(call)
@@ -74,16 +74,20 @@ class Door:
         """Execute a function for its effect on the client's state; its reply is not sent."""
         self._client.attempt = call.position.attempt
         try:
-            reply: dict[str, Any] = self._client.function(call.function)(**call.payload)
+            return self._client.execute(call.function, call.payload)
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
-        return reply
+
+    def count_words(self, most: int) -> int:
+        """Return how many words the client proposes, at most so many; nothing is sent."""
+        client = self._client
+        return len(client.proposed(0, most, client.counted_words())["words"].names)
 
     def check_members(self, members: Sequence[str]) -> None:
         self._policy.check_members(self.client, members)
 
-    def check_sum(self, documents: int) -> None:
-        self._policy.check_sum(self.client, documents)
+    def check_sum(self, persons: int) -> None:
+        self._policy.check_sum(self.client, persons)
 
     def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
         self._ledger.write_total(position, function, digest.hex(), size)
@@ -133,24 +137,25 @@ class Door:
         round_ = self._ledger.run, number, call.position.attempt
         if not number or round_ in self._rounds:
             return
-        if len(self._rounds) >= self._policy.max_rounds:
+        most = self._policy.max_rounds or self._client.most_rounds
+        if most is not None and len(self._rounds) >= most:
             raise PolicyError(
-                f"The policy of client {self.client!r} allows {self._policy.max_rounds:,} rounds, "
-                "and this would be one more; lower the study's max_rounds, or raise that of the "
-                "policy."
+                f"The policy of client {self.client!r} allows {most:,} rounds, and this would be "
+                "one more; lower the study's max_rounds, or raise that of the policy."
             )
         self._rounds.add(round_)
 
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", self._client.summed)
+        persons = documents if self._client.persons is None else self._client.persons
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
             return  # an empty reply reveals nothing
         what = f"The reply to {function!r} of client {self.client!r}"
-        if documents < self._policy.min_documents:
+        if persons < self._policy.min_persons:
             raise PolicyError(
-                f"{what} sums over {documents} documents, but its policy requires "
-                f"{self._policy.min_documents}; give the client more documents, or, if fewer are "
-                "safe to share, lower min_documents in its policy."
+                f"{what} sums over documents of {persons} persons, but its policy requires "
+                f"{self._policy.min_persons}; give the client more documents, or, if fewer are "
+                "safe to share, lower min_persons in its policy."
             )
         for name, value in flat_fields(reply):
             texts = value if isinstance(value, list) else [value]
@@ -160,10 +165,10 @@ class Door:
                     "with a character that does not print. Nothing was sent; correct the words."
                 )
         rarest = _rarest(reply)
-        if rarest < self._policy.min_document_frequency:
+        if rarest < self._policy.min_persons_per_word:
             raise PolicyError(
-                f"{what} names a word that {rarest} documents have, but its policy requires "
-                f"{self._policy.min_document_frequency}."
+                f"{what} names a word of {rarest} documents, but its policy requires "
+                f"{self._policy.min_persons_per_word}."
             )
 
 
@@ -183,10 +188,12 @@ class AtOnce:
         together = self._round[1]
         if together is None or call.function not in together.functions:
             return None
+        payload: dict[str, Any] = {}
         for door in doors:
             door._admit(call)
             door._client.attempt = call.position.attempt
-        total: dict[str, Any] = getattr(together, call.function)(**call.payload)
+            payload = door._client.checked(call.function, call.payload)
+        total: dict[str, Any] = getattr(together, call.function)(**payload)
         for door, documents in zip(doors, together.documents, strict=True):
             door._let_out(call, {"documents": documents})
         return total

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from fedtopics import waiting
 from fedtopics.contract.events import Allowed, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, PolicyError
 from fedtopics.federation.door import Door
+from fedtopics.federation.finished_model import finished
 from fedtopics.federation.participant import DONE, Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import finished, program_of
+from fedtopics.federation.program import program_of
 from fedtopics.federation.relay import hosted
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import software_of
@@ -38,6 +40,7 @@ from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
 from fedtopics.protocol.roster import Key
 from fedtopics.protocol.values import dumps, loads
+from fedtopics.text.corpus import Corpus
 from fedtopics.transport.loopback import LoopbackLink
 
 NEAR = 1e-3  # allowed difference of weights on two processors, relative to the largest
@@ -211,12 +214,12 @@ def _secure(
     step, turn = run.position()
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
-    documents = None if part.corpus is None or has_noise else len(part.corpus)
+    numbers = None if door is None or has_noise else partial(numbers_of, study, part, door)
     return SecureClients(
         exchange=MemberSteps(member, link, patience),
         names=list(study.clients),
         door=door,
-        documents=documents,
+        sizes=numbers,
         totals=totals,
         step=step,
         turn=turn,
@@ -225,6 +228,17 @@ def _secure(
         identity=software_of(study, part.begun(study)),
         notify=run.event,
     )
+
+
+def numbers_of(study: Study, part: Participation, door: Door) -> tuple[int, int, int]:
+    """Return the numbers of documents, of persons with text, and of words to be marked."""
+    corpus = cast("Corpus", part.training)
+    with_text = np.flatnonzero(~corpus.is_empty | (corpus.embeddings is not None))
+    start = part.begun(study)
+    agrees = study.method.agrees_first and (start is None or start.continued is None)
+    most = study.vocabulary.most_proposed(len(study.clients))
+    words = door.count_words(most) if agrees else 0
+    return len(corpus), corpus.n_persons(with_text), words
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:

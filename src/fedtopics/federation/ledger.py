@@ -35,6 +35,7 @@ MOST_LISTED = 20  # most words that a line lists
 SEEDED = "from the study's seed"  # which all members know
 SIGNATURE = "signature"
 EARLIER_KINDS = {"began", "came", "kept", "left"}  # of lines; now started, received, stored, sent
+TEXTS = "function", "often", "data_sent", "seen", "over", "bounds"  # of the table of data sent
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
@@ -65,8 +66,11 @@ def lines_of(path: Path) -> Iterator[Line]:
                 content = json.loads(raw)
             except (ValueError, RecursionError):
                 content = {}
-            content = content if isinstance(content, dict) else {}
-            yield Line(number, content, hashlib.sha256(raw).hexdigest())
+            yield Line(
+                number,
+                content if isinstance(content, dict) else {},
+                hashlib.sha256(raw).hexdigest(),
+            )
 
 
 def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
@@ -200,10 +204,8 @@ class Ledger:
         of the function at that turn.
         """
         noted = {} if question is None else {"asked": question}
-        function = call.function
-        position = call.position
         if self._file is None:
-            self._remember(SentReply(position, function), noted)
+            self._remember(SentReply(call.position, call.function), noted)
             return True
         fields = {}
         content = hashlib.sha256()
@@ -214,10 +216,10 @@ class Ledger:
             content.update(name.encode())
             content.update(data)
             total += len(data)
-        answer = SentReply(position, function, call.digest, content.hexdigest())
-        before = self._replies.get((position.turn, function), answer.reply)
+        answer = SentReply(call.position, call.function, call.digest, content.hexdigest())
+        before = self._replies.get((call.position.turn, call.function), answer.reply)
         # The difference of two replies to one call would show what changed in the documents.
-        is_other = position == self.last.position and answer != self.last
+        is_other = call.position == self.last.position and answer != self.last
         if is_other or (once and answer.reply != before):
             return False
         masked = {"masked": True} if call.hidden else {}
@@ -225,8 +227,8 @@ class Ledger:
             "sent",
             client=client,
             round=call.payload.get("round", 0),
-            function=function,
-            position=astuple(position),
+            function=call.function,
+            position=astuple(call.position),
             **masked,
             payload=call.digest,
             **_words(call.payload),
@@ -241,8 +243,7 @@ class Ledger:
 
     def _remember(self, answer: SentReply, content: Mapping[str, Any]) -> None:
         self.last = answer
-        turn = answer.position.turn
-        self._replies[turn, answer.function] = answer.reply
+        self._replies[answer.position.turn, answer.function] = answer.reply
         if "asked" in content:
             release, how = content["asked"]
             self.questions[release] = how
@@ -258,36 +259,47 @@ class Ledger:
         certificate: bytes,
         policy: Mapping[str, Any],
         corpus: Corpus,
+        data_sent: Sequence[Mapping[str, Any]],
         spent: float | None = None,
+        confirmed: Sequence[str] = (),
     ) -> None:
-        """Record that a process begins, with certificate, policy, corpus size and spent budget."""
+        """Record that a process begins, with certificate, policy, documents and the data sent.
+
+        `confirmed` is what the operator confirmed about earlier releases of the documents.
+        """
         if self._file is not None:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
             budget = {} if spent is None else {"epsilon_spent": spent}
+            answers = {"confirmed": list(confirmed)} if confirmed else {}
             self._add(
                 "started",
                 client=client,
                 fedtopics=VERSION,
                 policy=policy,
                 **budget,
+                **answers,
                 documents=len(corpus),
                 text_bytes=corpus.text_bytes,
+                data_sent=data_sent,
                 **shown,
             )
 
     def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
-            sha256 = hashlib.sha256(content).hexdigest()
-            self._add("stored", file=name, bytes=len(content), sha256=sha256)
+            self._add(
+                "stored",
+                file=name,
+                bytes=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+            )
 
     def _add(self, what: str, **content: Any) -> None:
         if self._file is None:
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {
             "before": self._before,
-            "time": now,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "what": what,
             "study": self._study,
             "run": self.run,
@@ -318,13 +330,15 @@ class Ledger:
             self.rounds.add((line["run"], line["round"], line["position"][1]))
         if line["run"] == self.run:
             turn, attempt, exchange = line["position"]
-            answer = SentReply(
-                position=Position(turn=turn, attempt=attempt, exchange=exchange),
-                function=line["function"],
-                payload=line["payload"],
-                reply=line["sha256"],
+            self._remember(
+                SentReply(
+                    position=Position(turn=turn, attempt=attempt, exchange=exchange),
+                    function=line["function"],
+                    payload=line["payload"],
+                    reply=line["sha256"],
+                ),
+                line,
             )
-            self._remember(answer, line)
 
     def close(self) -> None:
         if self._file is not None:
@@ -333,9 +347,9 @@ class Ledger:
 
 
 def find_ledgers(folder: Path) -> dict[str, Path]:
-    places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a member, of a simulation
-    paths = sorted(path for place in places for path in folder.glob(place))
-    return {client_of_ledger(path): path for path in paths}
+    # Of a member, and of a simulation's clients.
+    paths = [*folder.glob("ledger.jsonl"), *folder.glob("clients/*/ledger.jsonl")]
+    return {client_of_ledger(path): path for path in sorted(paths)}
 
 
 def client_of_ledger(path: Path) -> str:
@@ -371,9 +385,22 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     row["masked"] &= line.get("masked", False)
     row["documents"] = min(row["documents"], line["documents"] or 0)
     row["replies"] += 1
-    values = sum(math.prod(field["shape"]) for field in line["fields"].values())
-    row["values"] = max(row["values"], values)
+    row["values"] = max(
+        row["values"], sum(math.prod(field["shape"]) for field in line["fields"].values())
+    )
     row["bytes"] += line["bytes"]
+
+
+def data_sent(path: Path) -> list[dict[str, str]]:
+    """Return the table of data sent that the last start of a client recorded."""
+    tables: list[list[dict[str, str]]] = []
+    read_ledger(
+        path,
+        lambda line: tables.append(
+            [{key: str(row[key]) for key in TEXTS} for row in line.get("data_sent", ())]
+        ),
+    )
+    return next(filter(None, reversed(tables)), [])
 
 
 def has(path: Path, key: str, value: Any) -> bool:
@@ -408,5 +435,8 @@ def _words(payload: Payload) -> dict[str, Any]:
     words = payload.get("words")
     if not isinstance(words, list):
         return {}
-    few = len(words) <= MOST_LISTED
-    return {"words": words if few else {"number": len(words), "fingerprint": fingerprint(words)}}
+    return {
+        "words": words
+        if len(words) <= MOST_LISTED
+        else {"number": len(words), "fingerprint": fingerprint(words)}
+    }

@@ -29,6 +29,8 @@ AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 class LocalClients:
     """Call the clients' doors, one after the other."""
 
+    apart = False
+
     def __init__(
         self,
         doors: Mapping[str, CallableClient],
@@ -92,8 +94,7 @@ class LocalClients:
             self._round = 0
 
     def _begin(self, attempt: int = 1) -> None:
-        turn = self._position.turn + (attempt == 1)
-        self._position = Position(turn, attempt, exchange=0)
+        self._position = Position(self._position.turn + (attempt == 1), attempt, exchange=0)
 
     def _exchanged(self, work: Callable[[Call], T], function: str, payload: Mapping[str, Any]) -> T:
         """Do the next exchange; outside a round, it is a round of its own."""
@@ -107,8 +108,7 @@ class LocalClients:
         if self._at_once is not None and (total := self._at_once(self._drawn, call)) is not None:
             return total
         # Replies are added as they come, so that memory does not grow with clients.
-        exchange = call.position.exchange
-        running = self._robust.sum(call.function, template, exchange, self._round)
+        running = self._robust.sum(call.function, template, call.position.exchange, self._round)
         for name, reply in self._replies(call, template):
             running.add(reply, name)
         return running.total()

@@ -6,7 +6,7 @@ Participation is the same for all engines; `join` connects it to the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,28 +15,41 @@ from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
 from fedtopics.errors import PolicyError, RunError
 from fedtopics.escaping import file_name
+from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose, rehearse_noise
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.memory import (
+    Choice,
+    Memory,
+    Recorded,
+    Release,
+    Remembered,
+    changed_memory,
+    default_place,
+)
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import client_of, exchanges, recipe_of
+from fedtopics.federation.program import check_growth, client_of, recipe_of
 from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.files import digest, make_folder, read_text, write_durably
+from fedtopics.files import digest, make_folder, read_bytes, write_durably
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, default_vocabulary
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy.contributions import authors
+from fedtopics.privacy.accounting import Account
+from fedtopics.privacy.contributions import persons
 from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus, corpus_fingerprint
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 from fedtopics.text.growing import Follow
 
+NO_ACCOUNT = Account()
 DONE = "done"  # a file in the state folder of a finished study
-ROSTERS = "rosters.json"  # in a key's folder: the members of earlier studies of documents
+SIGNED = "signed"  # a file in the folder of a key that has taken part in a study
+TEXTS_CHANGED = "texts changed"  # the operator confirms that texts, or rules for words, changed
 SECURE = (
     "Aggregation is secure: the server sees no document, word, number, total or model. All members "
     "see totals over all members, each member's number of documents, its replies to calls, and "
@@ -61,6 +74,8 @@ class Participation:
         start: TopicModel | None = None,  # to continue from
         insecure_seed: bool = False,  # for tests: everybody can repeat its random choices
         accepted_roster: str = "",  # digest of a study to accept with unknown certificates
+        first_release: bool = False,  # confirms that no earlier study used the documents
+        texts_changed: bool = False,  # confirms that new texts are not earlier ones, only cleaned
     ) -> None:
         self.key = key
         self.name = key.name
@@ -74,6 +89,10 @@ class Participation:
         self.start = start
         self._insecure_seed = insecure_seed
         self._accepted_roster = accepted_roster
+        self._memory = (policy.memory or default_place(self.name)).resolve()
+        answers = {"first release": first_release, TEXTS_CHANGED: texts_changed}
+        self._confirmed = tuple(answer for answer in answers if answers[answer])
+        self.training: Corpus | None = None  # the documents of `corpus` that the study uses
         self._ended = False  # the model is in this folder
         self._ledger: Ledger | None = None
         if out is not None and out.exists() and not out.is_dir():
@@ -121,52 +140,63 @@ class Participation:
         write_durably(self.out / "study.toml", study.to_toml().encode())
         if self.corpus is None:
             return None
-        self._check_earlier(study, self.corpus, begins=True)
-        run = study.fingerprint
         # Also made for a seeded run, because the file shows later that this run has begun.
-        stored_secret = Secret.keep(state / "secret")
+        secret = Secret.keep(state / "secret").of_run(study.identity(self.begun(study)))
         if self._insecure_seed and study.differential_privacy is not None:
             raise RunError(
                 "The study has differential privacy, but with --insecure-seed everybody could "
                 "compute the noise; leave out --insecure-seed."
             )
-        secret = stored_secret.of_run(run)
         if self._insecure_seed:
             secret = Secret.from_seed(study.seed, self.name)
         policy = self.policy.in_study(study.is_secure)
-        noise = digest(secret.derive("account").hex())
-        policy.check_privacy(self.name, study.differential_privacy, study=run, run=run, noise=noise)
-        self._ledger = Ledger(
+        account, choice = self._remember(study, self.corpus, digest(secret.derive("account").hex()))
+        self._ledger = self._opened_ledger(study, has_begun)
+        limits = policy.model_dump(mode="json")
+        rows = self._rows(study)
+        self._ledger.write_start(
+            client=self.name,
+            certificate=self.key.certificate,
+            policy=limits,
+            corpus=self.corpus.take(choice.rows),
+            data_sent=rows,
+            spent=None if policy.max_epsilon is None else account.epsilon,
+            confirmed=self._confirmed,
+        )
+        self._ledger.write_files(self.out, "study.toml")
+        self.corpus = study.embedded(
+            self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
+        )
+        self.training = self.corpus.take(choice.rows)
+        site = ClientContext(
+            name=self.name,
+            corpus=self.training,
+            policy=policy,
+            folder=self.out,
+            notify=self.notify,
+            embedding_model=self._embedding_model,
+            growing=self._arriving(study),
+            secret=secret,
+            masked=study.is_secure,
+            apart=True,
+        )
+        return Door(self.name, client_of(study, site), policy, self._ledger)
+
+    def _opened_ledger(self, study: Study, has_begun: bool) -> Ledger:
+        return Ledger(
             method=study.registration.name,
-            study=run,
+            study=study.fingerprint,
             path=self.out / "ledger.jsonl",
-            run=run,
+            run=study.fingerprint,
             seeded=self._insecure_seed,
             sign=self.key.sign,
             seen=not study.is_secure,
             begun=has_begun,
             is_own=self.key.has_signed,
         )
-        limits = policy.model_dump(mode="json")
-        self._ledger.write_start(
-            self.name, self.key.certificate, limits, self.corpus, spent=policy.spent
-        )
-        self._ledger.write_files(self.out, "study.toml")
-        self.corpus = study.embedded(
-            self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
-        )
-        site = ClientContext(
-            name=self.name,
-            corpus=self.corpus,
-            policy=policy,
-            folder=self.out,
-            notify=self.notify,
-            embedding_model=self._embedding_model,
-            growing=self._growing,
-            secret=secret,
-            masked=study.is_secure,
-        )
-        return Door(self.name, client_of(study, site), policy, self._ledger)
+
+    def _rows(self, study: Study) -> Rows:
+        return [row.plain() for row in data_sent_in(study, start=self.begun(study))]
 
     def finished(self, study: Study) -> TopicModel | None:
         """Return the model if this member has finished the study, else None."""
@@ -181,61 +211,144 @@ class Participation:
         """Show what the study shares, and check it against the policy; send nothing."""
         if self.corpus is None:
             return
-        data_sent = {
-            exchange.function: {"often": exchange.often, "what": exchange.data_sent}
-            for exchange in exchanges(study)
-        }
+        check_growth(study, self._growing)
         policy = self.policy.in_study(study.is_secure)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         offer = Offered(
             study=study,
-            data_sent=data_sent,
+            data_sent=self._rows(study),
             seen=seen,
-            policy=policy.described(not study.is_secure, study.vocabulary.min_document_frequency),
+            policy=policy.described(not study.is_secure, study.vocabulary.min_persons_per_word),
             known=(self._place(study) / "study.toml").exists(),
         )
         self.notify(offer)
+        # Only read: a release is recorded in `consider`, right before anything is sent.
+        memory = Memory.read(self._memory)
+        choice = self._choose(study, self.corpus, memory)
+        self.training = self.corpus.take(choice.rows)
+        news = "" if memory.header.releases else f"No earlier run is recorded in {self._memory}. "
+        if news + choice.text:
+            self.notify(Remembered((news + choice.text).strip()))
         languages, advice = check_policy(
             policy=policy,
             study=study,
-            corpus=self.corpus,
+            corpus=self.training,
             client=self.name,
             embedding_model=self._embedding_model,
             grows=self._growing is not None,
             accepted_roster=self._accepted_roster,
+            account=Account(memory.header.account),
         )
-        self._check_earlier(study, self.corpus)
         if languages:
             self.notify(events.Languages(self.name, languages, advice))
 
-    def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
-        """Refuse documents that were in a study with other members: totals can be subtracted."""
-        path = self.key.folder / ROSTERS
-        roster = study.roster
-        if roster is None or not self.key.folder.is_dir():
-            return
-        digest = roster.digest_of(study.clients)
-        rosters: dict[str, list[str]] = json.loads(read_text(path)) if path.exists() else {}
-        before = rosters.setdefault(corpus_fingerprint(corpus), [])
-        if digest in before:
-            return
-        if before and self._accepted_roster != study.fingerprint:
+    def _choose(self, study: Study, corpus: Corpus, memory: Memory) -> Choice:
+        """Choose the documents of a release; PolicyError if earlier releases forbid it."""
+        signed = self.key.folder / SIGNED
+        n_releases = len(memory.header.releases)
+        lacks = int(read_bytes(signed).decode() or 1) - n_releases if signed.exists() else 0
+        if lacks > 0 and "first release" not in self._confirmed:
+            raise PolicyError(
+                f"This key of {self.name!r} has taken part in studies, of which the memory "
+                f"{self._memory} lacks {lacks:,}. Without them, somebody could subtract this run "
+                "from earlier ones. Nothing was sent; put back the newest memory, or name it in "
+                "the policy. Only if there is none, add --first-release."
+            )
+        start = self.begun(study)
+        is_continued = start is not None and start.continued is not None
+        choice = memory.choose(
+            corpus=corpus,
+            least=self.policy.min_persons,
+            study=study.identity(start),
+            once=is_continued or self._growing is not None,
+            grows=self._growing is not None,
+            changed=TEXTS_CHANGED in self._confirmed,
+        )
+        if not choice.is_resumed:
+            self._check_earlier(study, memory.earlier(choice))
+        return choice
+
+    def _check_earlier(self, study: Study, earlier: Sequence[Release]) -> None:
+        """Refuse other members or periods than in earlier releases of the same documents."""
+        release = self._release(study)
+        rosters = {old.roster for old in earlier} - {""}
+        is_accepted = self._accepted_roster == study.fingerprint
+        if release.roster and rosters and release.roster not in rosters and not is_accepted:
             raise PolicyError(
                 f"These documents of {self.name!r} were in a study with other members. The "
                 "difference of two totals can reveal the update of a member that only one of the "
                 "studies has. Nothing was sent; if all owners agree, add --accept-roster "
                 f"{study.fingerprint}"
             )
-        if begins:
-            before.append(digest)
-            write_durably(path, json.dumps(rosters).encode())
+        is_confirmed = TEXTS_CHANGED in self._confirmed
+        if {old.rules for old in earlier} - {"", release.rules} and not is_confirmed:
+            raise PolicyError(
+                f"These documents of {self.name!r} were in a study with another [text] or "
+                "[vocabulary]. The difference of two totals can then be over a single document: "
+                "by other rules, hundreds of words are in one document more. Nothing was sent; use "
+                "the rules of the earlier study. Only if the owner of the documents accepts this, "
+                "add --texts-changed."
+            )
+        other = {old.period for old in earlier} - {"", release.period}
+        if release.period and other:
+            raise PolicyError(
+                f"The study sums topics by {release.period}, but an earlier one with these "
+                f"documents did so by {min(other)}. The differences of such sums can be over a few "
+                "documents. Nothing was sent; set the same period, begin and end in the study's "
+                "over_time; an end may lie in the future."
+            )
+
+    def _release(self, study: Study) -> Release:
+        over_time = study.method.over_time
+        rules = {"text": study.agreed.get("text"), "vocabulary": study.agreed.get("vocabulary")}
+        return Release(
+            study=study.identity(self.begun(study)),
+            rules=digest(json.dumps(rules, sort_keys=True)),
+            run=study.run,
+            roster="" if study.roster is None else study.roster.digest_of(study.clients),
+            period=""
+            if over_time is None
+            else f"{over_time.period}s from {over_time.begin} to {over_time.end}",
+            confirmed=self._confirmed,
+        )
+
+    def _remember(self, study: Study, corpus: Corpus, noise: str) -> tuple[Account, Choice]:
+        """Record a release and its part of the privacy budget, before anything is sent."""
+        with changed_memory(self._memory) as memory:
+            choice = self._choose(study, corpus, memory)
+            account = self.policy.charge(
+                client=self.name,
+                privacy=study.differential_privacy,
+                study=study.fingerprint,
+                account=Account(memory.header.account),
+                noise=noise,
+            )
+            memory.header.account = list(account.entries)
+            memory.record(choice, self._release(study), closed=self._growing is not None)
+        with suppress(OSError):  # the key may be on a volume that cannot be written
+            releases = str(len(memory.header.releases))
+            write_durably(self.key.folder / SIGNED, releases.encode())
+        return account, choice
+
+    def _arriving(self, study: Study) -> Follow | None:
+        """Return a reader of the documents that arrive, which records them before they are used."""
+        if self._growing is None:
+            return None
+        growing = self._growing
+
+        def recorded() -> Corpus:
+            corpus = growing()
+            _, choice = self._remember(study, corpus, noise="")
+            return corpus.take(choice.rows)
+
+        return Recorded(growing, recorded)
 
     def exposed(self, study: Study) -> Exposure:
         """Return what a study would reveal; FedTopicsError if a rehearsal of it fails."""
-        exposure = expose(study, self.corpus, self._embedding_model, policy=self.policy)
-        if self.corpus is not None:
-            rehearse_noise(study, self.corpus)
+        exposure = expose(study, self.training, self.policy)
+        if self.training is not None:
+            rehearse_noise(study, self.training)
         return exposure
 
     def _place(self, study: Study) -> Path:
@@ -285,6 +398,7 @@ def check_policy(
     embedding_model: str | None = None,
     grows: bool = False,
     accepted_roster: str = "",
+    account: Account = NO_ACCOUNT,
 ) -> tuple[Mapping[str, float], str]:
     """Check that a policy allows a study and that documents fit; return what `check_texts` does."""
     policy = policy.in_study(study.is_secure)
@@ -292,12 +406,13 @@ def check_policy(
     policy.check_roster(client, certificates, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)
     privacy = study.differential_privacy
-    policy.check_privacy(client, privacy, study.fingerprint)
+    policy.check_privacy(client, privacy, study.fingerprint, account)
     method = study.method
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
-    documents = policy.min_documents if grows else used
+    n_persons = policy.min_persons if grows else min(used, corpus.n_persons())
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
-    authors(corpus, privacy)  # raises if documents have none and the study needs them
+    policy.check_persons(client, corpus)
+    persons(corpus, privacy)  # raises if documents have none and the study needs them
     if not grows:
         check_times(corpus, method.over_time)
     recipe = recipe_of(study)
@@ -307,12 +422,17 @@ def check_policy(
     policy.check_study(
         client=client,
         method=method.method_name,
-        rounds=method.max_rounds,
-        documents=documents,
+        rounds=method.max_rounds
+        if "max_rounds" in method.model_fields_set or not method.draws
+        else 0,
+        persons=n_persons,
         text=study.text,
         clients=clients,
+        clients_per_word=study.vocabulary.min_clients_per_word,
+        most_drawn=None if study.is_secure or not method.draws else corpus.n_persons() // 2,
+        drawn=round(method.drawn(1 / clients) * clients) if method.draws else None,
     )
-    needed = method.embedding_of(corpus)
+    needed = method.needed_embedding
     if needed is not None:
         check_embeddings(corpus, needed, embedding_model)
         if corpus.embeddings is None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import PolicyError, closest
@@ -19,6 +20,7 @@ from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import certificate_fingerprint
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
@@ -35,19 +37,45 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     methods: tuple[str, ...] | None = Field(
         None, description="methods that may run; by default all installed ones"
     )
-    min_documents: int = Field(
+    min_persons: int = Field(
         10,
         ge=1,
-        description="a reply must sum over at least this many documents; between machines, plain "
-        "aggregation requires a policy that sets this number",
+        description="a reply must sum over the documents of at least this many persons; between "
+        "machines, plain aggregation requires a policy that sets this number",
     )
-    min_documents_in_sum: int | None = Field(
-        None, ge=1, description="a secure sum must be over this many documents of all clients"
+    min_persons_in_sum: int | None = Field(
+        None, ge=1, description="a secure sum must be over this many persons of all clients"
     )
-    min_document_frequency: int = Field(
-        5, ge=1, description="a word is shared only if at least this many documents have it"
+    min_persons_per_word: int = Field(
+        5,
+        ge=1,
+        description="a word is shared only if it is in documents of at least this many persons",
     )
-    max_rounds: int = Field(100_000, ge=1, description="a study may have at most so many rounds")
+    min_clients_per_word: int = Field(
+        1, ge=1, description="studies that share words of fewer clients are refused"
+    )
+    min_clients_per_group: int = Field(
+        1,
+        ge=1,
+        description="with secure aggregation, sums of a topic or cluster must be over this many "
+        "clients, whatever counts_of_all; at least 3 so that no client can subtract its own",
+    )
+    person_column: Literal["required"] | None = Field(
+        None,
+        description='"required": documents without a column of persons are refused; without it, '
+        "each document counts as a person",
+    )
+    unknown_persons: Literal["one"] | None = Field(
+        None,
+        description='"one": documents without a person count as those of one person; by default '
+        "they are refused",
+    )
+    max_rounds: int | None = Field(
+        None,
+        ge=1,
+        description="a study may have at most so many rounds; by default any number, but between "
+        "machines rounds of drawn minibatches are at most half as many as the persons of a total",
+    )
     min_clients_in_sum: int = Field(
         2,
         ge=1,
@@ -68,12 +96,14 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         description="privacy budget of these documents for all studies together; studies without "
         "differential privacy are refused",
     )
-    account: Path | None = Field(
-        None, description="file that records the spent budget; by default next to the policy"
+    memory: Path | None = Field(
+        None,
+        description="file that records, as digests, which documents earlier runs used, and the "
+        "spent budget; by default in your state folder, by the name of the key",
     )
     counts_of_all: bool = Field(
         True,
-        description="with secure aggregation, min_documents of a group counts documents of all "
+        description="with secure aggregation, min_persons of a group counts persons of all "
         "clients, not only this client's; set false if clients may lie about their counts",
     )
     token_patterns: tuple[str, ...] = Field(
@@ -104,10 +134,10 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             entries = (members,) if isinstance(members, str) else members
             resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
             policy = policy.model_copy(update={"known_members": tuple(resolved)})
-        if policy.max_epsilon is None:  # without a budget, no account is kept
-            return policy
-        account = policy.account or Path(path).with_suffix(".account.jsonl")
-        return policy.model_copy(update={"account": account})
+        if policy.memory is not None:
+            memory = Path(path).parent / policy.memory
+            policy = policy.model_copy(update={"memory": memory})
+        return policy
 
     def check_method(self, client: str, method: str) -> None:
         """Refuse a method that is not allowed."""
@@ -115,6 +145,25 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; choose "
                 "a method that it allows, or add this one to the policy's methods."
+            )
+
+    def check_persons(self, client: str, corpus: Corpus) -> None:
+        """Refuse a `corpus` of which the policy requires to know whose its documents are."""
+        if corpus.persons is None:
+            if self.person_column is not None:
+                raise PolicyError(
+                    f"The policy of client {client!r} requires a column of persons, but its "
+                    "documents have none, so each document would count as a person. Nothing was "
+                    "sent; name the column with --columns person=NAME, or as person in the "
+                    "client's table."
+                )
+            return
+        unknown = pc.index(corpus.persons, "").as_py()
+        if unknown >= 0 and self.unknown_persons is None:
+            raise PolicyError(
+                f"Document {unknown + 1:,} of client {client!r} has no person. Nothing was sent; "
+                'fill in the column of persons, or set unknown_persons = "one" in the policy: such '
+                "documents then count as those of one person."
             )
 
     def check_members(self, client: str, members: Collection[str]) -> None:
@@ -126,14 +175,14 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 "more of them, or lower min_clients_in_sum in its policy."
             )
 
-    def check_sum(self, client: str, documents: int) -> None:
-        """Refuse a total over too few documents of all clients."""
-        if documents < (self.min_documents_in_sum or 0):
+    def check_sum(self, client: str, persons: int) -> None:
+        """Refuse a total over too few `persons` of all clients."""
+        if persons < (self.min_persons_in_sum or 0):
             raise PolicyError(
                 f"The policy of client {client!r} requires secure sums over at least "
-                f"{self.min_documents_in_sum:,} documents, but this one is over {documents:,}; "
-                "raise the study's batch_size, wait for more clients, or lower "
-                "min_documents_in_sum in its policy."
+                f"{self.min_persons_in_sum:,} persons, but this one would be over {persons:,}. "
+                "Nothing of it was sent; raise the study's batch_size, wait for more clients, or "
+                "lower min_persons_in_sum in its policy."
             )
 
     def in_study(self, is_secure: bool) -> Policy:
@@ -144,30 +193,30 @@ class Policy(BaseModel, extra="forbid", frozen=True):
 
     def described(self, seen: bool, rarest: int = 0) -> str:
         """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
-        fewest = self.min_documents_in_sum
-        together = f" and {fewest:,} documents (checked when all have joined)" if fewest else ""
-        few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
-        least = self.min_document_frequency
+        fewest = self.min_persons_in_sum
+        together = f" and {fewest:,} persons" if fewest else ""
+        few = f" {FEW_TELL}" if seen and self.min_persons < SEEN_DOCUMENTS else ""
+        least = self.min_persons_per_word
         also = f"; the study would also share words of {rarest:,}" if 0 < rarest < least else ""
         return (
-            f"By this client's policy, a reply sums over at least {self.min_documents:,} documents "
+            f"By this client's policy, a reply sums over at least {self.min_persons:,} persons "
             f"and a total over at least {self.min_clients_in_sum} clients{together}. A word is "
-            f"shared if at least {least:,} documents have it{also}.{few}"
+            f"shared if it is in documents of at least {least:,} persons{also}.{few}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
-        """Refuse plain aggregation, unless the policy sets min_documents."""
+        """Refuse plain aggregation, unless the policy sets min_persons."""
         if is_secure:
             return
-        if not (self.aggregation or self.min_documents_in_sum):
-            if "min_documents" in self.model_fields_set:
+        if not (self.aggregation or self.min_persons_in_sum):
+            if "min_persons" in self.model_fields_set:
                 return
             raise PolicyError(
                 f"The study has plain aggregation, but the policy of client {client!r} does not "
-                f"set min_documents. {FEW_TELL} Nothing was sent; add min_documents = "
+                f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
                 f"{SEEN_DOCUMENTS} to the policy, or another number."
             )
-        demand = 'aggregation = "secure"' if self.aggregation else "min_documents_in_sum"
+        demand = 'aggregation = "secure"' if self.aggregation else "min_persons_in_sum"
         raise PolicyError(
             f"The policy of client {client!r} requires secure aggregation, but the study has plain "
             f'aggregation. Nothing was sent; set aggregation = "secure" in the study. Only if '
@@ -196,20 +245,15 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
 
     def check_privacy(
-        self,
-        client: str,
-        privacy: Privacy | None,
-        study: str,
-        run: str | None = None,
-        noise: str = "",
+        self, client: str, privacy: Privacy | None, study: str, account: Account
     ) -> None:
-        """Refuse a study that exceeds the privacy budget; charge a `run` to the account."""
-        if privacy is not None and self.min_documents_in_sum:
+        """Refuse a study that exceeds the privacy budget."""
+        if privacy is not None and self.min_persons_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} requires secure sums over at least "
-                f"{self.min_documents_in_sum:,} documents, but with differential privacy their "
+                f"{self.min_persons_in_sum:,} persons, but with differential privacy their "
                 "number is not known. Nothing was sent; in such studies the noise protects "
-                "documents, and the policy must be without min_documents_in_sum."
+                "documents, and the policy must be without min_persons_in_sum."
             )
         if self.max_epsilon is None:
             return
@@ -219,41 +263,41 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 "study has no differential privacy. Nothing was sent; add the table "
                 "[differential_privacy] to the study."
             )
-        if self.account is None:
-            raise PolicyError(
-                f"The policy of client {client!r} has max_epsilon, but no file for its account; "
-                "name one with account, or read the policy from a file."
-            )
-        account = Account(self.account)
-        if run is None:  # only a check, which charges nothing
-            account.check(client, study, privacy, self.max_epsilon)
-        else:
-            account.charge(
-                client=client,
-                study=study,
-                run=run,
-                privacy=privacy,
-                most=self.max_epsilon,
-                noise=noise,
-            )
+        account.check(client, study, privacy, self.max_epsilon)
 
-    @property
-    def spent(self) -> float | None:
-        """The epsilon that all studies have spent so far, if an account is kept."""
-        if self.max_epsilon is None or self.account is None:
-            return None
-        return Account(self.account).epsilon
+    def charge(
+        self, client: str, privacy: Privacy | None, study: str, account: Account, noise: str
+    ) -> Account:
+        """Return the `account` with a run of the study, if the policy has a privacy budget."""
+        if self.max_epsilon is None or privacy is None:
+            return account
+        return account.charged(
+            client=client,
+            study=study,
+            run=study,
+            privacy=privacy,
+            most=self.max_epsilon,
+            noise=noise,
+        )
 
     def check_study(
         self,
         client: str,
         method: str,
         rounds: int,
-        documents: int,
+        persons: int,
         text: TextRules | None = None,
         clients: int = 0,
+        clients_per_word: int | None = None,
+        most_drawn: int | None = None,
+        drawn: int | None = None,
     ) -> None:
         """Refuse a study that is not allowed, before anything is sent.
+
+        `persons` is the number of those whose documents the client has, `clients_per_word` the
+        fewest clients that must have a word. With minibatches, `drawn` is the number of documents
+        of all clients in a round, and `most_drawn` the most rounds that a policy without max_rounds
+        allows, if it is known.
 
         `rounds` does not include those of a model that the study continues. Simulations omit `text`
         and `clients`, which are not checked there.
@@ -266,24 +310,33 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"of client {client!r} does not allow; use one of {', '.join(PATTERNS)}, or add it "
                 "to the policy's token_patterns."
             )
-        if rounds > self.max_rounds:
+        most = self.max_rounds or most_drawn
+        if most is not None and rounds > most:
             raise PolicyError(
                 f"The study has {rounds:,} rounds, but the policy of client {client!r} allows "
-                f"{self.max_rounds:,}. Nothing was sent; lower the study's max_rounds, or raise "
+                f"{most:,}. Nothing was sent; lower the study's max_rounds, or raise "
                 "that of the policy."
             )
+        if clients_per_word is not None and clients_per_word < self.min_clients_per_word:
+            raise PolicyError(
+                f"The study shares words of {clients_per_word} clients, but the policy of client "
+                f"{client!r} requires {self.min_clients_per_word}. Nothing was sent; raise "
+                "min_clients_per_word in the study's [vocabulary]."
+            )
+        if drawn is not None:  # each person has at most one document in a minibatch
+            self.check_sum(client, drawn)
         if 0 < clients < self.min_clients_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_clients_in_sum} clients, but a round of the study has {clients}. "
                 "Nothing was sent; let more take part, or lower min_clients_in_sum in the policy."
             )
-        if documents < self.min_documents:
+        if persons < self.min_persons:
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
-                f"{self.min_documents:,} documents, but it has {documents:,}. Nothing was sent; "
-                "give it more documents, or, if fewer are safe to share, lower min_documents in "
-                "its policy."
+                f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
+                "sent; give it more documents, or, if fewer are safe to share, lower min_persons "
+                "in its policy."
             )
 
 
@@ -312,5 +365,7 @@ def _digits(text: str) -> str:
     return digits if re.fullmatch("[0-9a-f]{64}", digits) else ""
 
 
-OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
+OPEN_POLICY = Policy(
+    min_persons=1, min_persons_per_word=1, min_clients_in_sum=1, unknown_persons="one"
+)
 """A policy for training on a single corpus, of which nothing is sent."""

@@ -92,12 +92,15 @@ class ProgressDisplay:
             self._count("round", event["done"], event["rounds"], begins=True)
         elif kind == "embedding":
             what = f"embedding {event.get('client') or ''}".strip()
-            begins = what != self._task.description
-            self._count(what, event["done"], event["documents"], begins)
+            self._count(
+                what, event["done"], event["documents"], begins=what != self._task.description
+            )
         elif kind == "round":
-            loss = f"loss {event['loss']:.2f}" if "loss" in event else ""
             self._bar.update(
-                self._task.id, description="round", completed=event["round"], loss=loss
+                self._task.id,
+                description="round",
+                completed=event["round"],
+                loss=f"loss {event['loss']:.2f}" if "loss" in event else "",
             )
         else:
             return

@@ -1,5 +1,6 @@
 """What a study proposes to its members before they join: who takes part, and who can see what."""
 
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Proposal:
         members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
         plain = why_plain(study)
         host = study.server.host
-        lines = [
+        return [
             f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
             *(f"  {name}: {text}" for name, text in study.about.rows()),
             f"Members: {', '.join(members)}.",
@@ -42,12 +43,12 @@ class Proposal:
             else "Aggregation is secure: the server sees no document, word, number, total or "
             "model.",
             f"Digest of the study, to compare with the other members: {study.fingerprint}",
+            *(
+                [f"{host} runs the server, so {host} sees what the operator and a member see."]
+                if host is not None and not plain
+                else []
+            ),
         ]
-        if host is not None and not plain:
-            lines.append(
-                f"{host} runs the server, so {host} sees what the operator and a member see."
-            )
-        return lines
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -68,11 +69,8 @@ def proposal_of(study: Study) -> Proposal:
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence or raise FederationError."""
     key = Key.load(folder)
-    link = study.server_plan.link(key)
-    try:
+    with closing(study.server_plan.link(key)) as link:
         link.fetch(b"")
-    finally:
-        link.close()
     return (
         f"The server answers, and accepts the certificate of {key.name}. Only joining shows "
         "whether it serves the same study."

@@ -168,8 +168,14 @@ class RunFolder:
         if self.folder is None:
             return False
         arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
-        meta = {"round": str(state.round), "study": self._study}
-        data = save(arrays, metadata=meta | {"numbers": json.dumps(state.numbers)})
+        data = save(
+            arrays,
+            metadata={
+                "round": str(state.round),
+                "study": self._study,
+                "numbers": json.dumps(state.numbers),
+            },
+        )
         folder = self.folder / "checkpoints"
         path = folder / f"{state.round:08d}.safetensors"
         try:
@@ -231,8 +237,12 @@ class RunFolder:
 
     def event(self, event: events.Event) -> None:
         now = time.perf_counter()
-        times = {"event": event.kind, "time": time.time(), "seconds": now - self._last}
-        plain = times | event.plain()
+        plain = {
+            "event": event.kind,
+            "time": time.time(),
+            "seconds": now - self._last,
+            **event.plain(),
+        }
         if isinstance(event, events.RoundEnded):
             self._last = now
         with self._lock:
@@ -269,9 +279,13 @@ class MemberRun(RunFolder):
         agreement = self.place / "agreement.json"
         if saved is None:
             return b""
-        plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}
         return dumps(
-            plain | {"agreement": files.read_bytes(agreement) if agreement.exists() else b""}
+            {
+                "round": saved.round,
+                "arrays": saved.arrays,
+                "numbers": saved.numbers,
+                "agreement": files.read_bytes(agreement) if agreement.exists() else b"",
+            }
         )
 
     def install(self, content: bytes) -> None:

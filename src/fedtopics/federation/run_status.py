@@ -21,7 +21,6 @@ from fedtopics.federation.progress import duration, end_of_wait
 from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used, open_file, read_bytes
-from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
@@ -179,24 +178,24 @@ class RunStatus:
             self.clients[client].state = state
 
     def plain(self) -> dict[str, Any]:
-        keys = (
-            "method",
-            "state",
-            "trouble",
-            "round",
-            "rounds",
-            "bytes_sent",
-            "bytes_received",
-            "repeated",
-            "updated",
-        )
-        plain = {"study": self.name} | {key: getattr(self, key) for key in keys}
-        plain |= {"seconds_a_round": self.pace, "seconds_left": self.left}
-        return plain | {"clients": {name: asdict(status) for name, status in self.clients.items()}}
+        return {
+            "study": self.name,
+            "method": self.method,
+            "state": self.state,
+            "trouble": self.trouble,
+            "round": self.round,
+            "rounds": self.rounds,
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+            "repeated": self.repeated,
+            "updated": self.updated,
+            "seconds_a_round": self.pace,
+            "seconds_left": self.left,
+            "clients": {name: asdict(status) for name, status in self.clients.items()},
+        }
 
     def lines(self, running: bool | None, now: float) -> list[str]:
-        is_relay = self.is_server and not self.trains
-        where = RELAY[self.state] if is_relay else WHERE[self.state]
+        where = RELAY[self.state] if self.is_server and not self.trains else WHERE[self.state]
         lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
             pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
@@ -254,8 +253,9 @@ class RunReading:
         )
 
     def plain(self) -> dict[str, Any]:
-        topics = {name: value for name, value in vars(self).items() if name != "status"}
-        return self.status.plain() | topics
+        return self.status.plain() | {
+            name: value for name, value in vars(self).items() if name != "status"
+        }
 
 
 def read_run(folder: Path) -> RunReading:
@@ -305,17 +305,13 @@ def _topics(
     if study is None or not (place / "agreement.json").exists():
         return (), None, NONE_YET
     agreed = json.loads(read_bytes(place / "agreement.json"))
-    settings: Any = study.method
     method = study.registration
-    if "chosen" in agreed:  # the method "auto" chose another one
-        method = find_method(agreed["chosen"]["name"])
-        settings = method.settings(**agreed["chosen"])
     if method.topics_of is None or study.differential_privacy is not None:
         return (), None, NONE_HELD.format(method.title)
     if path is None:
         return (), None, NONE_YET
     vocabulary = Vocabulary.of(agreed)
-    masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
+    masses = method.topics_of(study.method, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
     columns = DEFAULT_RANKING.order(shares, vocabulary.frequency, LINE_WORDS)
     return [[vocabulary.words[i] for i in row] for row in columns], int(path.stem), ""

@@ -7,7 +7,8 @@ from pathlib import Path
 from fedtopics import waiting
 from fedtopics.contract.events import Finished, OnEvent
 from fedtopics.extras import VERSION
-from fedtopics.federation.program import finished, program_of
+from fedtopics.federation.finished_model import finished
+from fedtopics.federation.program import program_of
 from fedtopics.federation.relay import Listen
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.study import Study

@@ -15,12 +15,14 @@ from typing import Any
 from fedtopics.contract.events import Documents, Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys
 from fedtopics.escaping import check_client_name
+from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.engines import ENGINES
+from fedtopics.federation.finished_model import finished
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import client_of, finished, program_of
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes
@@ -92,9 +94,10 @@ def train(
         raise RunError("outliers needs single updates, but at_once has only sums; leave out one.")
     if at_once is None:  # ledgers and rules for outliers need single replies
         at_once = out is None and not has_rule
-    documents: Mapping[str, Any]
     if engine is None:
-        documents = study.corpora() if corpora is None else corpora_by_name(corpora)
+        documents: Mapping[str, Any] = (
+            study.corpora() if corpora is None else corpora_by_name(corpora)
+        )
         simulate = Simulation
     elif not hasattr(engine, "scheduler_info"):
         raise StudyError(
@@ -133,13 +136,12 @@ class Simulation:
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
         study = self.study
-        method = study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
             waits = study.registration.takes_new_documents
-            documents = policy.min_documents if waits else len(corpus)
-            policy.check_study(name, method.method_name, method.max_rounds, documents)
+            documents = policy.min_persons if waits else len(corpus)
+            policy.check_study(name, study.method.method_name, study.method.max_rounds, documents)
         languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
         run = RunFolder(
@@ -167,7 +169,9 @@ class Simulation:
                 )
                 files.callback(ledgers[name].close)
             self._require_same_documents(run)
-            doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
+            table = data_sent_in(study, start=start, is_simulation=True) if folder else ()
+            rows = [row.plain() for row in table]
+            doors = {name: self._door(name, ledgers[name], folder, rows) for name in ledgers}
             clients = LocalClients(
                 doors=doors,
                 turns=max(door.turn for door in doors.values()),
@@ -176,8 +180,7 @@ class Simulation:
                 notify=run.event,
                 hidden=study.is_secure,
             )
-            model = program.train(clients, run)
-            model = run.save(finished(study, start, model, seeded=True))
+            model = run.save(finished(study, start, program.train(clients, run), seeded=True))
             run.event(Finished())
             return model
 
@@ -201,19 +204,20 @@ class Simulation:
     def _at_once(self, doors: Mapping[str, Door]) -> Callable[..., Any] | None:
         return AtOnce(doors).sum if self.at_once else None
 
-    def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
+    def _door(self, name: str, ledger: Ledger, folder: Path | None, rows: Rows) -> Door:
         embedding_model = self.study.clients[name].embedding_model
 
         def on_progress(done: int, documents: int) -> None:
             self._notify(Embedding(done, documents, name))
 
         try:
+            self.policies[name].check_persons(name, self.documents[name])
             check_times(self.documents[name], self.study.method.over_time)
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy = self.policies[name]
-        ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus)
+        ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus, rows)
         site = ClientContext(
             name=name,
             corpus=corpus,

@@ -62,7 +62,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
     --------
     >>> study = Study(method={"n_components": 5}, seed=1)
     >>> study.method.n_components, study.method.name
-    (5, 'auto')
+    (5, 'nmf')
     """
 
     name: tables.Line = Field("study", max_length=100, description="a name for people and folders")
@@ -72,7 +72,9 @@ class Study(BaseModel, extra="forbid", frozen=True):
     )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="the seed of all random choices")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
-    method: MethodSettings = Field({}, validate_default=True, description="the method")
+    method: MethodSettings = Field(
+        {}, validate_default=True, description="the method; nmf if the study names none"
+    )
     run: int = Field(1, ge=1, description="number of the run; another number makes another study")
     aggregation: Literal["secure", "plain"] | None = Field(
         None,
@@ -140,8 +142,9 @@ class Study(BaseModel, extra="forbid", frozen=True):
         if both := sorted(self.clients.keys() & self.observers.keys()):
             raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
         if self.differential_privacy is not None:
-            outliers = self.federation.outliers
-            tables.check_privacy(self.method, len(self.clients), self.is_secure, outliers)
+            tables.check_privacy(
+                self.method, len(self.clients), self.is_secure, self.federation.outliers
+            )
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "n-grams lose the order of the words in a document; set coherence to "
@@ -212,8 +215,9 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def with_rounds(self, rounds: int) -> Study:
         """Return the study with this number of rounds."""
-        method = self.method.model_copy(update={"max_rounds": rounds})
-        return self.model_copy(update={"method": method})
+        return self.model_copy(
+            update={"method": self.method.model_copy(update={"max_rounds": rounds})}
+        )
 
     def identity(self, start: WarmStart | None = None) -> str:
         """Return the identity of a run, which resumes only with the same study and start."""
@@ -243,7 +247,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         `embedding_model` is the folder of the study's model, or the model of embeddings in the
         corpus. StudyError or DataError if embeddings do not fit or contain NaN.
         """
-        settings = self.method.embedding_of(corpus)
+        settings = self.method.needed_embedding
         if settings is None:
             return corpus
         vectors = document_embeddings(
@@ -262,13 +266,14 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def here(self, names: Iterable[str]) -> Study:
         """Return the study with these clients on this machine, without server and certificates."""
-        local = {
-            "clients": {name: tables.ClientData() for name in names},
-            "observers": {},
-            "server": type(self.server)(),
-            "aggregation": "secure" if self.is_secure else "plain",
-        }
-        return self.model_copy(update=local)
+        return self.model_copy(
+            update={
+                "clients": {name: tables.ClientData() for name in names},
+                "observers": {},
+                "server": type(self.server)(),
+                "aggregation": "secure" if self.is_secure else "plain",
+            }
+        )
 
     @classmethod
     def make(cls, **settings: Any) -> Study:
@@ -313,8 +318,10 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy; without a file, use the default."""
-        paths = {name: client.policy for name, client in self.clients.items()}
-        return {name: Policy.read(path) if path else Policy() for name, path in paths.items()}
+        return {
+            name: Policy.read(client.policy) if client.policy else Policy()
+            for name, client in self.clients.items()
+        }
 
     def to_toml(self) -> str:
         """Return the study as commented TOML with all values and absolute paths."""
@@ -331,15 +338,17 @@ def why_plain(study: Study) -> str:
 def _why_plain(study: Study) -> str:
     """Return why aggregation cannot be secure, or ""."""
     outliers = study.federation.outliers
+    clients = len(study.clients)
     drawn = study.method.clients_per_round
-    clients = min(len(study.clients), drawn or len(study.clients))
     least = tables.FEWEST_CLIENTS
     has_noise = bool(study.clients) and study.differential_privacy is not None
     is_open = study.aggregation == "secure" and not has_noise
-    if not study.method.adds_up:
+    if not study.method.can_hide:
         return f"{study.method.method_name} merges the updates of clients one by one"
     if clients < least and not is_open:
         return f"a round has fewer than {least} clients, so each could subtract its update"
+    if drawn is not None and (drawn < clients or not clients):
+        return "clients_per_round gives totals of different clients, whose differences tell each"
     if outliers not in (None, "none"):
         return f'federation.outliers = "{outliers}" needs single updates'
     return ""

@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping, waiting
-from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest_names
+from fedtopics.errors import DataError, StudyError, nearest_names
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -79,8 +79,10 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
     id: str | None = Field(None, description="column of identifiers")
     label: str | None = Field(None, description="column of labels, used only to score the model")
     embedding: str | None = Field(None, description="column of embeddings")
-    author: str | None = Field(
-        None, description="column of authors, for differential privacy of each author"
+    person: str | None = Field(
+        None,
+        description="column that says whose document it is; without it, each document is a "
+        "person of its own",
     )
     time: str | None = Field(
         None, description="column of each document's date, for shares by period"
@@ -106,8 +108,9 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to its table.'
             )
-        columns = {"text", "tokens", "id", "label", "embedding", "author", "time"}
-        names = self.model_dump(include=columns)
+        names = self.model_dump(
+            include={"text", "tokens", "id", "label", "embedding", "person", "time"}
+        )
         try:
             rules = None if self.text_rules is None else read_rules(self.text_rules)
             return Corpus.read(self.data, Columns(**names, rounds=self.round, rules=rules))
@@ -205,7 +208,7 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
     if why := why_not(method):
-        others = ", ".join(other for other in _able() if other != method.method_name)
+        others = ", ".join(other for other in RECIPES.names if other != method.method_name)
         raise ValueError(
             f"{method.method_name} does not support differential privacy: {why}; choose a method "
             f"that does ({others}), or leave out differential_privacy"
@@ -229,13 +232,6 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
         raise ValueError("all clients of a private study take part; leave out clients_per_round")
 
 
-def _able() -> Iterator[str]:
-    for name in RECIPES.names:
-        with suppress(FedTopicsError):  # its packages may not be installed
-            RECIPES.find(name)
-            yield name
-
-
 def fill_in_defaults_of_method(study: Any) -> Any:
     method = study.get("method") if isinstance(study, Mapping) else None
     if not isinstance(method, Mapping):
@@ -248,13 +244,18 @@ def fill_in_defaults_of_method(study: Any) -> Any:
     return filled(study, tables.get(preset, {}))
 
 
-# What scikit-learn, gensim or BERTopic call a setting, and the key of a study.
+# What scikit-learn, gensim, BERTopic or older studies and policies call a setting, and its key.
 USUAL_NAMES = {
+    "account": "memory",
+    "author": "person",
     "language": "text.languages",
     "max_df": "vocabulary.max_document_share",
     "max_features": "vocabulary.max_words",
     "max_iter": "method.max_rounds",
-    "min_df": "vocabulary.min_document_frequency",
+    "min_df": "vocabulary.min_persons_per_word",
+    "min_document_frequency": "min_persons_per_word",
+    "min_documents": "min_persons",
+    "min_documents_in_sum": "min_persons_in_sum",
     "n_clusters": "method.n_components",
     "n_gram_range": "text.ngrams",
     "n_topics": "method.n_components",
@@ -317,8 +318,7 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
     try:
         yield content
     except (OSError, ValueError) as error:
-        reason = explain(error, model, content)
-        raise StudyError(f"{what} cannot be used: {reason}") from None
+        raise StudyError(f"{what} cannot be used: {explain(error, model, content)}") from None
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:

@@ -130,8 +130,11 @@ def sweep(
         out=Path(out),
         on_event=on_event,
     )
-    places = {n: [folder / _name(task) for task in tasks if task[0] == n] for n in numbers}
-    return summarise_sweep(rows, {number: _stability(models) for number, models in places.items()})
+    stability = {
+        number: _stability(folder / _name(task) for task in tasks if task[0] == number)
+        for number in numbers
+    }
+    return summarise_sweep(rows, stability)
 
 
 def _train_all(
@@ -194,13 +197,15 @@ def _stability(folders: Iterable[Path]) -> list[float]:
     """Return the similarity (TSS per topic, 0 to 1) of the topics of each pair of models."""
 
     def likeness(a: TopicModel, b: TopicModel) -> float:
-        similarity = topic_similarity(
-            true=a.beta,
-            inferred=b.beta,
-            true_words=a.vocabulary.words,
-            inferred_words=b.vocabulary.words,
+        return (
+            topic_similarity(
+                true=a.beta,
+                inferred=b.beta,
+                true_words=a.vocabulary.words,
+                inferred_words=b.vocabulary.words,
+            )
+            / a.n_topics
         )
-        return float(similarity / a.n_topics)
 
     # The similarity is not symmetric, so both directions are averaged.
     pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
@@ -225,8 +230,10 @@ def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None
     scores = [value for value in values if value is not None]
     if not scores:
         return {name: None, f"{name}_deviation": 0.0}
-    deviation = float(np.std(scores, ddof=len(scores) > 1))
-    return {name: float(np.mean(scores)), f"{name}_deviation": deviation}
+    return {
+        name: float(np.mean(scores)),
+        f"{name}_deviation": float(np.std(scores, ddof=len(scores) > 1)),
+    }
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
@@ -247,10 +254,9 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     enough = min(losses[number] for number in tied) * (1 + LOSS)
     best = min(number for number in tied if losses[number] <= enough)
     if len(tied) > 1:
-        named = ", ".join(map(str, tied))
         reasons.append(
-            f"{named} are best by equally many scores; {best} is the smallest of them with a "
-            f"held-out loss within {LOSS:.0%} of the lowest"
+            f"{', '.join(map(str, tied))} are best by equally many scores; {best} is the smallest "
+            f"of them with a held-out loss within {LOSS:.0%} of the lowest"
         )
     return best, reasons
 
@@ -301,10 +307,15 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
 
 
 def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
-    panels = []
-    for criterion in SHOWN_CRITERIA:
-        if all(row.get(criterion.name) is not None for row in summary):
-            points = [(row["topics"], row[criterion.name]) for row in summary]
-            deviations = [row[f"{criterion.name}_deviation"] for row in summary]
-            panels.append(Panel(criterion.title, "topics", points, deviations))
-    return chart(panels)
+    return chart(
+        [
+            Panel(
+                criterion.title,
+                "topics",
+                [(row["topics"], row[criterion.name]) for row in summary],
+                [row[f"{criterion.name}_deviation"] for row in summary],
+            )
+            for criterion in SHOWN_CRITERIA
+            if all(row.get(criterion.name) is not None for row in summary)
+        ]
+    )

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedtopics.errors import IdentityError, RunError, StudyError
+from fedtopics.extras import VERSION
 from fedtopics.federation import ledger
 from fedtopics.federation.audit import AUDIT, Audit
-from fedtopics.federation.program import in_the_clear
+from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
-from fedtopics.protocol.clients import MEMBERS_SEE
 from fedtopics.protocol.roster import certificate_fingerprint, has_signed, name_of
 
 
@@ -68,7 +68,10 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
             yield _study(folder / "study.toml", study, lines)
             yield from _files(path.parent, lines)
             if isinstance(study, Study):
-                yield _clear(study, path, lines, in_one_process=path.parent != folder)
+                try:
+                    yield _data_sent(study, path, lines, is_simulation=path.parent != folder)
+                except ledger.DAMAGES:  # of a line that somebody changed
+                    yield Check("data sent", False, f"A line of {path} is damaged.")
                 yield _privacy(study, folder, path, lines)
                 if (folder / AUDIT).exists():
                     yield _audit(folder / AUDIT, study)
@@ -99,20 +102,23 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     if not path.exists():
         text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
     elif broken and lines[broken - 1].content:
-        text = f"Line {broken} of {path} does not follow the one before: lines were changed, "
-        text += "removed, added or moved."
+        text = (
+            f"Line {broken} of {path} does not follow the one before: lines were changed, removed, "
+            "added or moved."
+        )
     elif broken:
         text = f"Line {broken} of {path} cannot be read."
     yield Check("lines", path.exists() and not broken, text)
     whole = False
     if head is None:
-        where = ledger.head_path(path)
-        text = f"{where} is missing or damaged, so lines may have been cut off."
+        text = f"{ledger.head_path(path)} is missing or damaged, so lines may have been cut off."
     elif fault := head.fault(digests):
         text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
     elif head.lines < len(lines):
-        text = f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: "
-        text += "the client was killed while writing, or lines were added."
+        text = (
+            f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: the "
+            "client was killed while writing, or lines were added."
+        )
     else:
         whole = True
         text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
@@ -140,8 +146,12 @@ def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):
-            text = f"{path} is not signed, as its client had no certificate: anybody with access to"
-            return Check("signature", None, f"{text} the file can have replaced all of it.")
+            return Check(
+                "signature",
+                None,
+                f"{path} is not signed, as its client had no certificate: anybody with access to "
+                "the file can have replaced all of it.",
+            )
     elif head is None or not key.has_signed(head.signed, head.signature):
         fault = f"its head is not signed with {key.fingerprint}"
     elif not all(line.is_signed(key.has_signed) for line in lines[head.lines :]):
@@ -150,11 +160,16 @@ def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
         return Check("signature", False, f"{path}: {fault}.")
-    source = "the given certificate"
-    if trusted is None:
-        source = "the ledger's own certificate: compare its fingerprint, or give one that you trust"
-    text = f"{path} is signed by {key.name!r} with the key {key.fingerprint} of {source}."
-    return Check("signature", True, text)
+    source = (
+        "the ledger's own certificate: compare its fingerprint, or give one that you trust"
+        if trusted is None
+        else "the given certificate"
+    )
+    return Check(
+        "signature",
+        True,
+        f"{path} is signed by {key.name!r} with the key {key.fingerprint} of {source}.",
+    )
 
 
 def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Check:
@@ -182,20 +197,40 @@ def _files(folder: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
         yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger records it.")
 
 
-def _clear(study: Study, path: Path, lines: Sequence[ledger.Line], in_one_process: bool) -> Check:
-    """Check that secure aggregation hid what it should hide."""
-    seen: dict[str, int] = {}
+def _data_sent(
+    study: Study, path: Path, lines: Sequence[ledger.Line], is_simulation: bool
+) -> Check:
+    """Check that the client sent only what its table of data sent has, to those who may see it."""
+    table = {row.function: row.plain() for row in data_sent_in(study, is_simulation=is_simulation)}
     for line in lines:
-        if line.content.get("what") == "sent" and not line.content.get("masked"):
-            seen.setdefault(str(line.content.get("function")), line.number)
-    shown = ", ".join(sorted(seen)) or "nothing"
-    if in_one_process or not study.is_secure:
-        why = "one process had all updates" if in_one_process else "aggregation was plain"
-        return Check("clear", None, f"In {path} {why}: {shown}.")
-    for function in sorted(seen.keys() - {*in_the_clear(study), *MEMBERS_SEE}):
-        left = f"Line {seen[function]:,} of {path} records {function} as sent in the clear"
-        return Check("clear", False, f"{left}, but the study has secure aggregation for it.")
-    return Check("clear", True, f"By {path}, all was sent in secure sums, except {shown}.")
+        where = f"Line {line.number:,} of {path} records"
+        if "data_sent" in line.content:
+            recorded = {row["function"]: row for row in line.content["data_sent"]}
+            # Another version may describe functions in other words.
+            pairs = ((row, recorded.get(name, {})) for name, row in table.items())
+            is_same = all(
+                row[key] == other.get(key) for row, other in pairs for key in ledger.TEXTS
+            )
+            if not is_same and line.content.get("fedtopics") == VERSION:
+                return Check("data sent", False, f"{where} other data sent than the study has.")
+            table = recorded
+        if line.content.get("what") != "sent":
+            continue
+        function = str(line.content.get("function"))
+        row = table.get(function, {"bytes": None, "seen": ALL_SEE})
+        size = line.content.get("bytes", 0)
+        fault = "" if function in table else "which the study does not have"
+        if row["bytes"] is not None and size > row["bytes"]:
+            fault = f"but with {size:,} bytes, more than the {row['bytes']:,} that are possible"
+        elif row["seen"] == TOTAL and not line.content.get("masked"):
+            fault = "as sent in the clear, but the study has secure aggregation for it"
+        if fault:
+            return Check("data sent", False, f"{where} {function}, {fault}.")
+    seen: dict[str, list[str]] = {}
+    for name, row in table.items():
+        seen.setdefault(row["seen"], []).append(name)
+    shown = "; ".join(f"{who}: {', '.join(names)}" for who, names in seen.items())
+    return Check("data sent", True, f"{path} has only what the study sends. Seen by {shown}.")
 
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line]) -> Check:
@@ -217,8 +252,11 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
         )
     seeded = (claim or {}).get("seeded") or path.parent != folder  # as in all simulations
     if seeded or any(line.content.get("secret") == ledger.SEEDED for line in lines):
-        text = f"The noise for {numbers} follows from the study's seed, so it protects nothing."
-        return Check("privacy", None, text)
+        return Check(
+            "privacy",
+            None,
+            f"The noise for {numbers} follows from the study's seed, so it protects nothing.",
+        )
     for line in lines:
         policy = line.content.get("policy")
         spent = line.content.get("epsilon_spent")
@@ -227,8 +265,12 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
             isinstance(spent, (int, float)) and isinstance(most, (int, float)) and 0 < spent <= most
         )
         if most is not None and not within:
-            text = f"By line {line.number:,} of {path}, the client has spent epsilon {spent}, but"
-            return Check("privacy", False, f"{text} its policy allows {most}.")
+            return Check(
+                "privacy",
+                False,
+                f"By line {line.number:,} of {path}, the client has spent epsilon {spent}, but its "
+                f"policy allows {most}.",
+            )
     return Check("privacy", True, f"The study promises {numbers}, and no record contradicts it.")
 
 
@@ -237,5 +279,8 @@ def _audit(path: Path, study: Study) -> Check:
         audit = Audit.read(path, study.fingerprint)
     except RunError as error:
         return Check("audit", False, str(error))
-    text = f"{path} is of this study; its SHA-256 is {audit.sha256}, which no ledger records."
-    return Check("audit", True, text)
+    return Check(
+        "audit",
+        True,
+        f"{path} is of this study; its SHA-256 is {audit.sha256}, which no ledger records.",
+    )

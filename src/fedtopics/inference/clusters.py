@@ -150,13 +150,12 @@ class Discriminants(ClusterInference):
         return {"origin": (n,), "projection": (n, d), "directions": (k, d), "bias": (k,)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        discriminant = Discriminant(
+        return Discriminant(
             projection=weights["projection"],
             directions=weights["directions"],
             bias=weights["bias"],
             temperature=self.settings.temperature,
-        )
-        return discriminant.scores(points)
+        ).scores(points)
 
 
 class ConsensusShape(ClusterShape):
@@ -193,12 +192,21 @@ class Consensus(ClusterInference):
         r = self.settings.n_clusterings
         d = min(k - 1, n)
         m = super().n_dimensions
-        shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
-        shapes |= {"votes": (k, r * k), "sizes": (k,)}
+        shapes = {
+            "origin": (n,),
+            "projection": (r, n, d),
+            "directions": (r, k, d),
+            "bias": (r, k),
+            "votes": (k, r * k),
+            "sizes": (k,),
+        }
         if self.settings.word_weight:
-            shapes |= {"word_origin": (m,), "word_means": (self.n_words, m)}
-            shapes["rarity"] = (self.n_words,)
-            shapes["word_directions"] = (self.n_words, self.n_directions)
+            shapes |= {
+                "word_origin": (m,),
+                "word_means": (self.n_words, m),
+                "rarity": (self.n_words,),
+                "word_directions": (self.n_words, self.n_directions),
+            }
         return shapes
 
     def layout(self) -> Layout:

@@ -36,7 +36,7 @@ class Sampled:
 
     words: list[str]
     beta: NDArray[np.float64]
-    main: NDArray[np.int64]  # number of documents with each topic as the largest, (n_topics,)
+    main: NDArray[np.int64]  # the largest topic of each document that has words
     occurrences: NDArray[np.float64]
     """Number of words from each topic, shape (n_topics,)."""
 
@@ -76,7 +76,7 @@ def sample_topics(
     return Sampled(
         words=list(model.used_vocabs),
         beta=np.array([model.get_topic_word_dist(topic) for topic in range(n_topics)], np.float64),
-        main=np.bincount(theta.argmax(1), minlength=n_topics),
+        main=theta.argmax(1),
         occurrences=theta.T @ lengths,
     )
 

@@ -62,8 +62,9 @@ class VariationalLDA(Inference):
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"])
-        alpha = self.settings.theta_prior
-        return infer(counts, topics, alpha, steps=self.settings.inner_steps).read(readout)
+        return infer(
+            counts, topics, self.settings.theta_prior, steps=self.settings.inner_steps
+        ).read(readout)
 
 
 def topic_weights(

@@ -72,15 +72,14 @@ class Merged:
         if isinstance(before, cls):
             groups = [groups[group] for group in before.settings.groups]
             before = before.before
-        settings = before.settings.model_dump(
-            mode="json", include=set(before.settings_type.model_fields)
-        )
         shape = MergedShape(
             n_components=max(groups) + 1,
             groups=tuple(groups),
             inference=before.name,
             precision=before.precision,
-            settings=settings,
+            settings=before.settings.model_dump(
+                mode="json", include=set(before.settings_type.model_fields)
+            ),
         )
         return cls(n_words, shape)
 

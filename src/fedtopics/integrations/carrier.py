@@ -112,23 +112,19 @@ class CarriedLink:
         return self._call("fetch", what)
 
     def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
-        until = time.monotonic() + waiting.CARRIED_CALL
         with self._changed:
             self._calls.append(CarriedCall(method, content))
             self._number += 1
             self._is_ready = True
             self._results = None
             self._changed.notify_all()
-            while self._results is None:
-                if (left := until - time.monotonic()) <= 0:
-                    self._calls = []
-                    self._is_ready = False
-                    raise LinkError("the server sends no more requests")
-                self._changed.wait(left)
+            self._changed.wait_for(lambda: self._results is not None, waiting.CARRIED_CALL)
             results = self._results
             self._results = None
             self._calls = []
             self._is_ready = False
+        if results is None:
+            raise LinkError("the server sends no more requests")
         if results.refusal:
             raise FederationError(results.refusal)
         return results.results[-1] if results.results else b""
@@ -136,7 +132,6 @@ class CarriedLink:
     def answer(self, message: bytes) -> bytes:
         """Answer a request of the framework: deliver results, return the next calls."""
         results = decode(message, Results)
-        until = time.monotonic() + waiting.CARRIED_REQUEST
         with self._changed:
             if not self._thread.is_alive() and not self.ended:
                 self._thread.start()
@@ -144,17 +139,12 @@ class CarriedLink:
                 self._results = results
                 self._is_ready = False
                 self._changed.notify_all()
-            while not self._is_ready and not self.ended:
-                if (left := until - time.monotonic()) <= 0:
-                    break
-                self._changed.wait(left)
-            state: Literal["calls", "computes", "ended"] = "computes"
-            if self._is_ready:
-                state = "calls"
-            elif self.ended:
-                state = "ended"
+            self._changed.wait_for(lambda: self._is_ready or self.ended, waiting.CARRIED_REQUEST)
             calls = Calls(
-                self._key.name, self._number, self._calls if self._is_ready else [], state
+                name=self._key.name,
+                number=self._number,
+                calls=self._calls if self._is_ready else [],
+                state="calls" if self._is_ready else "ended" if self.ended else "computes",
             )
         signature = self._key.sign(_signed(self._study, results.session, calls))
         return encode(msgspec.structs.replace(calls, signature=signature))
@@ -197,8 +187,7 @@ class CarriedServer:
                 if time.monotonic() - looked > waiting.CHECK_ADDRESSES:
                     looked = time.monotonic()
                     for address in self._carrier.addresses():
-                        first = Results(self._session, -1, [])
-                        self._members.setdefault(address, _Member(first))
+                        self._members.setdefault(address, _Member(Results(self._session, -1, [])))
                 self._send()
                 for address, content in self._carrier.receive(waiting.CARRIED_ANSWERS):
                     self._take(address, content)
@@ -228,10 +217,9 @@ class CarriedServer:
             calls = decode(content or b"", Calls)
         except FederationError:
             calls = None
-        is_real = calls is not None and self._plan.roster.verify(
+        if calls is None or not self._plan.roster.verify(
             calls.name, calls.signature, _signed(self._plan.fingerprint, self._session, calls)
-        )
-        if calls is None or not is_real:
+        ):
             member.due = time.monotonic() + member.pause  # its process may be back by then
             member.pause = min(2 * member.pause, waiting.LAST_FAILED_MEMBER)
             return
@@ -245,18 +233,15 @@ class CarriedServer:
             self._pool.submit(self._serve, address, calls)
 
     def _serve(self, address: str, calls: Calls) -> None:
+        service = self._service
+        methods = {"ask": service.ask, "say": service.say, "fetch": service.fetch}
         results = []
         refusal = ""
         try:
             for call in calls.calls:
-                if call.method == "ask":
-                    results.append(self._service.ask(calls.name, call.content))
-                elif call.method == "say":
-                    check_size(len(call.content), self._service.largest)
-                    self._service.say(calls.name, call.content)
-                    results.append(b"")
-                else:
-                    results.append(self._service.fetch(calls.name, call.content))
+                if call.method == "say":
+                    check_size(len(call.content), service.largest)
+                results.append(methods[call.method](calls.name, call.content) or b"")
         except FedTopicsError as error:
             refusal = str(error)
         except Exception as fault:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from dask import config
@@ -31,6 +30,7 @@ from fedtopics.contract.events import Languages, OnEvent
 from fedtopics.contract.interfaces import Call
 from fedtopics.contract.payload import RunningSum, mapped
 from fedtopics.errors import FederationError, InputError, RunError, StudyError
+from fedtopics.federation.data_sent import Rows
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import AtOnce
@@ -56,10 +56,14 @@ MOST = 16  # parts of a corpus in memory, whatever the number of workers
 def connected(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     """Connect to a scheduler, or start processes on this machine for as long as the context."""
     if scheduler is None:
-        how = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
         with (
             config.set({"distributed.scheduler.work-stealing": False}),  # it would move documents
-            LocalCluster(n_workers=workers, threads_per_worker=1, **how) as local,
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+            ) as local,
             Client(local) as cluster,
         ):
             yield cluster
@@ -89,8 +93,10 @@ def lost_scheduler() -> Iterator[None]:
 def homes(cluster: Client, first: int) -> list[dict[str, Any]]:
     """Return where to compute: at each worker in turn, or at another one if it is lost."""
     workers = sorted(cluster.scheduler_info()["workers"])
-    turned = [workers[(first + n) % len(workers)] for n in range(len(workers))]
-    return [{"workers": [worker], "allow_other_workers": True} for worker in turned] or [{}]
+    return [
+        {"workers": [workers[(first + n) % len(workers)]], "allow_other_workers": True}
+        for n in range(len(workers))
+    ] or [{}]
 
 
 class RemotePart:
@@ -102,14 +108,12 @@ class RemotePart:
         self._made_of = documents, study, name, policy, number
         check_times(documents, study.method.over_time)
         model = study.clients[name].embedding_model
-        corpus = study.embedded(documents, model)
-        secret = Secret.from_seed(study.seed, name if number is None else f"{name} {number}")
         site = ClientContext(
             name,
-            corpus,
+            study.embedded(documents, model),
             policy,
             embedding_model=model,
-            secret=secret,
+            secret=Secret.from_seed(study.seed, name if number is None else f"{name} {number}"),
             masked=study.is_secure,
             is_part=number is not None,
         )
@@ -145,8 +149,7 @@ def answer_requests(part: RemotePart, *requests: RemoteRequest) -> Any:
     for request in requests:
         if request.number not in part.executed or request is requests[-1]:
             part.client.attempt = request.attempt
-            payload = mapped(aligned, request.payload)
-            reply = part.client.function(request.function)(**payload)
+            reply = part.client.execute(request.function, mapped(aligned, request.payload))
             part.executed.add(request.number)
     return reply
 
@@ -172,16 +175,19 @@ class RemoteClient:
 
     noisy = False  # see `TopicClient`
     summed = 0
+    persons = None
+    most_rounds = None
     together = None
 
     def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, places: Any):
         kind = study.registration.client
         self.method = study.method.method_name
         self.attempt = 1
-        self.published = frozenset(kind.schedule(study.method))
+        self.allowed = frozenset(kind.in_study(study.method))
         self._functions = kind.functions()
         self._remembers = kind.remembers
-        self._least = policy.min_documents
+        self._least = policy.min_persons
+        self._least_clients = policy.min_clients_per_group
         self._parts = parts
         self._cluster = cluster
         self._submit = partial(cluster.submit, pure=False)
@@ -193,24 +199,27 @@ class RemoteClient:
         self._begun: Any = None
 
     def begin(self, call: Call) -> None:
-        """Let the workers compute the reply to a call, which `function` then returns."""
+        """Let the workers compute the reply to a call, which `execute` then returns."""
         if call.position.turn != self._turn and not self._remembers:
             self._round = []
         self._turn = call.position.turn
         self.attempt = call.position.attempt
         self._begun = self._ask(call.function, dict(call.payload))
 
-    def function(self, name: str) -> Callable[..., Any]:
-        return partial(self._execute, name)
-
-    def _execute(self, name: str, **payload: Any) -> Any:
-        if name not in self.published:
-            return self._tell(name, payload)
-        reply = self._begun or self._ask(name, payload)
+    def execute(self, name: str, payload: Mapping[str, Any]) -> Any:
+        if name not in self.allowed:
+            return self._tell(name, dict(payload))
+        reply = self._begun or self._ask(name, dict(payload))
         self._begun = None
         total = result(self._cluster, reply)
         if "least" in total and len(self._parts) > 1:  # a limit, which does not add up
-            total = total | {"least": self._least}
+            total = total | {
+                "least": self._least,
+                "least_clients": self._least_clients,
+                "counts_first": min(total["counts_first"], 1),
+            }
+        if "clients" in total:  # of a group: its parts are one client
+            total = total | {"clients": np.minimum(total["clients"], 1)}
         return total
 
     def _tell(self, name: str, payload: dict[str, Any]) -> None:
@@ -225,9 +234,8 @@ class RemoteClient:
             if name == "vocabulary":
                 payload = payload | {"counted_words": self._sum("counted_words", {})}
                 return self._sum("proposed", payload, self._parts[:1])
-            is_grouped = "groups" in signature(self._functions[name]).parameters
-            if is_grouped and not payload.get("groups"):
-                groups: dict[str, Any] = {"least": self._least}
+            if self._functions[name].has_groups and not payload.get("groups"):
+                groups: dict[str, Any] = {"least": self._least, "clients": 1}
                 counts = self._sum(name, payload | {"groups": groups})
                 groups = groups | {"counted": self._submit(without_documents, counts)}
                 payload = payload | {"groups": groups}
@@ -284,6 +292,7 @@ class RemoteDocuments:
     first_words: list[int]
     source: str
     fingerprint: str
+    whose: ClassVar[str] = "each a person of its own"
 
     def __len__(self) -> int:
         return self.n_documents
@@ -300,9 +309,11 @@ class RemoteDocuments:
             groups[-1].append(number)
         if len(groups) > 1 and sum(descriptions[n][0] for n in groups[-1]) < SMALLEST:
             groups[-2] += groups.pop()
-        joined = ([files[n] for n in of] for of in groups)
         parts = [
-            cluster.submit(Corpus.pool, of, pure=False) if len(of) > 1 else of[0] for of in joined
+            cluster.submit(Corpus.pool, [files[n] for n in group], pure=False)
+            if len(group) > 1
+            else files[group[0]]
+            for group in groups
         ]
         documents, empty, size = np.sum([sizes[:3] for sizes in descriptions], axis=0).tolist()
         words, source, digest = descriptions[0][3:]
@@ -313,17 +324,21 @@ class RemoteDocuments:
 
 
 def described(corpus: Corpus) -> tuple[Any, ...]:
-    sizes = len(corpus), corpus.n_empty, corpus.text_bytes
-    return *sizes, corpus.first_words, corpus.source, corpus_fingerprint(corpus)
+    return (
+        len(corpus),
+        corpus.n_empty,
+        corpus.text_bytes,
+        corpus.first_words,
+        corpus.source,
+        corpus_fingerprint(corpus),
+    )
 
 
 def prepared(
     cluster: Client, study: Study, corpora: Any
 ) -> tuple[dict[str, RemoteDocuments], Callable[..., DaskSimulation]]:
     """Let workers read the documents: each file, or a share of a corpus in memory, is a part."""
-    kind = study.registration.client
-    submit = partial(cluster.submit, pure=False)
-    in_one_place = kind.remembers or not study.method.adds_up
+    in_one_place = study.registration.client.remembers or not study.method.adds_up
 
     def files(name: str, source: Any) -> list[Any]:
         if isinstance(source, Corpus):
@@ -331,18 +346,19 @@ def prepared(
             rows = np.array_split(np.arange(len(source)), number)
             parts: list[Any] = [(source.take(part), None) for part in rows]
         else:
-            is_one = in_one_place or source.data is None
-            paths = [source.data] if is_one else files_of(source.data)
+            paths = [source.data] if in_one_place or source.data is None else files_of(source.data)
             parts = [(source, path) for path in paths]
         places = homes(cluster, list(sources).index(name))
         return [
-            submit(read_documents, name, documents, path, **home)
+            cluster.submit(read_documents, name, documents, path, pure=False, **home)
             for (documents, path), home in zip(parts, cycle(places))
         ]
 
     if corpora is None and not study.clients:
         study.corpora()  # which explains what is missing
     sources = study.clients if corpora is None else corpora_by_name(corpora, path_or_corpus)
+    if any(getattr(of, "persons", getattr(of, "person", None)) for of in sources.values()):
+        raise StudyError("A column of persons needs the local engine; leave out the engine.")
     with lost_scheduler():
         remote = {
             name: RemoteDocuments.of(cluster, files(name, source))
@@ -389,10 +405,9 @@ class DaskSimulation(Simulation):
     cluster: Client
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
-        kind = self.study.registration.client
         if self.study.differential_privacy is not None:
             raise StudyError("Differential privacy needs the local engine; leave out the engine.")
-        if resume and kind.remembers:
+        if resume and self.study.registration.client.remembers:
             raise RunError(
                 f"Clients of {self.study.method.method_name} keep states that Dask's workers do "
                 "not store; start a new run, or use the local engine."
@@ -405,7 +420,7 @@ class DaskSimulation(Simulation):
         shares, advice = result(self.cluster, checked, name)
         return Languages(name, shares, advice) if shares else None
 
-    def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
+    def _door(self, name: str, ledger: Ledger, folder: Path | None, rows: Rows) -> Door:
         policy = self.policies[name]
         documents = self.documents[name]
         parts: Any = documents.parts
@@ -420,7 +435,7 @@ class DaskSimulation(Simulation):
             )
             for part, number, home in zip(parts, numbers, cycle(places))
         ]
-        ledger.write_start(name, b"", policy.model_dump(mode="json"), documents)
+        ledger.write_start(name, b"", policy.model_dump(mode="json"), documents, rows)
         client: Any = RemoteClient(self.cluster, self.study, policy, parts, places)
         return Door(name, client, policy, ledger)
 

@@ -39,6 +39,8 @@ class SiteSettings(ClientData):
     out: Path | None = Field(None, description="folder with one folder per run: ledger, model")
     key: Path | None = Field(None, description="folder of the client's key")
     insecure_seed: bool = Field(False, description="random choices that everybody can repeat")
+    first_release: bool = Field(False, description="as `fedtopics join --first-release`")
+    texts_changed: bool = Field(False, description="as `fedtopics join --texts-changed`")
 
 
 class StudyServer:
@@ -65,8 +67,12 @@ class StudyServer:
             raise
         finally:
             if not context.simulated and folder.is_dir():
-                ignored = shutil.ignore_patterns("checkpoints")
-                shutil.copytree(folder, context.job / FOLDER, ignore=ignored, dirs_exist_ok=True)
+                shutil.copytree(
+                    folder,
+                    context.job / FOLDER,
+                    ignore=shutil.ignore_patterns("checkpoints"),
+                    dirs_exist_ok=True,
+                )
 
 
 def _log(event: dict[str, Any]) -> None:
@@ -116,8 +122,9 @@ class StudySite:
             except FedTopicsError as error:
                 _fail(folder, str(error))
                 raise
-            program = partial(_take_part, key, settings, folder, study)
-            self._link = CarriedLink(key, study.fingerprint, program)
+            self._link = CarriedLink(
+                key, study.fingerprint, partial(_take_part, key, settings, folder, study)
+            )
         return self._link.answer(message)
 
 
@@ -135,7 +142,15 @@ def _take_part(
             logger.log(level, "%s: %s", key.name, text)
 
     try:
-        part = Participation.of(key, settings, folder, tell, insecure_seed=settings.insecure_seed)
+        part = Participation.of(
+            key,
+            settings,
+            folder,
+            tell,
+            insecure_seed=settings.insecure_seed,
+            first_release=settings.first_release,
+            texts_changed=settings.texts_changed,
+        )
         join(part, study, link=link)
     except FedTopicsError as error:
         _fail(folder, str(error))
@@ -150,10 +165,8 @@ def site_settings(context: JobContext) -> SiteSettings:
     file = context.workspace / "local" / SITE_FILE
     # A server could name its job like the simulator's, but a simulator has no operator's files.
     provisioned = file.exists() or (context.workspace / "startup" / "client.crt").exists()
-    settings: Mapping[str, Any] = context.settings
     try:
-        if provisioned or not context.simulated:
-            settings = _read(file)
+        settings = _read(file) if provisioned or not context.simulated else context.settings
         return SiteSettings(**settings)
     except (OSError, ValueError) as error:
         raise StudyError(
@@ -204,7 +217,10 @@ def make_study_job(
         table = study.clients[name].model_dump(mode="json", exclude_none=True)
         table |= {"out": str(folder), "insecure_seed": True}
         clients[name] = table | ({} if keys is None else {"key": str(keys / name)})
-    server = StudyServer(run, "" if out is None else str(out))
     return make_job(
-        f"fedtopics-{shortened(study.fingerprint)}", server, StudySite(run), clients, file
+        f"fedtopics-{shortened(study.fingerprint)}",
+        server=StudyServer(run, "" if out is None else str(out)),
+        site=StudySite(run),
+        clients=clients,
+        study=file,
     )

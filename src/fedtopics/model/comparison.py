@@ -114,8 +114,7 @@ def compare(
 
 def word_weights(model: TopicModel) -> list[Topic]:
     """Return, for each topic, the probability of each word by the word itself."""
-    words = model.vocabulary.words
-    return [dict(zip(words, row, strict=True)) for row in model.beta.tolist()]
+    return [dict(zip(model.vocabulary.words, row, strict=True)) for row in model.beta.tolist()]
 
 
 def _pairs(
@@ -144,8 +143,8 @@ def _pairs(
 
 def _single(model: TopicModel, n_words: int, matched: set[int]) -> list[Single]:
     words = model.topics(n_words)
-    unmatched = (k for k in range(model.n_topics) if k not in matched)
     return [
         Single(topic=k, share=float(model.share[k]), words=words[k])
-        for k in sorted(unmatched, key=lambda k: -model.share[k])  # largest first
+        for k in np.argsort(-model.share, kind="stable").tolist()  # largest first
+        if k not in matched
     ]

@@ -85,19 +85,25 @@ class DocumentMap:
 
     def svg(self, in_report: bool = False) -> str:
         """Return the map as SVG; in a report, its labels link to the topics there."""
-        templates = figure_templates(visible, in_report=in_report)
-        return templates.get_template("document_map.svg.j2").render(
-            width=WIDTH, height=HEIGHT, documents=len(self.documents), topics=[*self._drawn()]
+        return (
+            figure_templates(visible, in_report=in_report)
+            .get_template("document_map.svg.j2")
+            .render(
+                width=WIDTH, height=HEIGHT, documents=len(self.documents), topics=[*self._drawn()]
+            )
         )
 
     @property
     def sentence(self) -> str:
         """A caption of the map."""
-        unknown = f" {self.unknown:,} with nothing that the model knows are not shown."
         return (
             f"{len(self.documents):,} of {self.of:,} documents. Those with similar topics are "
             "close together; the colour shows the largest topic."
-            + (unknown if self.unknown else "")
+            + (
+                f" {self.unknown:,} with nothing that the model knows are not shown."
+                if self.unknown
+                else ""
+            )
             + (" Labels in italics are suggested." if self.suggested else "")
             + (" Do not share it: it contains beginnings of documents." if self.texts else "")
         )
@@ -174,15 +180,14 @@ def document_map(
     if with_text:
         whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
         texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
-    names = tuple(
-        model.labels.get(topic) or " ".join(words)
-        for topic, words in enumerate(model.topics(CAPTION_WORDS))
-    )
     return DocumentMap(
         documents=shown,
         places=_places(theta, model.info.get("seed") or 0),
         theta=theta,
-        names=names,
+        names=tuple(
+            model.labels.get(topic) or " ".join(words)
+            for topic, words in enumerate(model.topics(CAPTION_WORDS))
+        ),
         suggested=model.unconfirmed,
         of=len(corpus),
         unknown=int((~seen).sum()),
@@ -199,9 +204,11 @@ def _places(theta: Numbers, seed: int) -> Numbers:
         from sklearn.manifold import TSNE
         from threadpoolctl import threadpool_limits
 
-        perplexity = min(PERPLEXITY, len(theta) / 4)
         with threadpool_limits(1):  # sums of several threads differ from run to run
             places = TSNE(
-                init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed
+                init="pca",
+                perplexity=min(PERPLEXITY, len(theta) / 4),
+                max_iter=STEPS,
+                random_state=seed,
             ).fit_transform(np.sqrt(theta))
     return np.asarray(layout.scaled(places, WIDTH, HEIGHT, 0.92))

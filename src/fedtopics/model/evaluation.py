@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, check_choice
 from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import METRIC_WORDS, WORDS_SHOWN
@@ -80,13 +80,18 @@ def evaluate(
         "relevance": ranked_by,
         "absent": parts.absent,
     }
+    # Training scored the words of the model's own ranking.
     if ranked_by == model.word_ranking.relevance:
-        for name, topic_scores in model.coherence.items():
-            scores[f"{name}_in_training"] = float(np.nanmean(topic_scores))
+        scores |= {
+            f"{name}_in_training": float(np.nanmean(topic_scores))
+            for name, topic_scores in model.coherence.items()
+        }
     metrics = [METRICS.find(name) for name in METRICS.names]
-    for metric in metrics:
-        if "labels" not in metric.takes:
-            scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
+    scores |= {
+        metric.name: metric.function(*(getattr(parts, name) for name in metric.takes))
+        for metric in metrics
+        if "labels" not in metric.takes
+    }
     return scores if corpus.labels is None else scores | _agreement(parts, metrics)
 
 
@@ -112,23 +117,20 @@ class _Parts:
     @property
     def absent(self) -> int:
         occurs = np.asarray(self.counts.sum(0)).ravel() > 0
-        index = self.model.vocabulary.index
         shown = self.model.topics(WORDS_SHOWN, self.relevance)
-        present = ([occurs[index[word]] for word in topic] for topic in shown)
+        present = ([occurs[self.model.vocabulary.index[w]] for w in topic] for topic in shown)
         return int(sum(2 * sum(words) < len(words) for words in present))
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:
         """Coherence of the words shown, counted as in training."""
-        if self.by not in ("windows", "documents"):
-            raise StudyError(f"by={self.by!r} is unknown; choose from windows, documents.")
+        check_choice(self.by, "by", ("windows", "documents"))
         if self.by == "windows" and self.model.text.ngrams[1] > 1:
             raise StudyError(
                 "With n-grams, the order of a document's words is lost; score by documents."
             )
         ask = partial(count_pairs, count_words(self.corpus, self.model.text))
-        shown = self.model.topics(WORDS_SHOWN, self.relevance)
-        return federated_coherence(ask, shown, self.by)
+        return federated_coherence(ask, self.model.topics(WORDS_SHOWN, self.relevance), self.by)
 
     @cached_property
     def _embedded(self) -> Corpus:
@@ -161,9 +163,9 @@ def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
         if "labels" in metric.takes:
             inputs = {name: getattr(parts, name) for name in metric.takes}
             inputs |= {name: inputs[name][used] for name in inputs.keys() & ROWS}
-            scores[metric.name] = None
-            if used.any():
-                scores[metric.name] = metric.function(*(inputs[name] for name in metric.takes))
+            scores[metric.name] = (
+                metric.function(*(inputs[name] for name in metric.takes)) if used.any() else None
+            )
     return scores | {
         "labelled": int(used.sum()),
         "without_label": int((~labelled).sum()),

@@ -209,10 +209,12 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a Markdown table."""
-    templates = figure_templates(for_markdown)
-    templates.filters["isnan"] = math.isnan
-    return templates.get_template("topics.md.j2").render(
-        rows=[{**row, "shown": shown_label(row)} for row in rows],
-        measures=[*rows[0]["coherence"]],
-        clients=[*rows[0]["clients"]],
+    return (
+        figure_templates(for_markdown)
+        .get_template("topics.md.j2")
+        .render(
+            rows=rows,
+            measures=[*rows[0]["coherence"]],
+            clients=[*rows[0]["clients"]],
+        )
     )

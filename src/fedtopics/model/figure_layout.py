@@ -62,11 +62,10 @@ def topic_map(
     radii = np.clip(radii, SMALLEST_RADIUS, 0.16 * min(width, height))
     at = scaled(positions[[t["topic"] for t in topics]], width, height, 0.76)
     places = _apart(at, radii, size)
-    rows = zip(topics, places.tolist(), radii.tolist(), strict=True)
     circles = [
         {"topic": topic, "x": round(x, 1), "y": round(y, 1), "r": round(r, 1)}
         | {"numbered": r >= NUMBERED[0] + NUMBERED[1] * len(str(topic["topic"]))}
-        for topic, (x, y), r in rows
+        for topic, (x, y), r in zip(topics, places.tolist(), radii.tolist(), strict=True)
     ]
     _name(circles, width, height)
     return {"size": size, "width": width, "height": height, "circles": circles}
@@ -77,11 +76,10 @@ def scaled(points: NDArray[np.float64], width: int, height: int, part: float) ->
     points = points[:, ::-1] if height > width else points  # longest axis for largest spread
     low = points.min(0)
     high = points.max(0)
-    inner = np.array([width, height]) * part
+    box = np.array([width, height])
     with np.errstate(divide="ignore"):
-        scale = np.min(inner / (high - low))
-    middle = np.array([width, height]) / 2
-    return middle + (points - (low + high) / 2) * (scale if np.isfinite(scale) else 0.0)
+        scale = np.min(box * part / (high - low))
+    return box / 2 + (points - (low + high) / 2) * (scale if np.isfinite(scale) else 0.0)
 
 
 def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -> Any:

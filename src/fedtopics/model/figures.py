@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, isnan, log10
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import write_output
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.finding import TopicFinder
+from fedtopics.model.labels import shown_label
 from fedtopics.model.over_time import changes, grown, topics_over_time
 from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.model.topics import Topics
@@ -182,10 +183,12 @@ def figure_templates(
     )
     environment.globals["in_report"] = in_report
     environment.filters |= {
-        "percent": "{:.1%}".format,
+        "isnan": isnan,
         "line": layout.line,
         "name": topic_name,
+        "percent": "{:.1%}".format,
         "points": _points,
+        "shown_label": shown_label,
     }
     return environment
 
@@ -216,8 +219,6 @@ class Panel:
 
 def chart(panels: Sequence[Panel]) -> str:
     """Return panels as SVG, two side by side."""
-    columns = min(COLUMNS, len(panels))
-    rows = ceil(len(panels) / COLUMNS)
     placed = [
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
         for place, panel in enumerate(panels)
@@ -226,7 +227,10 @@ def chart(panels: Sequence[Panel]) -> str:
     # Programs that show SVG know no variables of CSS. Colours of the day come first.
     pairs = re.findall(r"--(\w+): (#\w+)", resource(environment, "colours.css").partition("}")[0])
     return environment.get_template("chart.svg.j2").render(
-        width=WIDTH * columns, height=HEIGHT * rows, panels=placed, colour=dict(pairs)
+        width=WIDTH * min(COLUMNS, len(panels)),
+        height=HEIGHT * ceil(len(panels) / COLUMNS),
+        panels=placed,
+        colour=dict(pairs),
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_number
+from fedtopics.errors import DataError, StudyError, check_choice, check_number
 from fedtopics.escaping import for_csv
 from fedtopics.files import check_output, write_output
 from fedtopics.inference import READOUTS, Readout
@@ -59,8 +59,7 @@ class TopicFinder(Topics):
             If `readout` is unknown, or a network has no posterior to read out because `refine` is
             not set.
         """
-        if readout not in (None, *READOUTS):
-            raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
+        check_choice(readout, "readout", (None, *READOUTS))
         if (refine or readout) and self.shows_clusters:
             raise StudyError(
                 "This model has clusters of documents, which cannot be refined or read out; "
@@ -149,8 +148,8 @@ class TopicFinder(Topics):
 
     def count_words(self, documents: Any) -> Any:
         """Return word counts of documents, a CSR array of shape (n_documents, n_words)."""
-        counts = count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts
-        return counts.astype(np.float32)
+        counted = count_words(Corpus.of(documents), self.text, self.vocabulary.index)
+        return counted.counts.astype(np.float32)
 
     def write_theta(self, documents: Any, path: str | Path) -> int:
         """Write the topics of documents as a table, one row per document, in order.
@@ -171,8 +170,9 @@ class TopicFinder(Topics):
         theta, seen = self._theta(counts, corpus.embeddings)
         main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
         words = counts.sum(1).astype("int64")
-        columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True))
-        columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
+        columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True)) | {
+            f"theta_{k}": theta[:, k] for k in range(self.n_topics)
+        }
         content = _as_file(pa.table(columns), Path(path).suffix.lower())
         write_output(path, content, THETA_FILES, inputs=inputs, names=THETA)
         return int((~seen).sum())

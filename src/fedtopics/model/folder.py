@@ -89,10 +89,15 @@ def write_model(model: Topics, folder: Path) -> None:
     if existing and not (folder / "config.json").exists():
         raise ModelError(f"The {existing[0]} in {folder} is not a model's; choose another folder.")
     make_folder(folder)
-    arrays = {f"weights/{name}": array for name, array in model.weights.items()}
-    for stage, values in model.shared.items():
-        arrays |= {f"shared/{stage}/{name}": array for name, array in values.items()}
-    arrays["words/sums"] = model.word_sums
+    arrays = {
+        **{f"weights/{name}": array for name, array in model.weights.items()},
+        **{
+            f"shared/{stage}/{name}": array
+            for stage, values in model.shared.items()
+            for name, array in values.items()
+        },
+        "words/sums": model.word_sums,
+    }
     tensors = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     config = {
         "format": FORMAT,

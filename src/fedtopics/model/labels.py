@@ -177,8 +177,10 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     for place, row in enumerate(rows, 1):
         read = {"topic", "label"}
         if misspelt := [key for key in row.keys() - read if "?" in nearest_names(key, read)]:
-            what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
-            raise ModelError(f"{what}; {nearest_names(misspelt[0], read)}")
+            raise ModelError(
+                f"Row {place} of {path} has a key {misspelt[0]!r:.40}; "
+                f"{nearest_names(misspelt[0], read)}"
+            )
         topic = row.get("topic")
         if not is_number(topic, 0, n_topics - 1):
             raise ModelError(
@@ -233,12 +235,11 @@ def _line(value: Any, what: str) -> str:
         raise StudyError(
             f"The {what} has {len(text)} characters; shorten it to at most {LONGEST_LABEL}."
         )
-    for character in text:
-        if not is_seen(character):
-            raise StudyError(
-                f"The {what} contains a control character (U+{ord(character):04X}); write it in "
-                "one line, without tabs."
-            )
+    if unseen := [character for character in text if not is_seen(character)]:
+        raise StudyError(
+            f"The {what} contains a control character (U+{ord(unseen[0]):04X}); write it in one "
+            "line, without tabs."
+        )
     if is_flooded(text):
         raise StudyError(f"The {what} has accents without a letter or too many; remove them.")
     return composed(text)

@@ -60,8 +60,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
         before = np.isfinite(lost[:, left])
         behind = np.isfinite(lost[left])
         for others, pairs in ((before, (before, left)), (behind, (left, behind))):
-            both = _information(masses[left] + masses[others])
-            lost[pairs] = added[left] + added[others] - both
+            lost[pairs] = added[left] + added[others] - _information(masses[left] + masses[others])
         words = _words(model, masses[left], max(n_words, NAME_WORDS))
         rows.append(
             {
@@ -86,9 +85,8 @@ def _information(masses: NDArray[np.float64]) -> Any:
 
 def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
     ranking = replace(model.word_ranking, first=(), class_based=False)
-    shares = (mass / mass.sum())[None]
-    columns = ranking.order(shares, model.vocabulary.frequency, n_words)[0]
-    return [model.vocabulary.words[column] for column in columns]
+    columns = ranking.order((mass / mass.sum())[None], model.vocabulary.frequency, n_words)
+    return [model.vocabulary.words[column] for column in columns[0]]
 
 
 def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Model:
@@ -149,10 +147,8 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         return np.array([rows[places == place].sum(0) for place in range(len(remaining))])
 
     inference: Any = Merged.of(model.inference, len(model.vocabulary), places.tolist())
-    weights = model.weights
     # A model that was merged before already has the parts of its original topics.
-    if not isinstance(model.inference, Merged):
-        weights = {**weights, PARTS: np.maximum(model.share, TINY)}
+    parts = {} if isinstance(model.inference, Merged) else {PARTS: np.maximum(model.share, TINY)}
     members = [np.flatnonzero(places == place) for place in range(len(remaining))]
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
     manual = manual_labels(model)
@@ -167,10 +163,10 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     return replace(
         model,
         inference=inference,
-        weights=weights,
+        weights={**model.weights, **parts},
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
-        periods=model.periods and model.periods.of_topics(sums),
+        periods=model.periods and model.periods.of_groups(sums),
         word_ranking=replace(model.word_ranking, first=()),
         coherence={},
         labels=dict(sorted({**labels, **suggested}.items())),

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_keys, check_number
+from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
 from fedtopics.model.finding import TopicFinder
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
@@ -94,8 +94,7 @@ def grouped_by_time(
                 "set over_time in its [method]."
             )
         return Grouped(rows=[*model.periods.rows()], without=0, few=0, unknown=0)
-    if by not in (None, *get_args(Unit)):
-        raise StudyError(f"by={by!r} is unknown; choose from {', '.join(get_args(Unit))}.")
+    check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
     times = {client: times_of(values, ~missing(values)) for client, values in arrays.items()}

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_number
+from fedtopics.errors import DataError, StudyError, check_choice, check_number
 from fedtopics.files import read_toml
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -24,6 +24,7 @@ from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
 Terms = Mapping[str, Sequence[str]]
+By = Literal["words", "meaning"]
 ENDINGS = {3: 1, 4: 4}  # shared letters (4: or more): most letters of a different ending
 
 
@@ -32,7 +33,7 @@ def find_topics(
     query: str | Sequence[str],
     top_n: int = 5,
     *,
-    by: Literal["words", "meaning"] = "words",
+    by: By = "words",
     embedding_model: str | None = None,
 ) -> tuple[list[int], list[float]]:
     """Return the topics nearest to a word or a sentence.
@@ -60,7 +61,7 @@ def find_topics(
     StudyError
         If the model knows no word of the query, or `by` is unknown.
     """
-    _check(by)
+    check_choice(by, "by", get_args(By))
     check_number(top_n, "top_n")
     if not query or not all(isinstance(word, str) for word in query):
         raise StudyError("The query cannot be read; give a text, or a list of words.")
@@ -68,11 +69,6 @@ def find_topics(
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
     order = np.argsort(-near, kind="stable")[:top_n]
     return order.tolist(), near[order].tolist()
-
-
-def _check(by: str) -> None:
-    if by not in ("words", "meaning"):
-        raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
 
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
@@ -106,8 +102,7 @@ def occurrences_in_topics(model: Topics) -> NDArray[np.float64]:
     """Return how often words occur in topics, (n_topics, n_words)."""
     counts = model.word_sums.astype(np.float64)
     unseen = ~counts.any(0)  # words too rare at every client to be counted
-    expected = model.share[:, None] * model.beta[:, unseen]
-    counts[:, unseen] = expected * max(counts.sum(), 1)
+    counts[:, unseen] = model.share[:, None] * model.beta[:, unseen] * max(counts.sum(), 1)
     return counts
 
 
@@ -148,7 +143,7 @@ def match_terms(
     terms: Terms,
     top_n: int = 3,
     *,
-    by: Literal["words", "meaning"] = "words",
+    by: By = "words",
     embedding_model: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the terms of an ontology that are nearest to each topic.
@@ -178,14 +173,15 @@ def match_terms(
     StudyError
         If there are no terms, one has no synonym, or `by` is unknown.
     """
-    _check(by)
+    check_choice(by, "by", get_args(By))
     if not terms or not all(terms.values()):
         raise StudyError("There are no terms, or one has no synonym; give each at least one word.")
     texts = [synonym for synonyms in terms.values() for synonym in synonyms]
-    if by == "words":
-        rows = _synonyms_by_words(model, texts)
-    else:
-        rows = nearness(model, texts, embedding_model)
+    rows = (
+        _synonyms_by_words(model, texts)
+        if by == "words"
+        else nearness(model, texts, embedding_model)
+    )
     ends = np.cumsum([len(synonyms) for synonyms in terms.values()])
     near = np.stack([of_term.max(0) for of_term in np.split(rows, ends[:-1])])
 
@@ -202,9 +198,8 @@ def match_terms(
 def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:
     """Return the nearness of synonyms to topics, (n_synonyms, n_topics)."""
     counts = occurrences_in_topics(model)
-    inside = counts / counts.sum(0)
     relative = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
-    of_word = np.sqrt(inside * relative)
+    of_word = np.sqrt(counts / counts.sum(0) * relative)
     rows = []
     for words in words_of(model, synonyms):
         matches = [columns_like(word, model) for word in words]

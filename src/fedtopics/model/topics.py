@@ -15,7 +15,9 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
+from fedtopics.inference.vectors import TINY
 from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN, WordRanking
+from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -38,17 +40,27 @@ class Periods:
         """Sums over all clients."""
         return np.asarray(sum(self.sums.values(), np.zeros(())))
 
+    def rounded(self, digits: int) -> Periods:
+        """Return sums of rounded shares of rounded numbers of documents."""
+        sums = {}
+        for client, exact in self.sums.items():
+            documents = exact.sum(1, keepdims=True)
+            shares = np.round(exact / np.maximum(documents, TINY), digits)
+            sums[client] = shares * rounded(documents)
+        return Periods(self.unit, self.begins, sums)
+
     @property
     def shares(self) -> dict[str, Sums]:
         """Shares of topics per period, by client and under "" for all; NaN without documents."""
         shares = {}
         for client, sums in {**self.sums, TOGETHER: self.total}.items():
             documents = sums.sum(1, keepdims=True)
-            rows = np.full(sums.shape, np.nan)
-            shares[client] = np.divide(sums, documents, out=rows, where=documents > 0)
+            shares[client] = np.divide(
+                sums, documents, out=np.full(sums.shape, np.nan), where=documents > 0
+            )
         return shares
 
-    def of_topics(self, change: Callable[[Sums], Sums]) -> Periods:
+    def of_groups(self, change: Callable[[Sums], Sums]) -> Periods:
         """Return periods with other topics: `change` maps arrays with one row per topic."""
         return replace(self, sums={name: change(sums.T).T for name, sums in self.sums.items()})
 
@@ -69,8 +81,11 @@ class Periods:
 
     def plain(self) -> dict[str, Any]:
         """Return the periods as lists."""
-        sums = {name: array.tolist() for name, array in self.sums.items()}
-        return {"unit": self.unit, "begins": list(self.begins), "sums": sums}
+        return {
+            "unit": self.unit,
+            "begins": list(self.begins),
+            "sums": {name: array.tolist() for name, array in self.sums.items()},
+        }
 
     @classmethod
     def of(
@@ -133,7 +148,7 @@ class PrivacyGuarantee(TypedDict):
     epsilon: Annotated[FiniteFloat, Field(gt=0)]
     delta: Annotated[FiniteFloat, Field(gt=0)]
     unit: str
-    most_documents: NotRequired[Count]  # most documents of an author that count
+    most_documents: NotRequired[Count]  # most documents of a person that count
     seeded: bool  # whether the noise was drawn from the study's seed
 
 
@@ -152,7 +167,7 @@ class TrainingInfo(TypedDict, total=False):
     numbers: dict[str, FiniteFloat]  # scores of the numbers of topics that were tried
     ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
-    clear: list[str]  # functions whose results everybody saw one by one nevertheless
+    data_sent: list[dict[str, str]]  # by function: when it was called, what was sent, who saw it
     privacy: PrivacyGuarantee
     history: list[Any]  # of `PastRound`, perhaps with keys of the method
     continued: Origin  # the model with which training began, if any
@@ -244,8 +259,7 @@ class Topics:
     def words_by(self, ranking: WordRanking, n_words: int = WORDS_SHOWN) -> list[list[str]]:
         """Return the words of each topic under a ranking."""
         check_number(n_words, "n_words")
-        columns = self.columns(ranking, n_words)
-        return [[self.vocabulary.words[i] for i in row] for row in columns]
+        return [[self.vocabulary.words[i] for i in row] for row in self.columns(ranking, n_words)]
 
     def columns(self, ranking: WordRanking, n_words: int) -> NDArray[np.int64]:
         """Return the words of each topic under a ranking as columns, (n_topics, n_words)."""

@@ -17,7 +17,8 @@ from fedtopics.networks import compiled_loops
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
 Shared = Mapping[str, Tensors]  # by stage: values that documents share (running statistics)
 EncoderInput = Literal["counts", "log", "shares"]
 USUAL_LENGTH = 50  # words in a document; shares are scaled to counts in such a document
@@ -120,14 +121,13 @@ class Batch:
             inputs = USUAL_LENGTH * values / lengths.repeat_interleave(n_distinct)
         present = np.zeros(bag.shape[1], bool)
         present[bag.indices] = True
-        vectors = None if embedding is None else torch.from_numpy(embedding).to(dtype)
         return cls(
             bag=sparse.csr_array((inputs.numpy(), bag.indices, bag.indptr), bag.shape),
             words=np.flatnonzero(present),
             values=values,
             lengths=lengths,
             noise=noise,
-            embedding=vectors,
+            embedding=None if embedding is None else torch.from_numpy(embedding).to(dtype),
         )
 
     def __len__(self) -> int:

@@ -147,13 +147,11 @@ class NeuralTopicModel(ABC):
         noise: NetworkNoise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
     ) -> Batch:
-        if not self.sees_embedding:
-            embedding = None
         return Batch.of(
             bag,
             noise=noise,
             dtype=self.dtype,
-            embedding=embedding,
+            embedding=embedding if self.sees_embedding else None,
             encoder_input=self.settings.encoder_input,
         )
 

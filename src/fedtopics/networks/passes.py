@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks.base import Batch, Shapes, Shared, Stage, Tensors, tensor_shapes
+from fedtopics.networks.base import Batch, Shared, Stage, Tensors
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights, through
 
 
@@ -98,9 +98,8 @@ class ServerPass:
     def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
         """Return the gradient of a stage's totals, given the gradients of the shared values."""
         totals, shared = self._tape[stage]
-        outputs = [shared[name] for name in shared_gradients]
         of_weights, of_totals = gradients(
-            outputs,
+            [shared[name] for name in shared_gradients],
             seeds=[*shared_gradients.values()],
             inputs=[self.weights, {"totals": totals}],
         )
@@ -130,9 +129,8 @@ def run_through(
     return network.loss(weights, batch, carried, entered), detached
 
 
-def shapes_of_sums(network: NeuralTopicModel, weights: Tensors) -> Shapes:
-    """Find the shape of each stage's sums, by a pass with one document of one word."""
+def sums_of_one_document(network: NeuralTopicModel, weights: Tensors) -> Tensors:
+    """Return each stage's sums over one document of one word, which have the shapes of all sums."""
     bag = sparse.csr_array(([1.0], [0], [0, 1]), (1, network.n_words))
     batch = network.batch(bag, None, np.zeros((1, network.settings.embedding.dimension)))
-    sums = run_through(network, batch_weights(network, weights, batch), batch, None)[1]
-    return tensor_shapes(sums)
+    return run_through(network, batch_weights(network, weights, batch), batch, None)[1]

@@ -39,15 +39,16 @@ class ProdLDA(NeuralTopicModel):
         reconstruction: Tensor = Reconstruction.apply(  # type: ignore[no-untyped-call]
             centred, shared["topics"], bias, batch, self._logits[: len(batch)]
         )
-        direction_loss = self.embedding_loss(weights, batch, carried["theta"])
-        divergence = self.divergence(weights, carried["mu"], carried["log_variance"])
-        return reconstruction + direction_loss + divergence
+        return (
+            reconstruction
+            + self.embedding_loss(weights, batch, carried["theta"])
+            + self.divergence(weights, carried["mu"], carried["log_variance"])
+        )
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         """Return softmax(batchnorm(beta_logits) + bias): the words of a document of one topic."""
         topics = shared["decoder"]["topics"]
-        mean = shared["decoder"]["theta_mean"]
-        logits = topics - mean @ topics
+        logits = topics - shared["decoder"]["theta_mean"] @ topics
         if "word_bias" in weights:
             logits = logits + weights["word_bias"]
         return torch.softmax(logits.double(), 1)
@@ -114,12 +115,13 @@ class NeuralLDA(NeuralTopicModel):
         word = torch.from_numpy(batch.bag.indices.astype(np.int64))
         # Only for the words that occur: most of theta @ topics is not needed.
         theta = sampled["theta"].index_select(0, document)
-        of_word = functional.embedding(word, topics.T)
-        probability = (theta * of_word).sum(1)
+        probability = (theta * functional.embedding(word, topics.T)).sum(1)
         reconstruction = -(batch.values @ (probability + ADDED_PROBABILITY).log())
-        direction_loss = self.embedding_loss(weights, batch, sampled["theta"])
-        divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
-        return reconstruction + direction_loss + divergence
+        return (
+            reconstruction
+            + self.embedding_loss(weights, batch, sampled["theta"])
+            + self.divergence(weights, sampled["mu"], sampled["log_variance"])
+        )
 
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
         return torch.softmax(self._biased(weights).double(), 1)

@@ -11,21 +11,18 @@ Dong, Roth and Su, Gaussian Differential Privacy, JRSS B 2022, corollary 3.3.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from fedtopics.errors import PolicyError, RunError, StudyError
-from fedtopics.files import in_turn, read_text, write_durably
+from fedtopics.errors import PolicyError, StudyError
 from fedtopics.text.words import is_word
 
 ROUNDING = 1e-3  # share of epsilon and of delta that rounding to whole numbers costs; see `noise`
@@ -33,7 +30,7 @@ DIGITS = 4  # digits of a standard deviation, which is rounded up: the same on a
 
 
 class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """A bound for everything that a study releases about one document or one author."""
+    """A bound for everything that a study releases about one document or one person."""
 
     epsilon: float = Field(
         ge=0.01,
@@ -47,21 +44,21 @@ class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         le=1e-3,
         description="probability that this bound fails; far below 1 / (number of documents)",
     )
-    unit: Literal["document", "author"] = Field(
+    unit: Literal["document", "person"] = Field(
         "document",
-        description="what the bound protects: each document, or all documents of an author (each "
-        "client needs a column of authors)",
+        description="what the bound protects: each document, or all documents of a person (each "
+        "client needs a column of persons)",
     )
     most_documents: int | None = Field(
         None,
         ge=1,
-        description="at most this many documents of an author count; together they count as one",
+        description="at most this many documents of a person count; together they count as one",
     )
 
     @property
     def sensitivity(self) -> float:
         """The largest change of a sum by one document."""
-        # Without an author's only document, another one of the author's takes its place.
+        # Without a person's only document, another one of the person's takes its place.
         return 2.0 if self.most_documents == 1 else 1.0
 
     @property
@@ -74,10 +71,10 @@ class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         return self.model_dump(exclude_none=True)
 
     @model_validator(mode="after")
-    def _of_authors_so_many(self) -> Privacy:
-        if (self.unit == "author") != (self.most_documents is not None):
+    def _of_persons_so_many(self) -> Privacy:
+        if (self.unit == "person") != (self.most_documents is not None):
             raise ValueError(
-                'unit = "author" needs most_documents, the most documents of an author that '
+                'unit = "person" needs most_documents, the most documents of a person that '
                 'count; unit = "document" must not have it'
             )
         return self
@@ -118,7 +115,7 @@ class Budget:
     (3.089, 1.784)
     """
 
-    privacy: Privacy | None
+    privacy: Privacy
     shares: Mapping[str, float]
 
     def __post_init__(self) -> None:
@@ -130,8 +127,6 @@ class Budget:
 
     def sigma(self, release: str) -> float:
         """Return the noise's standard deviation, for a total that one document changes by 1."""
-        if self.privacy is None:
-            return 0.0
         exact = 1 / (mu_of(self.privacy) * math.sqrt(self.shares[release]))
         unit = 10.0 ** (math.floor(math.log10(exact)) - DIGITS + 1)
         return round(math.ceil(exact / unit) * unit, 12)
@@ -147,8 +142,7 @@ def mu_of(privacy: Privacy) -> float:
 
 def delta_of(mu: float, epsilon: float) -> float:
     """Return the delta at epsilon of a release of sensitivity mu with standard normal noise."""
-    rest = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
-    return float(ndtr(mu / 2 - epsilon / mu) - rest)
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)))
 
 
 FAR_DEVIATIONS = 10.0  # standard deviations; the tail beyond them is smaller than any delta
@@ -169,12 +163,11 @@ class BudgetEntry(BaseModel, extra="forbid", frozen=True):
         return self.study, self.run, self.privacy, self.noise
 
 
+@dataclass(frozen=True)
 class Account:
-    """The runs that used the documents, in a file of JSON lines that need not exist at first."""
+    """The runs that used the documents."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.entries = self._read()
+    entries: Sequence[BudgetEntry] = ()
 
     @property
     def epsilon(self) -> float:
@@ -186,35 +179,21 @@ class Account:
         """The smallest delta of all runs; None if there are none."""
         return min((entry.privacy.delta for entry in self.entries), default=None)
 
-    def charge(
+    def charged(
         self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
-    ) -> None:
-        """Record a new run before it sends data; PolicyError if all runs together exceed `most`."""
+    ) -> Account:
+        """Return the account with a run; PolicyError if all runs together exceed `most`."""
         today = datetime.now(UTC).date().isoformat()
         entry = BudgetEntry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
-        with in_turn(self.path):
-            self.entries = self._read()  # another study may have started meanwhile
-            if any(earlier.identity == entry.identity for earlier in self.entries):
-                return
-            self._check(client, privacy, most)
-            self.entries.append(entry)
-            lines = (json.dumps(entry.model_dump()) for entry in self.entries)
-            write_durably(self.path, "".join(f"{line}\n" for line in lines).encode())
+        if any(earlier.identity == entry.identity for earlier in self.entries):
+            return self
+        self._check(client, privacy, most)
+        return Account([*self.entries, entry])
 
     def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
         """Raise PolicyError if a new study would exceed `most`; a resumed one sends nothing new."""
         if all((entry.study, entry.privacy) != (study, privacy.promise) for entry in self.entries):
             self._check(client, privacy, most)
-
-    def _read(self) -> list[BudgetEntry]:
-        try:
-            lines = read_text(self.path).splitlines() if self.path.exists() else []
-            return [BudgetEntry.model_validate_json(line) for line in lines]
-        except (OSError, UnicodeDecodeError, ValidationError):
-            raise RunError(
-                f"{self.path} is not a record of the privacy budget; restore it, as it shows "
-                "how much of the budget earlier studies have used."
-            ) from None
 
     def _check(self, client: str, privacy: Privacy, most: float) -> None:
         after = together([*(entry.privacy for entry in self.entries), privacy])

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import softmax
 
 from fedtopics.errors import DataError
 from fedtopics.inference.clusters import centred
-from fedtopics.inference.vectors import TINY, Discriminant, Numbers, blocks, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, blocks, unit_rows
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 
@@ -25,10 +24,10 @@ Vectors = NDArray[np.floating[Any]]
 
 
 def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.int64], Numbers]:
-    """Return the rows of the documents that count, and their weights; DataError as `authors`."""
-    # An author's first different documents count, at most `most_documents`, and share weight 1.
+    """Return the rows of the documents that count, and their weights; DataError as `persons`."""
+    # A person's first different documents count, at most `most_documents`, and share weight 1.
     most = None if privacy is None else privacy.most_documents
-    whose = authors(corpus, privacy)
+    whose = persons(corpus, privacy)
     rows: list[int] = []
     names: list[str] = []
     seen: set[tuple[str, bytes]] = set()
@@ -45,16 +44,16 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
     return np.array(rows, np.int64), np.array(weights)
 
 
-def authors(corpus: Corpus, privacy: Privacy | None) -> list[str]:
-    """Return each document's author, "" if the bound is per document; DataError without column."""
+def persons(corpus: Corpus, privacy: Privacy | None) -> list[str]:
+    """Return each document's person, "" if the bound is per document; DataError without column."""
     if privacy is None or privacy.unit == "document":
         return [""] * len(corpus)
-    if corpus.authors is None:
+    if corpus.persons is None:
         raise DataError(
-            "The study protects authors, but the documents have no column of authors; name it with "
-            "--columns author=NAME, or as author in the client's table."
+            "The study protects persons, but the documents have no column of persons; name it with "
+            "--columns person=NAME, or as person in the client's table."
         )
-    names: list[str] = corpus.authors.to_pylist()
+    names: list[str] = corpus.persons.to_pylist()
     return names
 
 
@@ -207,20 +206,6 @@ def factored(
         add_products(block, weighted, sums)
         products += shares.T @ weighted
     return sums, packed(products)
-
-
-def memberships(points: Vectors, discriminant: Discriminant) -> Numbers:
-    """Return points' shares of clusters (n_documents, n_clusters); rows sum to 1, or to 0."""
-    shares = np.empty((len(points), len(discriminant.bias)))
-    projection = np.ascontiguousarray(discriminant.projection.T)
-    for rows, block in blocks(points):
-        # Not with `@`: see `placed`. A document with an overflow gets no shares.
-        with np.errstate(all="ignore"):
-            projected = unit_rows(np.einsum("ij,kj->ik", block, projection))
-            cosines = np.einsum("ij,kj->ik", projected, discriminant.directions)
-            scores = cosines / discriminant.temperature + discriminant.bias
-            shares[rows] = _short(softmax(scores, axis=1))
-    return shares
 
 
 def _short(rows: Numbers) -> Numbers:

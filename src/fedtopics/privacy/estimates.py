@@ -58,13 +58,13 @@ def expected_by_chance(
     counts: Numbers, sigma: float, overall: Numbers, overall_sigma: float
 ) -> Numbers:
     """Return the counts (n_words, n_clusters) expected if all clusters had equal words."""
-    frequency = counts.sum(1)
-    if sigma:  # both releases have noise, so combine them
-        scale = frequency.sum() / overall.sum()
-        of_counts = 1 / (counts.shape[1] * sigma**2)
-        of_overall = 1 / (overall_sigma * scale) ** 2
-        both = frequency * of_counts + overall * scale * of_overall
-        frequency = np.maximum(both / (of_counts + of_overall), overall_sigma / 2)
+    summed = counts.sum(1)
+    scale = summed.sum() / overall.sum()
+    # Both releases have noise, so combine them.
+    of_counts = 1 / (counts.shape[1] * sigma**2)
+    of_overall = 1 / (overall_sigma * scale) ** 2
+    both = summed * of_counts + overall * scale * of_overall
+    frequency = np.maximum(both / (of_counts + of_overall), overall_sigma / 2)
     sizes = np.maximum(counts.sum(0), FEWEST_OF_CLUSTER * np.abs(counts).sum())
     return np.outer(frequency, sizes / sizes.sum())
 
@@ -83,8 +83,6 @@ def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
 
 def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
     """Move noisy counts towards the expected ones, as far as the noise justifies."""
-    if not sigma:
-        return counts
     expected = np.maximum(expected, LEAST_COUNT)
     # Empirical Bayes: the difference beyond noise is normal, in proportion to the expected count.
     excess = ((counts - expected) ** 2 - sigma**2).sum() / (expected**2).sum()
@@ -179,10 +177,9 @@ def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbe
 def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: float) -> Numbers:
     """Return the directions in which embeddings spread by more than noise, as columns."""
     values, vectors = np.linalg.eigh(products - documents * np.outer(mean, mean))
-    number = MOST_DIRECTIONS
-    if sigma:  # noise has eigenvalues up to sqrt(2 n_dimensions) sigma (Wigner's semicircle)
-        clear = values > ABOVE_NOISE * np.sqrt(2 * len(mean)) * sigma
-        number = min(max(int(clear.sum()), FEWEST_DIRECTIONS), MOST_DIRECTIONS)
+    # Noise has eigenvalues up to sqrt(2 n_dimensions) sigma (Wigner's semicircle).
+    clear = values > ABOVE_NOISE * np.sqrt(2 * len(mean)) * sigma
+    number = min(max(int(clear.sum()), FEWEST_DIRECTIONS), MOST_DIRECTIONS)
     return np.asarray(vectors[:, -number:])
 
 

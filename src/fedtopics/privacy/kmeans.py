@@ -1,42 +1,87 @@
 """k-means with differential privacy: sums of embeddings by the nearest centre, with noise."""
 
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from fedtopics.contract.interfaces import published
-from fedtopics.inference.clusters import Centres
-from fedtopics.inference.vectors import Numbers
+from fedtopics.contract.published import NO_DOCUMENTS, ONCE, Reply, published, unknown
+from fedtopics.contract.replies import Bounds, counts
+from fedtopics.errors import DataError
+from fedtopics.inference.clusters import Centres, ClusterShape
+from fedtopics.inference.vectors import Numbers, unit_rows
+from fedtopics.methods.clusters.settings import KMeansSettings
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.kmeans.client import KMeansSettings
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
-from fedtopics.privacy.recipe import clustering
+from fedtopics.privacy.client import NOISE, NoisyClient, n_pairs, noisy, repeated
+from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 
+OTHERS_SHARE = 0.02  # share of a word's count with which its other topics start
+LEAST_WORD_COUNT = 1e-3  # minimum count of a word in a topic
 DEAD_SHARE = 0.1  # share of clusters that may keep their centre from public words
 
 
-class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
+class NoisyKMeansClient(NoisyClient[KMeansSettings]):
     """The client-side code of k-means with differential privacy."""
 
-    @staticmethod
-    def rounds(settings: KMeansSettings) -> dict[str, str]:
-        return calls(ByEmbeddings.FIRST, settings, "noisy_cluster_sums", "cluster_words")
+    @published(
+        "For each public word, in how many documents it is among the words nearest to the "
+        "document's embedding; the sums of embeddings and of their outer products. In each sum, a "
+        f"document is a vector of length 1. The sums are sent {NOISE}.",
+        "counts of words, sums of embeddings and of their products",
+        often=ONCE,
+        reply=lambda agreement, settings: noisy(
+            words=(len(agreement.vocabulary),),
+            mean=(settings.embedding.dimension,),
+            products=(n_pairs(settings.embedding.dimension),),
+        ),
+        has_documents=False,
+    )
+    def key_words(self) -> Reply:
+        """Sum the documents' nearest words, and their embeddings."""
+        self._check_request("key_words", ())
+        mean, products = contributions.moments(self.embeddings, self._weights)
+        return {
+            "words": self._noisy("words", self._nearest.sum(0)),
+            "mean": self._noisy("mean", mean),
+            "products": self._noisy("products", products),
+        }
+
+    @published(
+        "The embedding model's vectors of public words, which do not depend on documents.",
+        "vectors of public words",
+        often=ONCE,
+        reply=lambda settings, columns: {
+            "vectors": Bounds((len(columns), settings.embedding.dimension), dtype="float32"),
+            "clients": counts(),
+        },
+        largest=lambda s, n_words: {"columns": unknown(n_words)},
+        over=NO_DOCUMENTS,
+        has_documents=False,
+    )
+    def word_vectors(self, columns: NDArray[np.int64]) -> Reply:
+        """Return the words' vectors. All use the clients' mean, so a server needs no model."""
+        return {"vectors": self._vectors[columns], "clients": 1}
 
     @published(
         "For each cluster, the sum of its documents' embeddings (less a common origin, scaled to "
-        f"length 1), {NOISE}."
+        f"length 1), {NOISE}.",
+        "sums of embeddings by cluster",
+        often=repeated(3),
+        reply=lambda settings: noisy(sums=(settings.n_components, settings.embedding.dimension)),
+        has_documents=False,
     )
-    def noisy_cluster_sums(
-        self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
-    ) -> dict[str, Any]:
+    def noisy_cluster_sums(self, number: int, origin: Numbers, centres: Numbers) -> Reply:
         """Sum the points nearest to each centre, (n_clusters, n_dimensions)."""
         points, nearest = self._placed(
-            "noisy_cluster_sums", vocabulary, (), origin=origin, centres=centres, number=number
+            "noisy_cluster_sums", (), origin=origin, centres=centres, number=number
         )
         points *= self._weights[:, None]
         sums, _ = sums_by_label(points, nearest, len(centres))
@@ -44,22 +89,41 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
 
     @published(
         "For each word and cluster, how often the word is among the nearest words of the cluster's "
-        f"documents, as a sum in which a document is a vector of length 1, {NOISE}."
+        f"documents, as a sum in which a document is a vector of length 1, {NOISE}.",
+        "words by cluster",
+        often=ONCE,
+        reply=lambda settings, columns: noisy(counts=(len(columns), settings.n_components)),
+        largest=lambda s, n_words: {"columns": unknown(n_words)},
+        has_documents=False,
     )
-    def cluster_words(
-        self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
-    ) -> dict[str, Any]:
+    def cluster_words(self, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]) -> Reply:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        _, nearest = self._placed(
-            "cluster_words", vocabulary, columns, origin=origin, centres=centres
-        )
+        _, nearest = self._placed("cluster_words", columns, origin=origin, centres=centres)
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
+
+    @property
+    def embeddings(self) -> NDArray[np.float32]:
+        """The documents' embeddings; DataError if they have none."""
+        embeddings: NDArray[np.float32] | None = self.corpus.embeddings
+        if embeddings is None:
+            raise DataError("the documents have no embeddings, which clustering needs.")
+        return embeddings
+
+    @cached_property
+    def _vectors(self) -> NDArray[np.float32]:
+        return _vectors_of(tuple(self._words), self.settings.embedding, self.site.embedding_model)
+
+    @cached_property
+    def _nearest(self) -> sparse.csr_array:
+        rows = contributions.nearest_words(
+            self.bag, self.embeddings, self._vectors, self._n_nearest
+        )
+        return contributions.weighted_rows(rows, self._weights)
 
     def _placed(
         self,
         function: str,
-        vocabulary: str,
         columns: Any,
         origin: Numbers,
         centres: Numbers,
@@ -67,19 +131,68 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
     ) -> tuple[contributions.Vectors, NDArray[np.int64]]:
         """Check a request; return embeddings minus the origin, and the nearest centre of each."""
         n = self.embeddings.shape[1]
-        k = self.settings.n_components
-        shaped = (origin, (n,)), (centres, (k, n))
-        self._check_request(function, vocabulary, columns, *shaped, number=number)
+        self._check_request(
+            function,
+            columns,
+            (origin, (n,)),
+            (centres, (self.settings.n_components, n)),
+            number=number,
+        )
         return contributions.placed(self.embeddings, origin, centres)
+
+
+@lru_cache(maxsize=1)  # public, and the same for all clients of a process
+def _vectors_of(
+    words: tuple[str, ...], embedding: EmbeddingSettings, model: str | None
+) -> NDArray[np.float32]:
+    # Not in the documents' cache, where a document of one word can have slightly other numbers.
+    folder = cache_folder()
+    return document_embeddings(
+        Corpus.of(list(words)), embedding, embedding_model=model, cache=folder and folder / "words"
+    )
+
+
+def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find the words that occur, and the directions in which embeddings spread."""
+    n = releases.settings.embedding.dimension
+    reply = agreement.ask(NoisyKMeansClient.key_words)
+    columns = releases.known_words(reply["words"])
+    products = contributions.unpacked(reply["products"], n)
+    number = max(float(np.trace(products)), 1.0)
+    origin = reply["mean"] / number
+    sigma = releases.budget.sigma("products")
+    return {
+        "kept": columns,
+        "frequency": reply["words"][columns],
+        "origin": origin,
+        "directions": estimates.find_directions(origin, products, number, sigma),
+    }
+
+
+def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Place public words among the embeddings, by their public vectors, and cluster them."""
+    frequency = state["frequency"]
+    reply = agreement.ask(NoisyKMeansClient.word_vectors, columns=state["kept"])
+    vectors = reply["vectors"].astype(np.float64) / reply["clients"]
+    centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
+    projected = centred @ state["directions"]
+    centres = estimates.first_centres(
+        projected, frequency, releases.settings.n_components, releases.seed
+    )
+    return {"vectors": centred, "centres": centres}
 
 
 def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the new centres from sums of embeddings: a round of spherical k-means."""
-    n_topics = releases.n_topics
+    n_topics = releases.settings.n_components
     number = releases.number
-    template = {"sums": (n_topics, releases.dimension)}
-    payload = {"number": number, **clusters_of(state)}
-    sums = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
+    clusters = clusters_of(state)
+    sums = agreement.ask(
+        NoisyKMeansClient.noisy_cluster_sums,
+        number=number,
+        origin=clusters["origin"],
+        centres=clusters["centres"],
+    )["sums"]
     sigma = releases.budget.sigma(f"clusters {number}")
     centres, alive = estimates.move(state["centres"], sums, state["directions"], sigma)
     dead = int(np.count_nonzero(~alive))
@@ -88,6 +201,22 @@ def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
             f"{dead} of {n_topics} clusters have too few documents to be distinct from noise"
         )
     return {"centres": centres, "sums": sums}
+
+
+def words_of_clusters(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find the words of the clusters."""
+    summed = agreement.ask(
+        NoisyKMeansClient.cluster_words, columns=state["kept"], **clusters_of(state)
+    )["counts"]
+    sigma = releases.budget.sigma("histogram")
+    of_words = releases.budget.sigma("words")
+    chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
+    close = state["vectors"] @ unit_rows(state["sums"]).T
+    expected = estimates.by_closeness(summed, chance, close)
+    counts = estimates.shrunk(summed, expected, sigma)
+    others = OTHERS_SHARE / releases.settings.n_components * counts.sum(1, keepdims=True)
+    topics = estimates.smoothed_topics(counts + others, LEAST_WORD_COUNT)
+    return {"frequency": chance.sum(1), "counts": counts, "topics": topics}
 
 
 def clusters_of(state: Arrays) -> dict[str, Numbers]:
@@ -107,12 +236,20 @@ def why_unsupported(settings: KMeansSettings) -> str:
     return ""
 
 
-RECIPE = clustering(
+def kmeans_inferred(settings: KMeansSettings, state: Arrays, counts: Numbers) -> Reply:
+    """Return the inference for new documents; see `Recipe`."""
+    inference = Centres(counts.shape[1], settings.shape(ClusterShape))
+    return {"inference": inference, "weights": inference.with_words(clusters_of(state), counts)}
+
+
+RECIPE = Recipe(
     NoisyKMeansClient,
+    first=(key_words, word_vectors),
     repeated=cluster_sums,
-    function="cluster_words",
-    clusters=clusters_of,
-    kind=Centres,
+    last=(words_of_clusters,),
+    inferred=kmeans_inferred,
+    once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
     shares={"clusters": 0.2},
+    defaults={"coherence": "nothing", "max_rounds": 5},
     why_unsupported=why_unsupported,
 )

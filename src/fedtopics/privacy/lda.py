@@ -1,18 +1,16 @@
 """LDA with differential privacy, from noisy sums of documents' words by topic."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import published
+from fedtopics.contract.published import Reply, published, unknown
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.lda.client import LDASettings
+from fedtopics.methods.lda.method import LDASettings
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, ByWords, calls
+from fedtopics.privacy.client import NOISE, ByWords, noisy, repeated
 from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 
@@ -27,33 +25,33 @@ def alpha_of(settings: LDASettings) -> float:
 class NoisyLDAClient(ByWords[LDASettings]):
     """The client-side code of LDA with differential privacy."""
 
-    @staticmethod
-    def rounds(settings: LDASettings) -> dict[str, str]:
-        return calls(ByWords.FIRST, settings, "noisy_topic_words")
-
     @published(
         "For each word and topic, the topic's share of the word, summed over documents. In the "
-        f"sum, a document is a matrix of length 1. The sum is sent {NOISE}."
+        f"sum, a document is a matrix of length 1. The sum is sent {NOISE}.",
+        "words by topic",
+        often=repeated(2),
+        reply=lambda topics: noisy(counts=topics.shape),
+        largest=lambda s, n_words: {"topics": unknown(n_words, s.n_components)},
+        has_documents=False,
     )
-    def noisy_topic_words(
-        self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
-    ) -> dict[str, Any]:
+    def noisy_topic_words(self, number: int, columns: NDArray[np.int64], topics: Numbers) -> Reply:
         """Divide the words of documents among topics (n_words, n_topics), and sum them."""
         shaped = topics, (len(columns), self.settings.n_components)
-        self._check_request(
-            "noisy_topic_words", vocabulary, columns, shaped, number=number, above=0.0
+        self._check_request("noisy_topic_words", columns, shaped, number=number, above=0.0)
+        counts = contributions.expected_words(
+            self._of(columns), topics, alpha_of(self.settings), self._weights
         )
-        bag = self._of(columns)
-        alpha = alpha_of(self.settings)
-        counts = contributions.expected_words(bag, topics, alpha, self._weights)
         return {"counts": self._noisy(f"topics {number}", counts)}
 
 
 def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find each topic's share of each word: a variational round."""
-    template = {"counts": state["topics"].shape}
-    payload = {"columns": state["kept"], "topics": state["topics"], "number": releases.number}
-    summed = releases.ask(agreement, "noisy_topic_words", template, **payload)["counts"]
+    summed = agreement.ask(
+        NoisyLDAClient.noisy_topic_words,
+        number=releases.number,
+        columns=state["kept"],
+        topics=state["topics"],
+    )["counts"]
     expected = state["topics"] * np.maximum(summed.sum(0), 1)
     sigma = releases.budget.sigma(f"topics {releases.number}")
     counts = estimates.shrunk(summed, expected, sigma)
@@ -61,7 +59,7 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     return {"frequency": counts.sum(1), "counts": counts, "topics": topics}
 
 
-def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> dict[str, Any]:
+def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
     prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
     pseudo_counts = np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)
@@ -76,8 +74,8 @@ def why_unsupported(settings: LDASettings) -> str:
             "minibatches need hundreds of rounds with noise, each over few documents: "
             'set learning = "batch"'
         )
-    if settings.initialisation != "anchors":
-        return 'first topics come from sums with noise: leave initialisation at "anchors"'
+    if settings.initialisation != "nmf":
+        return "first topics come from sums with noise: leave out initialisation"
     return ""
 
 
@@ -88,6 +86,6 @@ RECIPE = Recipe(
     inferred=lda_inferred,
     once={"words": 0.05, "sketch": 0.7},
     shares={"topics": 0.25},
-    defaults={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
+    defaults={"coherence": "nothing", "max_rounds": 4},
     why_unsupported=why_unsupported,
 )

@@ -3,20 +3,30 @@
 A document with shares w of topics has weight 1 / |w|; otherwise most would add less than noise.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import published
+from fedtopics.contract.published import Reply, published, unknown
 from fedtopics.inference.nmf import Factors, NMFShape, rarities, weigh
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.nmf.client import NMFSettings
-from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, replace_alike, seed_vectors
+from fedtopics.methods.nmf.method import (
+    Factorisation,
+    NMFState,
+    replace_alike,
+    seed_vectors,
+)
+from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, ByWords, calls, relative
+from fedtopics.privacy.client import (
+    NOISE,
+    ByWords,
+    n_pairs,
+    noisy,
+    relative,
+    repeated,
+)
 from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 
@@ -24,26 +34,31 @@ from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 class NoisyNMFClient(ByWords[NMFSettings]):
     """The client-side code of NMF with differential privacy."""
 
-    @staticmethod
-    def rounds(settings: NMFSettings) -> dict[str, str]:
-        return calls(ByWords.FIRST, settings, "noisy_factors")
-
     @published(
         "For each word and topic, the word's weight in a document times the document's share of "
         "the topic, and for each two topics the product of their shares, summed over documents. In "
-        f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}."
+        f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}.",
+        "weights of words by topic",
+        often=repeated(2),
+        reply=lambda topics: noisy(factors=topics.shape, products=(n_pairs(topics.shape[1]),)),
+        largest=lambda s, n_words: {"topics": unknown(n_words, s.n_components)},
+        has_documents=False,
     )
     def noisy_factors(
         self,
-        vocabulary: str,
         number: int,
         columns: NDArray[np.int64],
         rarity: Numbers,
         topics: Numbers,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Fit topics (n_words, n_topics) to documents; return the sums X' W and `packed` W' W."""
-        shaped = (rarity, columns.shape), (topics, (len(columns), self.settings.n_components))
-        self._check_request("noisy_factors", vocabulary, columns, *shaped, number=number)
+        self._check_request(
+            "noisy_factors",
+            columns,
+            (rarity, columns.shape),
+            (topics, (len(columns), self.settings.n_components)),
+            number=number,
+        )
         points = weigh(self._of(columns), relative(rarity), self.settings.term_weight)
         sums, products = contributions.factored(points, topics, self._weights)
         return {
@@ -66,13 +81,16 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
 
 def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the shares of words in topics and the products of topics: a round of NMF."""
-    k = releases.n_topics
     number = releases.number
     topics = state["topics"]
-    template = {"factors": topics.shape, "products": (k * (k + 1) // 2,)}
-    payload = {"columns": state["kept"], "rarity": state["weights"], "topics": topics}
-    reply = releases.ask(agreement, "noisy_factors", template, number=number, **payload)
-    products = contributions.unpacked(reply["products"], k)
+    reply = agreement.ask(
+        NoisyNMFClient.noisy_factors,
+        number=number,
+        columns=state["kept"],
+        rarity=state["weights"],
+        topics=topics,
+    )
+    products = contributions.unpacked(reply["products"], releases.settings.n_components)
     expected = topics @ np.maximum(products, 0)
     sigma = releases.budget.sigma(f"factors {number}")
     factors = estimates.shrunk(reply["factors"], expected, sigma)
@@ -89,7 +107,7 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
 
 
-def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> dict[str, Any]:
+def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
     shape = settings.shape(NMFShape)
     weights = {"topics": state["topics"], "rarity": state["weights"]}

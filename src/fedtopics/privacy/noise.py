@@ -62,8 +62,6 @@ class Noise:
         difference would have no noise.
         """
         exact = np.asarray(values, np.float64)
-        if not sigma:
-            return exact
         part = sigma / math.sqrt(self.fewest)
         step = max(2.0 ** (math.floor(math.log2(part)) - STEPS), self._finest)
         part *= 1 + math.sqrt(exact.size) * step

@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import Clients, Run
-from fedtopics.contract.replies import Template
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.extras import Registry
 from fedtopics.files import read_text
-from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
-from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget, Privacy, stages
@@ -64,7 +61,7 @@ class Recipe:
     def repeats(self, settings: TopicSettings) -> int:
         return settings.max_rounds - self.rounds_once
 
-    def budget(self, privacy: Privacy | None, settings: TopicSettings) -> Budget:
+    def budget(self, privacy: Privacy, settings: TopicSettings) -> Budget:
         rounds = self.repeats(settings)
         of_rounds = {
             f"{name} {number + 1}": share / rounds
@@ -130,14 +127,11 @@ class Recipe:
 RECIPES: Registry[Recipe] = Registry(
     "recipe of differential privacy",
     "fedtopics.privacy",
-    {
-        name: f"fedtopics.privacy.{name}:RECIPE"
-        for name in ("lda", "nmf", "kmeans", "discriminative")
-    },
+    {name: f"fedtopics.privacy.{name}:RECIPE" for name in ("lda", "nmf", "kmeans")},
 )
 """Recipes by the names of their methods."""
 WITHOUT = {
-    "auto": "it chooses a method by exact numbers of documents and words",
+    "discriminative": "its sums with noise had no advantage over those of kmeans at epsilon 3",
     "flda": "each client sends its own topics, which Gibbs sampling finds in all its documents "
     "together",
     "fsccl": "its network is trained on pairs of documents",
@@ -154,14 +148,6 @@ def why_not(settings: TopicSettings) -> str:
     if name in RECIPES.names:
         return RECIPES.find(name).why_not(settings)
     return WITHOUT.get(name, "nothing limits what a document adds to its sums")
-
-
-def data_sent_by(method: str, function: str) -> str:
-    """Return which data a client sends in reply to a method's function; "" if unknown."""
-    recipe = RECIPES.find(method) if method in RECIPES.names else None
-    functions = {} if recipe is None else recipe.client.functions()
-    called = (functions | find_method(method).client.functions()).get(function)
-    return "" if called is None else str(vars(called)["data_sent"])
 
 
 OF_WORDS = "counts", "topics", "weights"  # parts of a state with one row per word
@@ -181,7 +167,6 @@ class PrivateProgram(Program[Any, Arrays]):
             )
         super().__init__(plan)
         self._recipe = recipe
-        self._privacy = plan.privacy
         self._words = plan.words
         repeats = recipe.repeats(plan.settings)
         numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
@@ -207,15 +192,16 @@ class PrivateProgram(Program[Any, Arrays]):
         words = self._recipe.public_words(self._words, self.settings, self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
-            size: Template = {"size": stages.noisy(self._privacy)}
-            reply, _ = clients.round(0, partial(clients.sum, "extent", size))
+            reply = Agreement(clients, self.settings).ask_once(NoisyClient.extent)
             agreed = {"documents": max(round(reply["size"]), 1)}
             run.keep("agreement", agreed)
         documents = agreed["documents"]
-        clients.tell("take", words=words)
+        clients.tell(NoisyClient.take.__name__, words=words)
         nothing = np.zeros(len(words), np.int64)
         vocabulary = Vocabulary(tuple(words), nothing, nothing)
-        return Agreement(clients, vocabulary, documents=documents, training=documents, length=1.0)
+        return Agreement(
+            clients, self.settings, vocabulary, documents=documents, training=documents
+        )
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         return {}
@@ -251,32 +237,3 @@ class PrivateProgram(Program[Any, Arrays]):
             ),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )
-
-
-def clustering(
-    client: type[NoisyClient[Any]],
-    repeated: stages.Stage,
-    function: str,
-    clusters: Callable[[Arrays], dict[str, Numbers]],
-    kind: type[ClusterInference],
-    shares: Mapping[str, float],
-    why_unsupported: Callable[[Any], str],
-    **defaults: Any,
-) -> Recipe:
-    """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
-
-    def inferred(settings: Any, state: Arrays, counts: Numbers) -> dict[str, Any]:
-        inference = kind(counts.shape[1], settings.shape(ClusterShape))
-        return {"inference": inference, "weights": inference.with_words(clusters(state), counts)}
-
-    return Recipe(
-        client,
-        first=(stages.key_words, stages.word_vectors),
-        repeated=repeated,
-        last=(partial(stages.words_of_clusters, function=function, clusters=clusters),),
-        inferred=inferred,
-        once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
-        shares=shares,
-        defaults={"coherence": "nothing", "max_rounds": 5, **defaults},
-        why_unsupported=why_unsupported,
-    )

@@ -71,10 +71,9 @@ class ClientSide:
         try:
             return work(self.door)
         except (OSError, MemoryError) as error:
-            reason = reason_of(error)
             raise FedTopicsError(
-                f"The update of round {self.round} was not sent: {reason}; free some disk space or "
-                "memory, then start the same command again."
+                f"The update of round {self.round} was not sent: {reason_of(error)}; free some "
+                "disk space or memory, then start the same command again."
             ) from None
         except FedTopicsError as error:
             with suppress(FederationError):

@@ -13,11 +13,20 @@ import numpy as np
 
 from fedtopics.contract.events import CallStarted, Event, Narrowed, RoundReport
 from fedtopics.contract.interfaces import EVERYONE, Call, Draw, Position, T
-from fedtopics.contract.replies import Template, WordCountBounds, find_fault
+from fedtopics.contract.published import NO_DOCUMENTS, Often, Published
+from fedtopics.contract.replies import (
+    Announced,
+    Bounds,
+    Template,
+    WordCountBounds,
+    counts,
+    find_fault,
+)
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, MemberDoor
 from fedtopics.protocol.exchange import MemberSteps
+from fedtopics.protocol.keys import LENGTH
 from fedtopics.protocol.layout import Layout
 from fedtopics.protocol.messages import Kind
 from fedtopics.protocol.record import OpenedStep
@@ -27,13 +36,37 @@ from fedtopics.text.vocabulary import VocabularyLimits
 DOCUMENTS = "documents"
 MODEL = "model"
 ARRAYS = "arrays"
-MEMBERS_SEE = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
-DATA_SENT = {
-    DOCUMENTS: "The client's number of documents, which all members see.",
-    **vocabulary.DATA_SENT,
-    MODEL: "The SHA-256 of the client's model, by which members compare their models.",
-    ARRAYS: "The first member's model, which all use if their processors rounded differently.",
-}
+STEPS = (
+    Published(
+        name=DOCUMENTS,
+        data_sent="The client's numbers of documents, of persons, and of words that it will mark "
+        "in the table. All members see them.",
+        short="numbers of documents, persons and words",
+        reply=lambda: {"documents": counts(), "persons": counts(), "words": counts()},
+        seen_by_all=True,
+    ),
+    *vocabulary.STEPS,
+    Published(
+        name=MODEL,
+        data_sent="The SHA-256 of the client's model, by which members compare their models.",
+        short="digest of the model",
+        reply=lambda: {"content": Bounds((LENGTH,), 255, 0, dtype="uint8")},
+        often=lambda _: Often(at_end=2, at_most=True),
+        over=NO_DOCUMENTS,
+        seen_by_all=True,
+    ),
+    Published(
+        name=ARRAYS,
+        data_sent="The first member's model, which all use if their processors round differently.",
+        short="the model",
+        reply=lambda: {"content": Bounds(("bytes",), 255, 0, dtype="uint8")},
+        often=lambda _: Often(at_end=1, at_most=True),
+        over=NO_DOCUMENTS,
+        seen_by_all=True,
+    ),
+)
+"""What the protocol sends in addition to replies of functions: see `Published`."""
+MEMBERS_SEE = frozenset(step.name for step in STEPS if step.seen_by_all)
 WRONG = "a number, a word or an update is not valid"
 
 
@@ -41,13 +74,14 @@ class SecureClients:
     """`Clients` over a member's steps; the checkpoint covers `step` steps, `turn` rounds."""
 
     hidden = True
+    apart = True
 
     def __init__(
         self,
         exchange: MemberSteps,
         names: Sequence[str],
         door: MemberDoor | None,
-        documents: int | None,
+        sizes: Callable[[], tuple[int, int, int]] | None,
         totals: Sequence[OpenedStep],
         step: int,
         turn: int,
@@ -64,30 +98,39 @@ class SecureClients:
         self._limits = limits
         self._notify = notify
         self._study = study
-        self._documents = 0
         self.step = step
         self.turn = turn
         self._drawn: list[str] = []  # the clients of this round
+        self._marks: list[int] = []  # how many words each client with documents will mark
         self._position = Position(turn)
         if step == 0:
-            self._begin(identity, documents)
+            self._begin(identity, sizes)
 
-    def _begin(self, identity: str, documents: int | None) -> None:
-        """Agree on the group key and on the number of documents."""
+    def _begin(self, identity: str, sizes: Callable[[], tuple[int, int, int]] | None) -> None:
+        """Agree on the group key; tell numbers of documents, persons and words, unless None."""
         self._step(identity, "call", b"", bytes)
 
         def own() -> bytes:
-            if documents is None:
+            if sizes is None:
                 return b""
             self._position = Position(exchange=2)  # the ledger begins before this agreement
-            self._leave(DOCUMENTS, {"documents": documents})
-            return documents.to_bytes(8, "big")
+            numbers = sizes()
+            self._leave(
+                DOCUMENTS, dict(zip(("documents", "persons", "words"), numbers, strict=True))
+            )
+            return np.array(numbers, ">u8").tobytes()
 
-        replies = self._step(DOCUMENTS, "call", b"", own)
-        if any(len(reply) not in (0, 8) for reply in replies):
+        replies = [reply for reply in self._step(DOCUMENTS, "call", b"", own) if reply]
+        announced = [np.frombuffer(reply, ">u8").tolist() for reply in replies if len(reply) == 24]
+        self._marks = [of[2] for of in announced]
+        try:
+            vocabulary.check_marks(self._marks, self._limits)
+        except FederationError:
             self._exchange.stop(WRONG)
-        total = self._documents = sum(int.from_bytes(reply, "big") for reply in replies)
-        self._side.guarded(lambda door: door.check_sum(total))
+        if len(announced) < len(replies) or any(of[0] < of[1] for of in announced):
+            self._exchange.stop(WRONG)
+        if sizes is not None:
+            self._side.guarded(lambda door: door.check_sum(sum(of[1] for of in announced)))
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing is sent."""
@@ -140,6 +183,9 @@ class SecureClients:
         self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
         layout = Layout.of(template, self._drawn, len(self._member.names))
+        announced = template.get("documents")
+        if isinstance(announced, Announced) and (persons := announced.fewest) is not None:
+            self._side.guarded(lambda door: door.check_sum(persons))
 
         def vector() -> bytes:
             if not self._is_in:
@@ -153,8 +199,6 @@ class SecureClients:
         total = layout.decode(np.frombuffer(opened, np.int64))
         if find_fault(total, template, self._drawn):
             self._exchange.stop(WRONG)
-        if "documents" in total:
-            self._side.guarded(lambda door: door.check_sum(total["documents"]))
         return total
 
     def _sum_words(
@@ -163,39 +207,47 @@ class SecureClients:
         """Return the total counts of the words that may be agreed on."""
         reply = cache(own)  # three steps need it, and its function may run only once
         study = self._study
-        size = vocabulary.buckets_for(self._documents)
+        least = self._limits.clients_per_word(len(self.names))
 
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
             return self._leave(what, {"documents": reply()["documents"], **made})
 
         (name,) = (n for n, field in template.items() if isinstance(field, WordCountBounds))
-        self._advance()
-        table = self._sum(
-            vocabulary.TABLE,
-            vocabulary.template_of(size),
-            lambda: left(vocabulary.TABLE, vocabulary.table_of(reply()[name], study, size)),
-        )
-        allowed = vocabulary.passing(table, table["documents"], self._limits)
 
-        def words() -> bytes:
-            own_words = vocabulary.words_to_list(
-                reply()[name], study, table, allowed, len(self._drawn)
+        def shown(what: str, value: Callable[[], Any]) -> list[Any]:
+            """Return the values of all members with documents, which all see."""
+            self._advance()
+            content = self._step(
+                what,
+                "call",
+                b"",
+                lambda: dumps(left(what, {"words": value()})["words"]) if self._is_in else b"",
             )
-            return dumps(left(vocabulary.LISTED, {"words": own_words})["words"])
+            return [loads(message) for message in content if message]
 
-        self._advance()
-        content = self._step(
-            vocabulary.LISTED, "call", b"", lambda: words() if self._is_in else b""
-        )
         try:
-            lists = [loads(message) for message in content if message]
-            listed = vocabulary.joined(lists, study, allowed)
-        except (FederationError, TypeError):
+            marks = self._marks
+            size = vocabulary.buckets_for(sum(marks))
+            self._advance()
+            table = self._sum(
+                vocabulary.TABLE,
+                vocabulary.template_of_table(size, len(self.names)),
+                lambda: left(
+                    vocabulary.TABLE, {"clients": vocabulary.table_of(reply()[name], study, size)}
+                ),
+            )["clients"]
+            vocabulary.check_table(table, sum(marks))
+            lists = shown(
+                vocabulary.LISTED,
+                lambda: vocabulary.words_to_list(reply()[name], study, table, least),
+            )
+            listed = vocabulary.joined(lists, marks, study, table, least)
+        except (FederationError, TypeError, ValueError):
             self._exchange.stop(WRONG)
         self._advance()
         total = self._sum(
             vocabulary.COUNTS,
-            vocabulary.template_of(len(listed)),
+            vocabulary.template_of_counts(len(listed)),
             lambda: left(vocabulary.COUNTS, vocabulary.counts_over(reply()[name], listed)),
         )
         counted = {name: vocabulary.named(total, listed), "documents": total["documents"]}

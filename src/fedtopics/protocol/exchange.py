@@ -111,11 +111,9 @@ class MemberSteps:
         member = self.member
         before = member.record
         start = time.monotonic()
-        question = member.question()
-        answer = decode(self._patience(lambda: self._link.ask(question)), Answer)
+        answer = decode(self._patience(lambda: self._link.ask(member.question())), Answer)
         if isinstance(answer.message, Total):
-            list_ = member.record.list_digest
-            total = self._patience(lambda: self._link.fetch(list_))
+            total = self._patience(lambda: self._link.fetch(member.record.list_digest))
             self._say(member.open(total))
         else:
             self._say(member.answer(answer.message))
@@ -139,10 +137,10 @@ class MemberSteps:
             OLDER: "restore the newest folder, or end the other process; if the folder is lost, "
             "all members set run in the study to the next number",
         }
-        first = f"{remedies.get(reason, 'remove the cause')}; then"
         raise FederationError(
             f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
-            f"lost: {first} all members start the same command again."
+            f"lost: {remedies.get(reason, 'remove the cause')}; then all members start the same "
+            "command again."
         )
 
     def done(self) -> None:

@@ -39,9 +39,8 @@ def digest_of_fields(*fields: bytes | str | int) -> bytes:
 
 def digest_of_list(parts: Sequence[bytes]) -> bytes:
     """Return the digest of a list without signatures, which can be written in several ways."""
-    read = (decode(part, Part) for part in parts)
     return digest_of_fields(
-        *(encode(msgspec.structs.replace(part, signature=b"")) for part in read)
+        *(encode(msgspec.structs.replace(decode(part, Part), signature=b"")) for part in parts)
     )
 
 

@@ -56,18 +56,21 @@ class Layout:
     @property
     def digest(self) -> bytes:
         """The digest that members compare: names, shapes and bits of all fields."""
-        parts = [part for part, _ in _pairs(self._parts, self._parts)]
         return digest_of_fields(
-            *(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts)
+            *(
+                f"{part.name} {part.shape} {part.field.dtype} {part.fraction}"
+                for part, _ in _pairs(self._parts, self._parts)
+            )
         )
 
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
         """Return an update as a vector, and the smallest factor by which a field was scaled."""
         vector = np.zeros(self.size, np.int64)
-        smallest = 1.0
-        for part, value in _pairs(self._parts, update):
-            smallest = min(smallest, part.write(value, vector[part.start : part.end]))
-        return vector, smallest
+        factors = [
+            part.write(value, vector[part.start : part.end])
+            for part, value in _pairs(self._parts, update)
+        ]
+        return vector, min(factors, default=1.0)
 
     def decode(self, total: Whole) -> dict[str, Any]:
         """Return a total in the form of an update, in the precision of its fields."""

@@ -215,16 +215,17 @@ class Member:
 
     def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:
         record = self.record
-        first = self.names[0]
         if record.step > 0:
             return keys.seal(derive(record.group, "call", bound, self.name), self.content)
-        if self.name != first:
+        if self.name != self.names[0]:
             return b""
-        boxes = []
-        for name in self.names[1:]:
-            secret = keys.shared(record.private, others[name])
-            boxes.append(keys.seal(derive(secret, "group", bound, name), self.content))
-        return encode(boxes)
+        secrets = {name: keys.shared(record.private, others[name]) for name in self.names[1:]}
+        return encode(
+            [
+                keys.seal(derive(secret, "group", bound, name), self.content)
+                for name, secret in secrets.items()
+            ]
+        )
 
     def open(self, total: bytes) -> list[bytes]:
         """Take the total, or nothing; after the step `phase` is "compute", `last` the result."""

@@ -98,6 +98,7 @@ class PlainClients:
     """`Clients` of the server ("" as `own`) or of one client; `step`, `turn` as checkpointed."""
 
     hidden = False
+    apart = True
 
     def __init__(
         self,

@@ -87,8 +87,7 @@ class Remote:
         """Fetch an entry or a checkpoint; return whether it came."""
         if answer.what not in ("entry", "state"):
             return False
-        what = f"{answer.what} {step}".encode()
-        content = self._patience(lambda: self._link.fetch(what))
+        content = self._patience(lambda: self._link.fetch(f"{answer.what} {step}".encode()))
         self._traffic[1] += len(content)
         if content and answer.what == "state":
             raise StateError(content)

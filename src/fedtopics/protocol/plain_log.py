@@ -49,9 +49,8 @@ class Log:
                 file.seek(place)
                 head = file.read(HEAD)
                 size = int.from_bytes(head[:8], "big")
-                if place + HEAD + size > length:
-                    break
-                if _head(self.next, file.read(size)) != head:
+                is_whole = place + HEAD + size <= length
+                if not is_whole or _head(self.next, file.read(size)) != head:
                     break
                 self._places[self.next] = path, place + HEAD, size
                 self.next += 1

@@ -89,9 +89,12 @@ class Rounds:
                 number, rules.join_timeout, lambda present: present == server.possible(), False
             )
             self._has_gathered = True
-        quorum = rules.quorum
-        wait = rules.quorum_timeout
-        self._wait(number, wait, lambda present: len(chosen(present)) >= quorum, True)
+        self._wait(
+            number,
+            rules.quorum_timeout,
+            lambda present: len(chosen(present)) >= rules.quorum,
+            True,
+        )
         with server.changed:
             present = server.there()
             now = time.monotonic()
@@ -110,8 +113,7 @@ class Rounds:
 
     def _enough(self, members: list[str]) -> list[str]:
         """Leave out clients whose policies require more clients than there are."""
-        clients = self._server.clients
-        while few := [name for name in members if clients[name].least > len(members)]:
+        while few := [n for n in members if self._server.clients[n].least > len(members)]:
             members = [name for name in members if name not in few]
         return members
 

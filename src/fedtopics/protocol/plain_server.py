@@ -36,8 +36,7 @@ class Caller:
 
     def absence(self) -> str:
         """Return why the client is absent, "" if it is there."""
-        here = "" if time.monotonic() < self.due else ABSENT
-        return self.excluded or self.away or here
+        return self.excluded or self.away or ("" if time.monotonic() < self.due else ABSENT)
 
 
 class PlainServer:
@@ -71,15 +70,14 @@ class PlainServer:
     def ask(self, name: str, message: bytes) -> bytes:
         """Answer a `PlainAsk` within 20 seconds; a newer one replaces it."""
         ask = decode(message, PlainAsk)
-        until = time.monotonic() + waiting.ASK_HELD
         with self.changed:
             client = self._met(name, ask)
             number = client.asks
-            while (answer := self._answer(name, ask)) is None:
-                left = until - time.monotonic()
-                if left <= 0 or client.asks != number:
-                    break
-                self.changed.wait(left)
+            self.changed.wait_for(
+                lambda: client.asks != number or self._answer(name, ask) is not None,
+                waiting.ASK_HELD,
+            )
+            answer = self._answer(name, ask)
             if client.asks == number:
                 client.called = time.monotonic()
                 client.due = client.called + waiting.AWAY if answer is None else math.inf
@@ -117,13 +115,12 @@ class PlainServer:
 
     def _answer(self, name: str, ask: PlainAsk) -> PlainAnswer | None:
         run = self.log.run
-        step = ask.step
         is_open = name in self._wanted
         if ask.phase in ("done", "left"):
             return PlainAnswer("", run)
-        if self.log.has(step):
+        if self.log.has(ask.step):
             return PlainAnswer("entry", run)
-        if step < self.log.next:
+        if ask.step < self.log.next:
             return PlainAnswer("state", run)
         if ask.phase == "reply" and is_open and name not in self._digests:
             return PlainAnswer("reply", run)
@@ -168,13 +165,11 @@ class PlainServer:
 
     def wait_until_done(self, seconds: float) -> list[str]:
         """Wait until all clients have the model; return those that do not have it in time."""
-        until = time.monotonic() + seconds
         with self.changed:
-            while missing := [n for n in self.possible() if not self.clients[n].is_done]:
-                if (left := until - time.monotonic()) <= 0:
-                    return missing
-                self.changed.wait(left)
-        return []
+            self.changed.wait_for(
+                lambda: all(self.clients[name].is_done for name in self.possible()), seconds
+            )
+            return [name for name in self.possible() if not self.clients[name].is_done]
 
     def left(self, name: str) -> None:
         """Record that a client will not call any more; rounds continue without it."""

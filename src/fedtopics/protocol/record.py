@@ -56,8 +56,12 @@ class Record(_Private):
         transcript = next_transcript(
             group, self.transcript, entry.function, self.list_digest, entry.digest
         )
-        next_group = derive(group, "next", transcript)
-        return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
+        return Record(
+            run=self.run or self.list_digest,
+            step=self.step + 1,
+            transcript=transcript,
+            group=derive(group, "next", transcript),
+        )
 
 
 class OpenedStep(_Private, dict=True):

@@ -80,7 +80,8 @@ class Relay:
             self._list = []  # a member may have to correct its study
             self._parts = {}
         if self.halted is None:
-            self.halted, self._stopped = stop, {ask.process for ask in self.asks.values()}
+            self.halted = stop
+            self._stopped = {ask.process for ask in self.asks.values()}
         return self.halted
 
     def _take_part(self, part: Part, content: bytes) -> None:
@@ -152,8 +153,7 @@ class Relay:
         if last is not None and ask.step < last.step:
             return List(last.parts)  # which contains a part that the member has lost
         if last is not None and ask.step == last.step:
-            is_known = ask.list == self._last_digest
-            return Total(ask.list) if is_known else List(last.parts)
+            return Total(ask.list) if ask.list == self._last_digest else List(last.parts)
         if self._list and ask.step <= self.step:
             if ask.list != self._list_digest:
                 return List(self._list)
@@ -211,9 +211,9 @@ class RelayService:
 
     def _waiting(self) -> dict[str, str]:
         called = self.present()
-        refused = self.relay.refused
         return {
-            name: state_of(called.get(name), refused.get(name, "")) for name in self.relay.missing()
+            name: state_of(called.get(name), self.relay.refused.get(name, ""))
+            for name in self.relay.missing()
         }
 
     def waiting(self) -> tuple[int, dict[str, str], Stop | None]:
@@ -247,12 +247,11 @@ class RelayService:
 
     def wait_until_done(self, seconds: float) -> list[str]:
         """Wait until all members are done; return those that are not done in time."""
-        until = time.monotonic() + seconds
         with self._changed:
-            while missing := [n for n in self.relay.names if n not in self.relay.done]:
-                if self._failure:
-                    raise FederationError(f"The run has ended: {self._failure}.")
-                if (left := until - time.monotonic()) <= 0:
-                    return missing
-                self._changed.wait(left)
-        return []
+            self._changed.wait_for(
+                lambda: self._failure or self.relay.done.issuperset(self.names), seconds
+            )
+            missing = [name for name in self.names if name not in self.relay.done]
+            if missing and self._failure:
+                raise FederationError(f"The run has ended: {self._failure}.")
+            return missing

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from textwrap import wrap
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -208,8 +209,7 @@ def certificate_fingerprint(content: bytes) -> str:
 
 def shown(content: bytes) -> str:
     """Return the SHA-256 of a certificate in groups of four digits, to be read aloud."""
-    digits = certificate_fingerprint(content)
-    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+    return " ".join(wrap(certificate_fingerprint(content), width=4))
 
 
 def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:

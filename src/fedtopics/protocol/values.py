@@ -97,8 +97,9 @@ class _Writer:
             present[value.index] = True
             return self._rows(ROWS, value.values, present)
         if isinstance(value, CountsByWord):
-            counts = value.values.astype(np.int64, casting="safe", copy=False)
-            return self._texts(NAMED, value.names, counts)
+            return self._texts(
+                NAMED, value.names, value.values.astype(np.int64, casting="safe", copy=False)
+            )
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {name: self.plain(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):

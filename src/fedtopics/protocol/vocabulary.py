@@ -1,9 +1,11 @@
 """The agreement on words under secure aggregation, as pure functions.
 
-Members add up a table of counts by bucket, a hash of the word. Each member then lists its own words
-whose buckets may hold an agreed word, but only those of which it has a fair share: so no member can
-make the others list all their words by filling all buckets. The listed words are counted exactly.
-The relay sees no total, so it cannot try the words of a dictionary.
+Each member announces how many of its words it marks, and members add up a table: in how many
+clients a word of each bucket is, a hash of the word. Each member then lists its own words that the
+table has often enough, and the listed words are counted exactly. So the table has no count of a
+word: a member that tries the words of a dictionary learns only that somebody has one. A member that
+marks all buckets, so that the others list words that only they have, marks more than it announced:
+the sum does not fit, and the run stops. The relay sees no total.
 
 A word has a bucket in each of a few rows, and its smallest count is used: two words that share a
 bucket in one row rarely share one in every row.
@@ -22,39 +24,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.payload import CountsByWord
+from fedtopics.contract.published import Published
 from fedtopics.contract.replies import MOST_COUNT, Announced, Bounds, Template
 from fedtopics.errors import FederationError
-from fedtopics.text.vocabulary import VocabularyLimits
+from fedtopics.text.vocabulary import MOST_MARKED, VocabularyLimits
 from fedtopics.text.words import is_word
 
 COLUMNS = "frequency", "occurrences", "clients", "first"  # of `CountsByWord`
 ROWS = 4
 FEWEST_BUCKETS = 1 << 12  # of all rows
-MOST_BUCKETS = 1 << 18  # of all rows
-BUCKETS_EACH = 64  # buckets for a document
-SPARE = 16  # buckets that pass in addition to one per agreed word
+BUCKETS_EACH = 16  # buckets for a marked word
+MOST_BUCKETS = 2 * BUCKETS_EACH * MOST_MARKED  # of all rows
 TABLE = "vocabulary: table"
 LISTED = "vocabulary: words"
 COUNTS = "vocabulary: counts"
-DATA_SENT = {
-    TABLE: "The counts of the client's words by bucket, a hash of the word; members see only the "
-    "total.",
-    LISTED: "The client's words that may be among the agreed ones; all members see them.",
-    COUNTS: "The client's counts of the words that members listed; members see only the total.",
-}
 Counts = NDArray[np.int64]
-Table = Mapping[str, Counts]
 
 
-def template_of(size: int) -> Template:
-    """Return the template of a table of counts, by bucket or by word."""
-    column = Bounds((size,), MOST_COUNT, 0, dtype="int64")
+def template_of_table(size: int, n_clients: int) -> Template:
+    marks = Bounds((size,), n_clients, 0, dtype="int64")
+    return {"documents": Announced({}), "clients": marks}
+
+
+def template_of_counts(n_words: int) -> Template:
+    column = Bounds((n_words,), MOST_COUNT, 0, dtype="int64")
     return {"documents": Announced({}), **dict.fromkeys(COLUMNS, column)}
 
 
-def buckets_for(documents: int) -> int:
-    """Return the number of buckets for the words of so many documents."""
-    return min(max(1 << (BUCKETS_EACH * documents).bit_length(), FEWEST_BUCKETS), MOST_BUCKETS)
+STEPS = (
+    Published(
+        name=TABLE,
+        data_sent="For each bucket, a hash of a word: 1 if one of the client's words is in it.",
+        short="words by hash",
+        reply=lambda n_listed, n_clients: template_of_table(
+            buckets_for(n_listed * n_clients), n_clients
+        ),
+    ),
+    Published(
+        name=LISTED,
+        data_sent="The client's words that enough clients seem to have; all members see them.",
+        short="words that may be agreed on",
+        reply=lambda n_own: {"words": [n_own]},
+        seen_by_all=True,
+    ),
+    Published(
+        name=COUNTS,
+        data_sent="The client's counts of the words that members listed.",
+        short="counts of listed words",
+        reply=lambda n_listed, n_clients: template_of_counts(n_listed * n_clients),
+    ),
+)
+
+
+def buckets_for(marks: int) -> int:
+    """Return the number of buckets for the words that all members mark."""
+    return min(max(1 << (BUCKETS_EACH * marks).bit_length(), FEWEST_BUCKETS), MOST_BUCKETS)
 
 
 def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int64]:
@@ -64,57 +88,44 @@ def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int6
     return numbers.astype(np.int64) + size // ROWS * np.arange(ROWS)[:, None]
 
 
-def table_of(own: CountsByWord, study: bytes, size: int) -> dict[str, NDArray[np.int64]]:
-    """Return a member's counts by bucket, the sum of the words in it."""
-    table = np.zeros((size, len(COLUMNS)), np.int64)
-    for places in buckets_of(own.names, study, size):
-        np.add.at(table, places, own.values)
-    return dict(zip(COLUMNS, table.T, strict=True))
+def table_of(own: CountsByWord, study: bytes, size: int) -> Counts:
+    """Return a member's table: 1 for each bucket with one of its words."""
+    table = np.zeros(size, np.int64)
+    table[buckets_of(own.names, study, size)] = 1
+    return table
 
 
-def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[np.bool_]:
-    """Return which buckets may belong to agreed words: up to three times as many as needed."""
-    columns = np.stack([table[name] for name in COLUMNS])
-    width = columns.shape[1] // ROWS
-    rows = (columns[:, start : start + width] for start in range(0, ROWS * width, width))
-    return np.concatenate([_passing(row, documents, limits) for row in rows])
+def check_marks(marks: Sequence[Any], limits: VocabularyLimits) -> None:
+    """Raise FederationError if a member announces an impossible number of words."""
+    if not all(type(n) is int and 0 <= n <= limits.most_proposed(len(marks)) for n in marks):
+        raise FederationError("a number of words is not valid")
 
 
-def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[np.bool_]:
-    frequency, occurrences, clients, first = row
-    key = occurrences + np.where(first > 0, MOST_COUNT, 0)
-    enough = np.flatnonzero(clients >= max(limits.min_clients_per_word, 1))
-    order = enough[np.argsort(-key[enough], kind="stable")]
-    fit = frequency[order] <= limits.max_document_share * documents
-    frequent = order[fit]
-    often = order[~fit]
-    # Two words, each of one client, can look like one word of two clients.
-    further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
-    room = limits.max_words + further + SPARE
-    least = key[frequent[room - 1]] if len(frequent) >= room else 0
-    passes = np.zeros(len(key), np.bool_)
-    for part in (frequent, often):
-        passes[part[key[part] >= least][: 2 * room]] = True
-    return passes
+def check_table(table: Counts, marks: int) -> None:
+    """Raise FederationError if a total has more than members announced that they mark."""
+    if (table.reshape(ROWS, -1).sum(1) > marks).any():
+        raise FederationError("a member marks more words than it announced")
 
 
-def words_to_list(
-    own: CountsByWord, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
+def clients_with(words: Sequence[str], study: bytes, table: Counts) -> Counts:
+    """Return in how many clients each word is by the table, at most; rarely more than it is."""
+    places = buckets_of(words, study, len(table))
+    return np.asarray(table[places].min(0))
+
+
+def words_to_list(own: CountsByWord, study: bytes, table: Counts, least: int) -> list[str]:
+    """Return a member's words that, by the table, at least so many clients have."""
+    enough = clients_with(own.names, study, table) >= least
+    return [own.names[row] for row in np.flatnonzero(enough).tolist()]
+
+
+def joined(
+    lists: Sequence[Sequence[str]], marks: Sequence[int], study: bytes, table: Counts, least: int
 ) -> list[str]:
-    """Return a member's words whose buckets pass and of which it has at least the mean count."""
-    places = buckets_of(own.names, study, len(allowed))
-    # Some member has m / n or more of a word's total m: a member with less leaves the word to it.
-    share = own.values[:, 1] * members >= table["occurrences"][places].min(0)
-    chosen = allowed[places].all(0) & (share | (own.values[:, 3] > 0))
-    return [own.names[row] for row in np.flatnonzero(chosen).tolist()]
-
-
-def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.bool_]) -> list[str]:
     """Return all listed words in the order of their bytes; FederationError for an invalid list."""
-    for words in lists:
-        if len(words) > 4 * allowed.sum() + SPARE or not all(map(is_word, words)):
-            raise FederationError("a list of words is not valid")
-        if not allowed[buckets_of(words, study, len(allowed))].all():
+    for words, most in zip(lists, marks, strict=True):
+        is_list = len(words) <= most and all(map(is_word, words))
+        if not is_list or (clients_with(words, study, table) < least).any():
             raise FederationError("a list of words is not valid")
     return sorted({word for words in lists for word in words})
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.federation.audit import FALSE_POSITIVES
+from fedtopics.federation.data_sent import NOT_RECORDED, data_sent_in
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import exchanges
 from fedtopics.files import read_toml
-from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_document import (
     PROGRAM,
     Document,
@@ -37,8 +36,7 @@ from fedtopics.report.run import LedgerFacts
 DOCS = "docs/concepts/differential-privacy.md"
 MODEL = "docs/concepts/threat-model.md"
 SECTIONS = read_toml(Path(__file__).with_name("dpia_sections.toml"))
-MASKED = "in secure sums"
-PLAIN = "without secure aggregation"
+ABOUT = ["function", "when, from which documents", "data sent", "who sees it"]
 FROM = {
     "study": "a study's file, before any run",
     "client": "the folder of a client's part in a run",
@@ -91,8 +89,6 @@ def assess(place: Path, audit: Path | None = None) -> Document:
 def _phrases(records: Records) -> dict[str, Any]:
     """Return what the names in braces of ``dpia_sections.toml`` stand for."""
     study = records.study
-    method = find_method(records.method)
-    chosen = study.method.method_name == "auto" != method.name
     adder = (
         "the server" if records.has_server else f"the server in the process of {study.server.host}"
     )
@@ -114,16 +110,13 @@ def _phrases(records: Records) -> dict[str, Any]:
         "study": records.cited,
         "program": PROGRAM,
         "threat_model": MODEL,
-        "method": method,
+        "method": study.registration,
         "settings": study.method,
         "adder": adder,
         "sees": "no document, word, number or total" if records.masked else "the update of each",
         "names": ", ".join(study.clients),
         "number": n,
         "absence": "" if records.has_server else "; while that member is offline, the others wait",
-        "choice": (
-            " The program chose it by the length of all participants' documents." if chosen else ""
-        ),
     }
 
 
@@ -161,52 +154,57 @@ def _flows(records: Records) -> list[Part]:
     """List what each client sent or, before a run, what it will send."""
     if records.ledgers:
         return [part for facts in records.ledgers for part in _flows_of(records, facts)]
-    masked = MASKED if records.masked else PLAIN
-    rows = [
-        [
-            exchange.function,
-            exchange.often,
-            exchange.data_sent,
-            PLAIN if exchange.seen_by_all else masked,
-        ]
-        for exchange in exchanges(records.study)
+    return [
+        FormTable(
+            head=[*ABOUT, "numbers, at most", "bytes of one, at most"],
+            rows=[
+                [
+                    *_about(row.function, row.plain()),
+                    *("not known" if n is None else f"{n:,}" for n in (row.numbers, row.bytes)),
+                ]
+                for row in data_sent_in(records.study)
+            ],
+            source=f"{records.cited}; {PROGRAM}; no ledger of a run was found",
+        )
     ]
-    head = ["function", "how often", "data sent", "how"]
-    return [FormTable(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")]
+
+
+def _about(function: str, row: Mapping[str, Any]) -> list[str]:
+    """Describe a function by its row in the table of data sent."""
+    bounds = f" Bounds: {row['bounds']}." if row["bounds"] else ""
+    return [function, f"{row['often']}; {row['over']}", row["data_sent"] + bounds, row["seen"]]
 
 
 def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
-    head = ["function", "data sent", "how", "messages", "fewest documents in one"]
-    head += ["bytes sent", "bytes received", "lines"]
-    rows = [
-        [
-            row["function"],
-            records.data_sent(row["function"]),
-            MASKED if row["masked"] else PLAIN,
-            f"{row['replies']:,}",
-            f"{row['documents']:,}" if row["documents"] else "-",
-            f"{row['bytes']:,}",
-            f"{row['bytes_of_totals']:,}",
-            " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
-        ]
-        for row in facts.rows
-    ]
-    table = FormTable(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     sent = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
     times = f"{sent / texts:,.0f}" if sent >= 10 * texts else f"{sent / max(texts, 1):.2g}"
     ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
-    source = f"{facts.began} and those above"
-    return [table, Statement(f"{sent:,} bytes left {facts.client}{ratio}.", source), _clear(facts)]
-
-
-def _clear(facts: LedgerFacts) -> Statement:
-    """Describe what others saw of one client."""
-    clear = [row["function"] for row in facts.rows if row["replies"] and not row["masked"]]
-    if not any(row["masked"] for row in facts.rows):
-        return Statement(f"The server saw everything that left {facts.client}.", facts.name)
-    seen = f"{', '.join(clear)}; all else was sent in secure sums" if clear else "nothing"
-    return Statement(f"Members saw from {facts.client}: {seen}.", facts.name)
+    return [
+        FormTable(
+            head=[
+                *ABOUT,
+                "messages",
+                "fewest documents in one",
+                "bytes sent",
+                "bytes received",
+                "lines",
+            ],
+            rows=[
+                [
+                    *_about(row["function"], facts.data_sent.get(row["function"], NOT_RECORDED)),
+                    f"{row['replies']:,}",
+                    f"{row['documents']:,}" if row["documents"] else "-",
+                    f"{row['bytes']:,}",
+                    f"{row['bytes_of_totals']:,}",
+                    " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
+                ]
+                for row in facts.rows
+            ],
+            source=facts.name,
+        ),
+        Statement(f"{sent:,} bytes left {facts.client}{ratio}.", f"{facts.began} and those above"),
+    ]
 
 
 def _files(records: Records) -> list[Part]:
@@ -214,49 +212,64 @@ def _files(records: Records) -> list[Part]:
     with_server = f"{everybody} and the server" if records.has_server else everybody
     # A relay sees no model.
     whose = {"study.toml": with_server, "model": everybody if records.masked else with_server}
-    files = TABLES["files"]["server" if records.place == "server" else "client"]
-    files = files | ({"model": NOISY_MODEL} if records.private else {})
+    files = {
+        **TABLES["files"]["server" if records.place == "server" else "client"],
+        **({"model": NOISY_MODEL} if records.private else {}),
+    }
     holder = "the server" if records.place == "server" else "each participant, its own"
     has_run = records.place != "study"
-    rows = [
-        [name, what, whose.get(name, holder), records.size(name) if has_run else ""]
-        for name, what in files.items()
-    ]
-    stored = [[*row] for facts in records.ledgers for row in facts.stored_files.items()]
-    head = ["file", "content", "who has it", "bytes here"]
-    source = "files in the folder"
-    ledgers = ", ".join(facts.name for facts in records.ledgers)
     return [
-        FormTable(head, rows, f"{source}; {PROGRAM} deletes none of them"),
-        FormTable(["file", "record of its writing"], stored, ledgers),
+        FormTable(
+            head=["file", "content", "who has it", "bytes here"],
+            rows=[
+                [name, what, whose.get(name, holder), records.size(name) if has_run else ""]
+                for name, what in files.items()
+            ],
+            source=f"files in the folder; {PROGRAM} deletes none of them",
+        ),
+        FormTable(
+            head=["file", "record of its writing"],
+            rows=[[*row] for facts in records.ledgers for row in facts.stored_files.items()],
+            source=", ".join(facts.name for facts in records.ledgers),
+        ),
     ]
 
 
 def _measures(records: Records, purposes: Sequence[str]) -> list[Part]:
-    rows = [
-        [measure["serves"], measure["what"], ", ".join(measure["tests"])]
-        for measure in records.holding("measures")
-        if measure["serves"] in purposes
+    return [
+        FormTable(
+            head=["principle or requirement", "measure, implemented in the program", "its tests"],
+            rows=[
+                [measure["serves"], measure["what"], ", ".join(measure["tests"])]
+                for measure in records.holding("measures")
+                if measure["serves"] in purposes
+            ],
+            source=f"{PROGRAM}; {MODEL}",
+        )
     ]
-    head = ["principle or requirement", "measure, implemented in the program", "its tests"]
-    return [FormTable(head, rows, f"{PROGRAM}; {MODEL}")]
 
 
 def _policies(records: Records) -> list[Part]:
     """List the policies, and the clients whose random choices were not secret."""
     meanings = {name: field.description or "" for name, field in Policy.model_fields.items()}
-    parts: list[Part] = []
-    for facts in records.ledgers:
-        rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
-        head = [f"policy of {facts.client}", "value", "meaning"]
-        source = f"{facts.began}; meanings"
-        parts.append(FormTable(head, rows, f"{source}: {PROGRAM}"))
-    for facts in records.ledgers:
-        if facts.seeded:
-            text = f"Random choices and noise of {facts.client} came from the study's seed, which "
-            text += "everybody knows. They hide nothing: this is only for tests."
-            parts.append(Statement(text, facts.name))
-    return parts
+    policies = [
+        FormTable(
+            head=[f"policy of {facts.client}", "value", "meaning"],
+            rows=[[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()],
+            source=f"{facts.began}; meanings: {PROGRAM}",
+        )
+        for facts in records.ledgers
+    ]
+    seeded = [
+        Statement(
+            f"Random choices and noise of {facts.client} came from the study's seed, which "
+            "everybody knows. They hide nothing: this is only for tests.",
+            facts.name,
+        )
+        for facts in records.ledgers
+        if facts.seeded
+    ]
+    return [*policies, *seeded]
 
 
 def _shown(value: object) -> str:
@@ -266,49 +279,67 @@ def _shown(value: object) -> str:
 
 
 def _attacks(records: Records) -> list[Part]:
-    rows = [
-        [attack[key] for key in ("who", "what", "figure", "command", "less_by")]
-        for attack in records.holding("attacks")
+    return [
+        FormTable(
+            head=["who", "what can be learned", "in an experiment", "its command", "reduced by"],
+            rows=[
+                [attack[key] for key in ("who", "what", "figure", "command", "less_by")]
+                for attack in records.holding("attacks")
+            ],
+            source=f"{MODEL}; {records.cited}. The experiments used other documents than these",
+        )
     ]
-    head = ["who", "what can be learned", "in an experiment", "its command", "reduced by"]
-    source = f"{MODEL}; {records.cited}. The experiments used other documents than these"
-    return [FormTable(head, rows, source)]
 
 
 def _budgets(records: Records) -> list[Part]:
     """State what the clients' privacy budgets contain."""
-    parts: list[Part] = []
-    for facts in records.ledgers:
-        if facts.spent is None:
-            question = f"The policy of {facts.client} has no max_epsilon, so no privacy budget is "
-            question += "kept. What else was, or may be, released about the same documents?"
-            parts.append(Gap(WHO["participant"], question))
-            continue
-        text = f"By the privacy budget of {facts.client}, all studies on its documents had used "
-        text += f"epsilon {facts.spent:.3g} when it took part, including this one; its policy "
-        parts.append(Statement(f"{text}allows {facts.policy['max_epsilon']:g}.", facts.began))
-    return parts
+    return [
+        Gap(
+            WHO["participant"],
+            f"The policy of {facts.client} has no max_epsilon, so no privacy budget is kept. What "
+            "else was, or may be, released about the same documents?",
+        )
+        if facts.spent is None
+        else Statement(
+            f"By the privacy budget of {facts.client}, all studies on its documents had used "
+            f"epsilon {facts.spent:.3g} when it took part, including this one; its policy allows "
+            f"{facts.policy['max_epsilon']:g}.",
+            facts.began,
+        )
+        for facts in records.ledgers
+    ]
 
 
 def _audit(records: Records) -> list[Part]:
     audit = records.audit
     if audit is None:
         return []
-    attacks = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
+    unit = "persons" if audit.persons < audit.documents else "documents"
+    attacks = [
+        (f"membership of {unit}, by the model", (audit.auc, audit.found), f"{audit.persons:,}")
+    ]
     if audit.allowed is not None:
         attacks.append(("allowed by epsilon", audit.allowed, "-"))
-    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in attacks]
-    share = f"found, at {FALSE_POSITIVES:.0%} false"
-    head = ["attack", "AUC (.500 by chance)", share, "tried on"]
-    return [FormTable(head, rows, f"{audit.path.name}; description of the attacks: {MODEL}")]
+    share_title = f"found, at {FALSE_POSITIVES:.0%} false"
+    return [
+        FormTable(
+            head=["attack", "AUC (.500 by chance)", share_title, "tried on"],
+            rows=[
+                [name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in attacks
+            ],
+            source=f"{audit.path.name}; description of the attacks: {MODEL}",
+        )
+    ]
 
 
 def _risks(records: Records) -> list[Part]:
     bound = records.study.differential_privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
-    risks = [f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")]
-    risks.append(f"what the model and totals reveal about a single document, {within}")
-    risks += [row[0] for row in TABLES["threats"]["rows"]]
+    risks = [
+        *(f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")),
+        f"what the model and totals reveal about a single document, {within}",
+        *(row[0] for row in TABLES["threats"]["rows"]),
+    ]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
     return [FormTable(head, [[risk, "", "", "", ""] for risk in risks], "3.1 and 4.1.a")]
 

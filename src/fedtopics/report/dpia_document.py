@@ -83,8 +83,7 @@ def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = (
 
 
 def form_as_markdown(form: Document) -> str:
-    templates = report_templates(for_markdown)
-    return templates.get_template("dpia.md.j2").render(form=form)
+    return report_templates(for_markdown).get_template("dpia.md.j2").render(form=form)
 
 
 def form_as_html(form: Document) -> str:

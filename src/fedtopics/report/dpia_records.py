@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtopics.errors import FedTopicsError, RunError
+from fedtopics.errors import RunError
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy.recipe import data_sent_by
-from fedtopics.protocol.clients import DATA_SENT
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
@@ -60,15 +56,6 @@ class Records:
         return f"study.toml, fingerprint {self.study.fingerprint}"
 
     @property
-    def method(self) -> str:
-        """The name of the method that was trained; that of "auto" is in the model."""
-        name = self.study.method.method_name
-        if name == "auto":
-            with suppress(FedTopicsError):  # there is no model yet
-                return str(TopicModel.from_pretrained(self.folder).info["method"])
-        return name
-
-    @property
     def minibatches(self) -> bool:
         """Whether a round uses only some documents."""
         settings = self.study.method.model_dump()
@@ -89,10 +76,6 @@ class Records:
         """Whether the server is a separate process, not run by a member."""
         return self.study.server.host is None
 
-    def data_sent(self, function: str) -> str:
-        """Describe what a function sends, from its own documentation."""
-        return DATA_SENT.get(function) or data_sent_by(self.method, function)
-
     def size(self, name: str) -> str:
         """Return the size of a file or folder in bytes; "-" if it does not exist."""
         place = self.folder / name
@@ -112,7 +95,7 @@ class Records:
 
     def holding(self, table: str) -> list[Mapping[str, Any]]:
         """Return the measures or attacks of `TABLES` that apply to this study."""
-        method = self.method
+        method = self.study.method.method_name
         return [
             row
             for row in TABLES[table]
@@ -129,8 +112,8 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "without noise": lambda records: not records.private,
     "minibatches": lambda records: records.minibatches,
     "own secret": lambda records: not records.seeded,
-    "authors": lambda records: (
-        (bound := records.study.differential_privacy) is not None and bound.unit == "author"
+    "persons": lambda records: (
+        (bound := records.study.differential_privacy) is not None and bound.unit == "person"
     ),
     "public noise": lambda records: records.private and records.has_public_noise,
     "secret noise": lambda records: records.private and not records.has_public_noise,

@@ -57,8 +57,8 @@ def sentences(
     if len(documents) > 1:
         lines.append(_clients(topics, documents, similarity, kind))
     if change is not None:
-        of_one = change["of"] == 1 < len(documents)
-        lines.append(_changed({t["topic"]: t for t in topics}, change, of_one))
+        by_number = {topic["topic"]: topic for topic in topics}
+        lines.append(_changed(by_number, change, of_one=change["of"] == 1 < len(documents)))
     else:
         lines.append(_shared(topics, documents, kind))
     return [sentence for sentence in lines if sentence]
@@ -109,20 +109,15 @@ def _listed(topics: Sequence[Topic]) -> str:
 
 def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
     order = grown(change)
-    shares = change["topics"]
-
-    def describe_change(topic: int, how: str) -> str:
-        before = shares[topic]["before"]
-        after = shares[topic]["after"]
-        return f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}"
-
     changes = []
-    if shares[order[0]]["after"] - shares[order[0]]["before"] >= NOTABLE:
-        changes.append(describe_change(order[0], "grew"))
-    if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
-        changes.append(describe_change(order[-1], "shrank"))
-    when = f"{change['after']} compared with {change['before']}"
-    when += ", in the documents of one client" if of_one else ""
+    for topic, how, sign in ((order[0], "grew", 1), (order[-1], "shrank", -1)):
+        before = change["topics"][topic]["before"]
+        after = change["topics"][topic]["after"]
+        if sign * (after - before) >= NOTABLE:
+            changes.append(f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}")
+    when = f"{change['after']} compared with {change['before']}" + (
+        ", in the documents of one client" if of_one else ""
+    )
     return f"{when}: {'; '.join(changes)}." if changes else f"{when}: nothing changed much."
 
 

@@ -35,7 +35,6 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
     names = [model.client_name(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    units = counted_units(model)
     total = sum(model.documents.values())
     who = f"{len(names)} clients" if len(names) > 1 else "One client"
     return [
@@ -44,7 +43,7 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
             about.get("operator", "not stated"),
             detail="" if "operator" in about else UNSAID,
         ),
-        _fact("Who took part", who, f"{named}: {total:,} {units}."),
+        _fact("Who took part", who, f"{named}: {total:,} {counted_units(model)}."),
         _private(model, run),
         _policy(run),
         *([_fact("When", when)] if when else []),
@@ -58,20 +57,18 @@ def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> 
 
 def _private(model: TopicModel, run: RunFacts) -> Fact:
     bound = model.info.get("privacy")
-    text = promise(model)
     seen = "All clients were on one machine." if run.place == "simulation" else ""
     seen = UPDATES_SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:
-        detail = f"{UNBOUND} {seen}".strip()
-        return _fact("Is it private?", "Only sums, no guarantee", detail)
+        return _fact("Is it private?", "Only sums, no guarantee", f"{UNBOUND} {seen}".strip())
     if bound["seeded"]:
-        return _fact("Is it private?", "Only for experiments", f"{text}.", False)
+        return _fact("Is it private?", "Only for experiments", f"{promise(model)}.", False)
     answer = risk(bound["epsilon"])
     learned = f"Can others learn whether it was there? {answer.capitalize()}."
-    detail = f"For each {bound['unit']}. {learned}"
+    detail = f"For each {bound['unit']}. {learned} {seen}".strip()
     protects = "nothing" not in answer
     value = f"{'Yes' if protects else 'Hardly'}, epsilon {bound['epsilon']:g}"
-    return _fact("Is it private?", value, f"{detail} {seen}".strip(), protects)
+    return _fact("Is it private?", value, detail, protects)
 
 
 def _policy(run: RunFacts) -> Fact:
@@ -79,12 +76,11 @@ def _policy(run: RunFacts) -> Fact:
     if not run.policies:
         where = "Not known here" if run.place == "model" else "At each client"
         return _fact(name, where, KEPT)
-    broken = sorted(set(_broken(run)))
-    if broken:
+    if broken := sorted(set(_broken(run))):
         return _fact(name, "No", f"{' '.join(broken)} See fedtopics audit verify.", False)
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))
     fewest = min((row["documents"] for row in replies), default=0)
-    required = max(policy.min_documents for policy in run.policies.values())
+    required = max(policy.min_persons for policy in run.policies.values())
     updates = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
     return _fact(name, "Yes", f"{updates}; {required:,} are required.", True)
 
@@ -98,7 +94,7 @@ def _broken(run: RunFacts) -> Iterator[str]:
     """Yield violations of the policies that the ledgers name."""
     for client, policy in run.policies.items():
         for row in _replies(run.ledgers.get(client, [])):
-            if row["documents"] < policy.min_documents:
+            if row["documents"] < policy.min_persons:
                 yield f"An update of {client} is over {row['documents']:,} documents."
             if policy.methods is not None and row["method"] not in policy.methods:
                 yield f"The policy of {client} does not allow {row['method']}."

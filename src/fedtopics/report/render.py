@@ -53,9 +53,8 @@ def write_report(
         If the ending is not .html, or a file exists that is not a report.
     """
     page = Path(path)
-    text_path = Path(path).with_suffix(".md")
     check_output(page, [".html"], inputs)
-    write_output(text_path, markdown(summary).encode(), [".md"], inputs)
+    write_output(page.with_suffix(".md"), markdown(summary).encode(), [".md"], inputs)
     return write_output(page, html(summary).encode(), [".html"], inputs)
 
 
@@ -63,15 +62,19 @@ def html(summary: Summary) -> str:
     """Return the report as a self-contained page; its digest lets browsers run only our script."""
     templates = report_templates(visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
-    curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
     script = "".join(figures.resource(templates, name) for name in SCRIPTS)
-    style = "".join(figures.resource(templates, name) for name in STYLES)
     return templates.get_template("report.html.j2").render(
         s=summary,
         **figures.drawn(summary),
         tree=layout.tree(summary["tree"], len(summary["topics"])),
-        curves=[(name, CURVES[name], curve) for name, curve in curves.items() if curve],
-        style=Markup(style),  # noqa: S704 - ours, as the next
+        curves=[
+            (name, title, curve)
+            for name, title in CURVES.items()
+            if (curve := layout.curve(summary["rounds"], name))
+        ],
+        style=Markup(  # noqa: S704 - ours, as the next
+            "".join(figures.resource(templates, name) for name in STYLES)
+        ),
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_for_script(
@@ -85,14 +88,12 @@ def html(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    templates = report_templates(for_markdown)
-    return templates.get_template("report.md.j2").render(s=summary)
+    return report_templates(for_markdown).get_template("report.md.j2").render(s=summary)
 
 
 def report_templates(show: Callable[[str], str]) -> Environment:
     """Return the environment of figures, with the report's templates and filters."""
-    ours = PackageLoader("fedtopics.report")
-    templates = figures.figure_templates(show, ours, in_report=True)
+    templates = figures.figure_templates(show, PackageLoader("fedtopics.report"), in_report=True)
     templates.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
     return templates
 
@@ -113,11 +114,10 @@ def _for_script(content: Any) -> Markup:
 
 
 def _bytes(number: float) -> str:
-    units = iter(("B", "KB", "MB", "GB"))
-    unit = next(units)
-    while number >= 1000 and (larger := next(units, None)):
+    for unit in ("B", "KB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            break
         number = number / 1000
-        unit = larger
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
 
 

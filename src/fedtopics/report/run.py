@@ -43,6 +43,7 @@ class LedgerFacts:
     version: str = ""
     spent: float | None = None  # epsilon, from the client's privacy budget
     policy: Mapping[str, Any] = field(default_factory=dict)
+    data_sent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # rows by function
     has_certificate: bool = False
     seeded: bool = False  # whether random choices came from the study's seed, known to all
     times: tuple[str, str] = "", ""  # of the first and the last line
@@ -68,6 +69,7 @@ class LedgerFacts:
             self.documents = int(line["documents"])
             self.text_bytes = int(line["text_bytes"])
             self.policy = dict(line["policy"])
+            self.data_sent = {row["function"]: row for row in line.get("data_sent", ())}
             self.has_certificate = "certificate" in line
             self.spent = line.get("epsilon_spent", self.spent)
         elif line["what"] == "stored":
@@ -112,6 +114,7 @@ class RunFacts:
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
     seeded: tuple[str, ...] = ()  # clients with a ledger whose random choices were not secret
     policies: dict[str, Policy] = field(default_factory=dict)  # by client, from its ledger
+    data_sent: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # rows by function
     ended: str = ""  # day of the last line of events and ledgers, such as 2026-03-01
     place: Place = "model"
 
@@ -177,7 +180,6 @@ def read_run_facts(folder: Path) -> RunFacts:
         left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
     day = ""
-    settings = Policy.model_fields.keys()
     with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
         day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
     return RunFacts(
@@ -189,11 +191,12 @@ def read_run_facts(folder: Path) -> RunFacts:
         seeded=tuple(facts.client for facts in ledgers if facts.seeded),
         policies={
             facts.client: Policy(
-                **{key: facts.policy[key] for key in settings & facts.policy.keys()}
+                **{key: value for key, value in facts.policy.items() if key in Policy.model_fields}
             )
             for facts in ledgers
             if facts.began_line
         },
+        data_sent={name: row for facts in ledgers for name, row in facts.data_sent.items()},
         ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
         place=place_of(folder, bool(events)),
     )
@@ -211,8 +214,7 @@ def place_of(folder: Path, ran: bool) -> Place:
 def _study(path: Path) -> dict[str, Any]:
     try:
         plan = read_toml(path) if path.exists() else {}
-        tables = "about", "method", "vocabulary"
-        if all(isinstance(plan.get(table, {}), dict) for table in tables):
+        if all(isinstance(plan.get(name, {}), dict) for name in ("about", "method", "vocabulary")):
             About(**plan.get("about", {}))  # or a ValueError
             return plan
         raise ValueError
@@ -242,8 +244,7 @@ def over_time(
 ) -> Rows | None:
     """Return topics' shares by period, from `own` or a simulation's clients; None without times."""
     if own is not None:
-        dated = replace(columns or Columns(), time=time)
-        corpora = {"": Corpus.read(own, dated)} if time else {}
+        corpora = {"": Corpus.read(own, replace(columns or Columns(), time=time))} if time else {}
     else:
         corpora = {name: table.read(name) for name, table in _tables(run, time).items()}
     if not corpora:

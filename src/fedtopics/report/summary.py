@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.data_sent import ALL_SEE, NOT_RECORDED
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
-from fedtopics.model.card import counted_units, merger, promise
+from fedtopics.model.card import counted_units, merger, of_one_client, promise
 from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy.recipe import data_sent_by
-from fedtopics.protocol.clients import DATA_SENT
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
@@ -74,10 +73,9 @@ def summarise(
         those that the federation summed, if any.
     """
     run = run or RunFacts(name="")
-    least = Policy().min_documents if min_documents is None else min_documents
+    least = Policy().min_persons if min_documents is None else min_documents
     facts = figures.figure_facts(model, least)
     similarity = client_similarity(model)
-    documents_of = {client["name"]: client["documents"] for client in facts["clients"]}
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
     topics = _topics(model, facts["topics"])
@@ -87,7 +85,7 @@ def summarise(
         "title": run.study.get("name") or run.name or "model",
         "found": findings.sentences(
             topics,
-            documents=documents_of,
+            documents={client["name"]: client["documents"] for client in facts["clients"]},
             similarity=similarity,
             change=change,
             kind=facts["kind"],
@@ -160,8 +158,13 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
         begins = text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
         examples[row["topic"]].append({"share": row["share"], "text": begins})
     document_map = model.document_map(corpus, with_text=with_text)
-    svg = Markup(document_map.svg(in_report=True))  # noqa: S704 - its text is already escaped
-    return {"examples": examples, "document_map": {"sentence": document_map.sentence, "svg": svg}}
+    return {
+        "examples": examples,
+        "document_map": {
+            "sentence": document_map.sentence,
+            "svg": Markup(document_map.svg(in_report=True)),  # noqa: S704 - escaped already
+        },
+    }
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
@@ -172,7 +175,6 @@ def client_similarity(model: TopicModel) -> NDArray[np.float64]:
 
 
 def _sentences(model: TopicModel) -> list[str]:
-    total = sum(model.documents.values())
     n = len(model.documents)
     what = "clusters" if model.shows_clusters else "topics"
     who = f"{n} clients" if n > 1 else "one client"
@@ -182,13 +184,19 @@ def _sentences(model: TopicModel) -> list[str]:
     worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
     return [
         *([UNMASKED] if model.info.get("masked") is False else []),
-        f"{model.n_topics} {what} were found in {total:,} {counted_units(model)} of {who} by "
-        f"{_method(model)}{worked}.",
+        f"{model.n_topics} {what} were found in {sum(model.documents.values()):,} "
+        f"{counted_units(model)} of {who} by {_method(model)}{worked}.",
         *_tried(model),
         MASKED if model.info.get("masked") else SERVER_SAW,
-        *([SEEN_BY_ALL.format(", ".join(clear))] if (clear := model.info.get("clear")) else []),
-        *([f"{sentence}." for sentence in [promise(model)] if sentence]),
+        *([SEEN_BY_ALL.format(", ".join(seen))] if (seen := _seen_by_all(model)) else []),
+        *(f"{sentence}." for sentence in (promise(model), of_one_client(model)) if sentence),
     ]
+
+
+def _seen_by_all(model: TopicModel) -> list[str]:
+    """Return what all members saw of each client, in a few words for each function."""
+    rows = model.info.get("data_sent", [])
+    return list(dict.fromkeys(row["short"] for row in rows if row["seen"] == ALL_SEE))
 
 
 def _tried(model: TopicModel) -> list[str]:
@@ -206,12 +214,11 @@ def _tried(model: TopicModel) -> list[str]:
 
 def _method(model: TopicModel) -> str:
     name = model.info.get("method", "?")
-    network = model.inference.name
     try:
         title = find_method(name).title
     except StudyError:  # the method's package is not installed here
         title = name
-    return f"{title} ({network})" if name == "gfedntm" else title
+    return f"{title} ({model.inference.name})" if name == "gfedntm" else title
 
 
 def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -231,9 +238,9 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
             [places.setdefault(column, len(places)) for column in order[k].tolist()]
             for order in orders
         ]
-        numbers = ([float(f"{x:.4g}") for x in (shares[k, i], frequency[i])] for i in places)
         words = [
-            (model.vocabulary.words[i], *pair) for i, pair in zip(places, numbers, strict=True)
+            (model.vocabulary.words[i], *(float(f"{x:.4g}") for x in (shares[k, i], frequency[i])))
+            for i in places
         ]
         # Fewer than two words have no coherence.
         scores = {name: score for name, score in row["coherence"].items() if np.isfinite(score)}
@@ -253,9 +260,14 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
     names = sorted(model.documents)
     sizes = model.info.get("sizes", {})
     unclear = model.info.get("unclear", {})
-    shares = [(n, unclear[n] / max(model.documents[n], 1)) for n in names if n in unclear]
-    sizes = {model.client_name(name): sizes[name] for name in names if name in sizes}
-    return {"sizes": sizes, "unclear": {model.client_name(name): share for name, share in shares}}
+    return {
+        "sizes": {model.client_name(name): sizes[name] for name in names if name in sizes},
+        "unclear": {
+            model.client_name(name): unclear[name] / max(model.documents[name], 1)
+            for name in names
+            if name in unclear
+        },
+    }
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -270,21 +282,22 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     replies: dict[str, list[dict[str, Any]]] = {}
     for row in chain.from_iterable(run.ledgers.values()):
         replies.setdefault(row["function"], []).append(row)
-    functions = [
-        {
-            "function": name,
-            "meaning": (DATA_SENT.get(name) or data_sent_by(rows[0]["method"], name))
-            + (" Members saw only the total." if rows[0]["masked"] else ""),
-            "documents": min(row["documents"] for row in rows),
-        }
-        | _sums(rows)
-        for name, rows in replies.items()
-    ]
-    clients = [  # masked sums have their own rows
-        {"name": model.client_name(name)} | _sums([row for row in rows if not row["masked"]])
-        for name, rows in run.ledgers.items()
-    ]
-    return {"functions": functions, "clients": clients, "seeded": list(run.seeded)}
+    return {
+        "functions": [
+            {
+                "function": name,
+                **run.data_sent.get(name, NOT_RECORDED),
+                "documents": min(row["documents"] for row in rows),
+            }
+            | _sums(rows)
+            for name, rows in replies.items()
+        ],
+        "clients": [  # masked sums have their own rows
+            {"name": model.client_name(name)} | _sums([row for row in rows if not row["masked"]])
+            for name, rows in run.ledgers.items()
+        ],
+        "seeded": list(run.seeded),
+    }
 
 
 def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

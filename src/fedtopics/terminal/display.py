@@ -53,12 +53,11 @@ SENTENCES = {
     "again; this server continues",
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
-    "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
     "candidate": "tried n_components = {n_components}: score {score:.3f}",
     "repeated": "round {round} is repeated without {missing}",
-    "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
-    "first ones have {words} words",
-    "vocabulary": "agreed on {words:,} words of {documents:,} documents",
+    "documents": "{client}: {documents:,} documents ({whose}; {empty:,} of them empty) from "
+    "{source}; the first ones have {words} words",
+    "vocabulary": "agreed on {words:,} words of {documents:,} documents{few}",
     "skipped": "round {round:,}: {client} takes no part: it has {documents:,} new documents, but "
     "needs {least:,}",
     "finished": "{received} have the model",
@@ -77,7 +76,6 @@ _OF_SIMULATIONS = {
     for name in (
         "candidate",
         "documents",
-        "chosen",
         "clipped",
         "continued",
         "continued with its words",
@@ -136,8 +134,10 @@ class RoundProgress(ProgressDisplay):
         kind = event["event"]
         super().__call__(event)
         if kind == "vocabulary":
-            unseen = f"{event['without_known_word']:,} of them without an agreed word"
-            say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
+            say(
+                f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
+                f"{event['without_known_word']:,} of them without an agreed word"
+            )
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
         elif text := event_sentence(event, _OF_SIMULATIONS):
@@ -154,8 +154,7 @@ def event_sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENT
     elif kind in ("waiting", "waits for"):
         values["seconds"] = duration(event.get("seconds", 0.0))
         values["end"] = end_of_wait(event)
-    text = sentences.get(kind, "").format_map(values)
-    return text or language_sentence(event)
+    return sentences.get(kind, "").format_map(values) or language_sentence(event)
 
 
 def listed(value: Any) -> Any:
@@ -206,7 +205,9 @@ def topic_lines(
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     """Print what a client sent and, if the ledger records it, what the client received."""
-    table = Table(title=f"Data sent by {client}", title_justify="left")
+    table = Table(
+        title=f"\nData sent by {client}", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
     table.add_column("function", overflow="fold")  # not cut: names begin alike
     columns = ["replies", "documents", "values", "bytes"]
     if any(row["totals"] for row in rows):
@@ -214,6 +215,8 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right", overflow="fold")
     for row in rows:
-        name = row["function"] + ("*" if row["masked"] else "")
-        table.add_row(name, *(f"{row[column]:,}" for column in columns))
+        table.add_row(
+            row["function"] + ("*" if row["masked"] else ""),
+            *(f"{row[column]:,}" for column in columns),
+        )
     console.print(table)

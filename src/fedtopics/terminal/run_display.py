@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.live import Live
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 _NEWS = {name: SENTENCES[name] for name in ("waits for", "continues")} | {  # of a client
     "narrowed": "an update had too large numbers, so it was multiplied by {factor:.1e}",
-    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay here. "
-    "The first ones have {words} words",
+    "documents": "{documents:,} documents ({whose}; {empty:,} of them empty) from {source}; they "
+    "stay here. The first ones have {words} words",
+    "memory": "{text}",
     "unreadable": "the documents cannot be read at present: {reason}",
     "listening": "the server of the study listens on {address}",
     "joined": "joined study {fingerprint:.16}; the run is in {folder}",
@@ -78,17 +80,19 @@ class ServerNews:
         event = self._round
         progress = "waiting for the clients"
         if event:
-            traffic = event["bytes_sent"] + event["bytes_received"]
-            cost = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB per round"
-            progress = f"{self._progress}   {cost}"
+            traffic = (event["bytes_sent"] + event["bytes_received"]) / 1e6
+            progress = f"{self._progress}   {event['seconds']:.2f} s, {traffic:.1f} MB per round"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
         service = self._service
         present = service.present() if service else {}
         for name in service.names if service else ():
             seconds = present.get(name)
-            state = "not connected" if seconds is None else f"called {seconds:.0f} s ago"
-            table.add_row(name, state, f"{self._counted[name]:,}")
+            table.add_row(
+                name,
+                "not connected" if seconds is None else f"called {seconds:.0f} s ago",
+                f"{self._counted[name]:,}",
+            )
         return table
 
 
@@ -146,10 +150,7 @@ def show_offer(event: dict[str, Any]) -> None:
     say(f"{event['seen']}\n{event['policy']}")
     if event["known"]:
         return say("What it shares was shown before; `fedtopics check` shows it again.")
-    table = Table("function", "how often", "what is sent", box=None, padding=(0, 2, 1, 0))
-    for function, row in event["data_sent"].items():
-        table.add_row(function, row["often"], row["what"])
-    return console.print(table)
+    return show_data_sent(event["data_sent"])
 
 
 def show_promises(proposal: Proposal) -> None:
@@ -159,31 +160,49 @@ def show_promises(proposal: Proposal) -> None:
     say("  More: docs/concepts/threat-model.md.")
 
 
-def show_exposure(exposure: Exposure) -> None:
-    from fedtopics.federation.exposure import REHEARSED
+def show_data_sent(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Show the table of data sent, and below it what each function sends."""
+    table = Table("function", "who sees it", box=None, padding=(0, 2, 0, 0))
+    sizes = "calls", "numbers", "bytes"
+    for column in sizes:
+        table.add_column(column, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row["function"],
+            row["seen"],
+            *("-" if row[key] is None else f"{row[key]:,}" for key in sizes),
+        )
+    console.print(table)
+    say(
+        "calls: at most, in the whole study. numbers, bytes: of one reply, at most; - if that is "
+        "not known before the run.\n"
+    )
+    explain_functions(rows)
 
+
+def explain_functions(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say of each function when it is called, who sees what it sends, and within which bounds."""
+    for row in rows:
+        say(f"{row['function']} ({row['often']}; from {row['over']}; seen by {row['seen']})")
+        say(f"  {row['data_sent']}")
+        if row["bounds"]:
+            say(f"  Bounds: {row['bounds']}.", "dim")
+
+
+def show_exposure(exposure: Exposure) -> None:
     say("\nWhat would be sent")
-    if exposure.chosen:
-        say(f"  For documents like these the method is {exposure.chosen}.")
     if exposure.words:
         say(f"  Words: {exposure.words:,} occur in enough of these documents.")
-    rehearsed = exposure.bytes is not None
-    table = Table(box=None, padding=(0, 2))
-    for column in ("what", "how often", "who sees it"):
-        table.add_column(column, overflow="fold")
-    for column in ("bytes once", "bytes per round") if rehearsed else ():
-        table.add_column(column, justify="right")
-    for row in exposure.shown:
-        if rehearsed and not row.once and not row.round:
-            continue  # not in this study
-        sizes = (f"{row.once or 0:,}", f"{row.round or 0:,.0f}") if rehearsed else ()
-        table.add_row(row.function, row.often, row.seen, *sizes)
-    console.print(table)
-    if exposure.bytes is not None:
-        say(
-            f"  In all about {exposure.bytes:,} bytes in up to "
-            f"{exposure.study.method.max_rounds:,} rounds, from {exposure.documents:,} documents "
-            f"with {exposure.texts:,} bytes of text (rehearsed on at most {REHEARSED:,} of them)."
-        )
+    show_data_sent([row.plain() for row in exposure.rows])
+    whose = (
+        f", from {exposure.documents:,} documents with {exposure.texts:,} bytes of text"
+        if exposure.documents is not None
+        else ""
+    )
+    which = " in replies of known size" if None in [row.bytes for row in exposure.rows] else ""
+    say(
+        f"\nIn all at most {exposure.steps:,} steps and {exposure.bytes:,} bytes{which}, in up to "
+        f"{exposure.study.method.max_rounds:,} rounds{whose}."
+    )
     for question, answer in exposure.verdicts.items():
         say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")

@@ -49,8 +49,7 @@ def write_report_of(
     with status("Writing the report"):
         model_folder, facts = find_run(run)
         model = TopicModel.from_pretrained(model_folder)
-        rows = over_time(model, facts, **dated or {})
-        summary = summarise(model, facts, over_time=rows, **how)
+        summary = summarise(model, facts, over_time=over_time(model, facts, **dated or {}), **how)
         return write_report(summary, page or _page_of(run, model_folder, how), inputs)
 
 

@@ -142,7 +142,6 @@ class Column:
             raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         dimension = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
-        other_length = f"have an embedding whose length is not {dimension}"
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             usable = column.filter(pa.array(lengths == dimension))
             flat = np.ascontiguousarray(pc.list_flatten(usable).to_numpy(), np.float32)
@@ -151,7 +150,11 @@ class Column:
         if strict:
             bad = ~np.isfinite(vectors).all(axis=1) & (lengths == dimension)
             self._refuse_rows(lengths == 0, "have no embedding", "give each row one")
-            self._refuse_rows(lengths != dimension, other_length, "give all the same length")
+            self._refuse_rows(
+                lengths != dimension,
+                f"have an embedding whose length is not {dimension}",
+                "give all the same length",
+            )
             self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute them again")
         return vectors
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Column
 
 BATCH = 4096
 FIRST_DOCUMENTS = 3  # documents whose words are counted as a check for people
-COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "persons", "times")
 Document = str | list[str]
 
 
@@ -45,7 +46,7 @@ class Corpus:
     embeddings: NDArray[np.floating[Any]] | None = None  # (n_documents, dimension)
     raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for sentence models
     rounds: pa.ChunkedArray | None = None  # arrival of documents, as round numbers or times
-    authors: pa.ChunkedArray | None = None  # strings; "" if unknown
+    persons: pa.ChunkedArray | None = None  # whose each document is: strings; "" if unknown
     times: pa.ChunkedArray | None = None  # when each was written, for topics by period
     embedded_by: str = ""  # fingerprint of the encoder of the embeddings, if it was trained
     source: str = ""  # column and file of the documents, for people
@@ -209,7 +210,7 @@ class Corpus:
             ),
             raw=table.read_column(raw, (), lambda column: column.documents(may_be_words=False)),
             rounds=table.read_column(columns.rounds, (), Column.values),
-            authors=table.read_column(columns.author, (), Column.names),
+            persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), Column.values),
             source=table.source(name),
         )
@@ -223,8 +224,13 @@ class Corpus:
         counts = [f"documents: {len(self):,}", f"empty: {self.n_empty:,}", kind]
         if self.embeddings is not None:
             counts.append(f"embeddings: {self.embeddings.shape[1]} dimensions")
-        parts = {"raw texts": self.raw, "labels": self.labels, "rounds": self.rounds}
-        parts |= {"authors": self.authors, "times": self.times}
+        parts = {
+            "raw texts": self.raw,
+            "labels": self.labels,
+            "rounds": self.rounds,
+            "persons": self.persons,
+            "times": self.times,
+        }
         counts += [name for name, column in parts.items() if column is not None]
         return f"Corpus({', '.join([*counts, self.source] if self.source else counts)})"
 
@@ -234,13 +240,43 @@ class Corpus:
         return is_tokens(self.documents.type)
 
     @property
+    def is_empty(self) -> NDArray[np.bool_]:
+        """Which documents have no visible character or token."""
+        length = (
+            pc.list_value_length(self.documents)
+            if self.is_tokenised
+            else pc.binary_length(pc.utf8_trim_whitespace(self.documents))
+        )
+        return np.asarray(pc.equal(length, 0).to_numpy().astype(bool))
+
+    @property
     def n_empty(self) -> int:
         """Number of documents without a visible character or token."""
-        if self.is_tokenised:
-            length = pc.list_value_length(self.documents)
-        else:
-            length = pc.binary_length(pc.utf8_trim_whitespace(self.documents))
-        return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
+        return int(self.is_empty.sum())
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64] | None:
+        """The number of each document's person; None if each document is a person of its own."""
+        if self.persons is None:
+            return None
+        return np.asarray(self.persons.combine_chunks().dictionary_encode().indices, np.int64)
+
+    def owners_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the `owners` of these `rows`."""
+        return None if self.owners is None else self.owners[rows]
+
+    def n_persons(self, rows: NDArray[np.int64] | slice = slice(None)) -> int:
+        """Return of how many persons the documents in these `rows` are."""
+        whose = np.arange(len(self))[rows] if self.owners is None else np.unique(self.owners[rows])
+        return len(whose)
+
+    @property
+    def whose(self) -> str:
+        """Of how many persons the documents are, for people."""
+        if self.owners is None:
+            return "each a person of its own"
+        most = np.bincount(self.owners).max(initial=0)
+        return f"of {self.n_persons():,} persons, at most {most:,} of one"
 
     @property
     def first_words(self) -> list[int]:
@@ -335,8 +371,8 @@ def corpus_fingerprint(corpus: Corpus) -> str:
         for row in () if column is None else column:
             content.update(json.dumps(row.as_py(), default=str).encode() + b"\n")
         content.update(b"\0")
-    for author in () if corpus.authors is None else corpus.authors:
-        content.update(json.dumps(author.as_py()).encode() + b"\n")
+    for person in () if corpus.persons is None else corpus.persons:
+        content.update(json.dumps(person.as_py()).encode() + b"\n")
     for time in () if corpus.times is None else corpus.times:
         content.update(f"{time}\n".encode())
     if corpus.embeddings is not None:

@@ -129,8 +129,7 @@ def require_texts(corpus: Corpus, what_for: str) -> None:
 
 def cache_folder() -> Path | None:
     """Return the folder of the caches: $FEDTOPICS_CACHE ("off" for none), or below ~/.cache."""
-    named = os.environ.get("FEDTOPICS_CACHE")
-    if named:
+    if named := os.environ.get("FEDTOPICS_CACHE"):
         return None if named == "off" else Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedtopics"
 
@@ -224,10 +223,12 @@ class _Cache:
 
     def put(self, vectors: Mapping[bytes, Vectors]) -> None:
         if self._database is not None:
-            rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
             with self._or_without(), self._database:
                 # Vectors that another process wrote first stay: they may already be in use.
-                self._database.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?)", rows)
+                self._database.executemany(
+                    "INSERT OR IGNORE INTO embeddings VALUES (?, ?)",
+                    ((key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()),
+                )
 
     def close(self) -> None:
         if self._database is not None:
@@ -349,8 +350,13 @@ def _from_hub(model: str) -> Path:
         with suppress(Exception):  # the libraries raise almost any kind
             # Behind a firewall that drops packets, the download would wait forever.
             reached = bool(HfApi().model_info(name, timeout=waiting.HUB))
-        files = [f"*{suffix}" for suffix in MODEL_FILES if suffix != ".bin"]
-        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reached))
+        return Path(
+            snapshot_download(
+                name,
+                allow_patterns=[f"*{suffix}" for suffix in MODEL_FILES if suffix != ".bin"],
+                local_files_only=not reached,
+            )
+        )
 
 
 def _content(folder: Path) -> str:

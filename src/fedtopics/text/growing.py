@@ -34,12 +34,11 @@ class Follow:
 
     def __call__(self) -> Corpus:
         """Return the current documents, or those of the last successful reading."""
-        path = self._path
         try:
-            if path.is_file() and path.suffix.lower() in LINES:
+            if self._path.is_file() and self._path.suffix.lower() in LINES:
                 self._last = self._complete_rows()
-            elif path.is_file() or text_files(path)[0]:
-                self._last = Corpus.read(path, self._columns)
+            elif self._path.is_file() or text_files(self._path)[0]:
+                self._last = Corpus.read(self._path, self._columns)
         except DataError as error:
             self._notify(str(error))
         return self._last

@@ -71,21 +71,19 @@ def stop_words(language: str) -> frozenset[str]:
 
         return frozenset(ENGLISH_STOP_WORDS)
     listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
-    further = FURTHER.get(language, "").split()
-    return frozenset((*further, *listed))
+    return frozenset((*FURTHER.get(language, "").split(), *listed))
 
 
 def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
     """Raise FedTopicsError if a package is missing that a study's languages need."""
     if not languages:
         return
-    needed = []
-    if len(languages) > 1 or DETECT in languages:
-        needed.append(("py3langid", "py3langid"))
-    if is_unspaced(languages):
-        needed.append(("icu4py", "icu4py"))
-    if lemmas:
-        needed.append(("simplemma", "simplemma"))
+    needs = {
+        "py3langid": len(languages) > 1 or DETECT in languages,
+        "icu4py": is_unspaced(languages),
+        "simplemma": lemmas,
+    }
+    needed = [(package, package) for package, is_needed in needs.items() if is_needed]
     require(f"Texts of languages = {list(languages)} need", INSTALL, *needed)
 
 
@@ -138,10 +136,11 @@ class WordsOfLanguages:
         self._lists: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __call__(self, text: str) -> list[str]:
-        if self._is_one_language:
-            likely = self.languages
-        else:
-            likely = tuple(find_likely(lower(text) if self._lower_first else text, self.languages))
+        likely = (
+            self.languages
+            if self._is_one_language
+            else tuple(find_likely(lower(text) if self._lower_first else text, self.languages))
+        )
         words = self._find_words(text, likely[0])
         left_out = self._left_out(likely)
         if self.lemmas:
@@ -244,12 +243,12 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
         for number, piece in enumerate(unspaced_runs().split(text)):
             if number % 2 == 0:
                 words += split(piece) if piece else []
-                continue
-            words += (
-                word
-                for word in WordBreaker(piece, "ja")
-                if len(word) >= SHORTEST_WORD and not hiragana.fullmatch(word)
-            )
+            else:
+                words += (
+                    word
+                    for word in WordBreaker(piece, "ja")
+                    if len(word) >= SHORTEST_WORD and not hiragana.fullmatch(word)
+                )
         return words
 
     return cut

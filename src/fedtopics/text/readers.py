@@ -152,9 +152,13 @@ def _read_folder(path: Path) -> Table:
             with _opened(file, None) as text:
                 yield file.relative_to(path).as_posix(), text.read()
 
-    how = f"{len(files):,} .txt files of {path}" + (f" (not read: {skipped})" if others else "")
-    parts = _collected(rows(), 2, lambda row: f"{files[row]} is not UTF-8; convert it.")
-    return Table(where=str(path), names=("id", "text"), parts=parts, n_rows=len(files), how=how)
+    return Table(
+        where=str(path),
+        names=("id", "text"),
+        parts=_collected(rows(), 2, lambda row: f"{files[row]} is not UTF-8; convert it."),
+        n_rows=len(files),
+        how=f"{len(files):,} .txt files of {path}" + (f" (not read: {skipped})" if others else ""),
+    )
 
 
 def _collected(
@@ -204,10 +208,13 @@ def _read_csv(path: Path) -> Table:
         parts = _collected(
             rows, len(names), lambda row: f"Row {row + 1} of {path} is not UTF-8; {SAVE}."
         )
-    how = f", separated by {json.dumps(separator)}" if len(names) > 1 else ""
-    n_rows = sum(map(len, parts[0])) if parts else 0
     return Table(
-        where=str(path), names=tuple(names), parts=parts, n_rows=n_rows, how=how, has_types=False
+        where=str(path),
+        names=tuple(names),
+        parts=parts,
+        n_rows=sum(map(len, parts[0])) if parts else 0,
+        how=f", separated by {json.dumps(separator)}" if len(names) > 1 else "",
+        has_types=False,
     )
 
 

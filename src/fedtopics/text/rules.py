@@ -110,10 +110,10 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
     def _known_stop_words(cls, value: str) -> str:
         name: str = LANGUAGE_MAPPING.get(value, value)
         if name not in ("none", OF_LANGUAGES, *AVAILABLE_LANGUAGES):
-            languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f"there are no stop words for {value!r}; choose from: {languages}, by name or by "
-                'code such as "de", "none", or "languages"'
+                f"there are no stop words for {value!r}; choose from: "
+                f"{', '.join(sorted(AVAILABLE_LANGUAGES))}, by name or by code such as "
+                '"de", "none", or "languages"'
             )
         return name
 
@@ -151,19 +151,21 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         if self.token_pattern == LISTS:
             return list(dict.fromkeys(map(normal_form, words))), []
         # A server lacks the packages for base forms and unspaced scripts.
-        changes: dict[str, Any] = {"lemmas": False}
-        if DETECT in self.languages or is_unspaced(self.languages):
-            changes |= {"languages": ()}
-            if self.stop_words == OF_LANGUAGES:
-                changes |= {"stop_words": "none"}
-        else:
-            changes |= {"languages": self.languages[:1]}
+        needs_packages = DETECT in self.languages or is_unspaced(self.languages)
+        changes: dict[str, Any] = {
+            "lemmas": False,
+            "languages": () if needs_packages else self.languages[:1],
+        }
+        if needs_packages and self.stop_words == OF_LANGUAGES:
+            changes["stop_words"] = "none"
         return self.model_copy(update=changes)._words().forms_of(words)
 
     def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
-        split = tokeniser or splitter(self.token_pattern)
-        others = self.model_dump(exclude={"version", "html", "addresses", "token_pattern"})
-        return WordsOfLanguages(split=split, is_own=tokeniser is not None, **others)
+        return WordsOfLanguages(
+            split=tokeniser or splitter(self.token_pattern),
+            is_own=tokeniser is not None,
+            **self.model_dump(exclude={"version", "html", "addresses", "token_pattern"}),
+        )
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
@@ -185,14 +187,11 @@ def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
 def strip_html(text: str, always: bool = False) -> str:
     """Return a text with entities decoded and, if it looks like HTML, without tags and scripts."""
     for _ in range(2):  # feeds escape mark-up twice
-        if "&" not in text:
-            break
         text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     text = normal_form(text)  # entities may be soft hyphens
     if not always and not MARKED_UP.search(text):
         return text
-    text = "".join(_shown(text))
-    return TAG.sub(" ", WITHIN_WORDS.sub("", text))
+    return TAG.sub(" ", WITHIN_WORDS.sub("", "".join(_shown(text))))
 
 
 def _shown(text: str) -> Iterator[str]:

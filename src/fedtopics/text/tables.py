@@ -22,7 +22,7 @@ TOKEN_NAMES = ("tokens", "token")
 ID_NAMES = ("id", "ids", "doc_id", "document_id", "identifier")
 LABEL_NAMES = ("label", "labels", "class", "category")
 EMBEDDING_NAMES = ("embedding", "embeddings")
-OTHERS = {"client", "clients", "author", "time", "date", "year", "round", "title", "name", "url"}
+OTHERS = {"client", "clients", "person", "time", "date", "year", "round", "title", "name", "url"}
 USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
 NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # safe column name: not a text
 LONGEST_NAME = 40  # characters
@@ -40,7 +40,7 @@ class Columns:
 
     With both `tokens` and `text`, tokens are the documents and the text is kept as well. A column
     that cannot be used is refused if named, and ignored if it only has a usual name. Columns of
-    rounds, authors or times are read only if named. With `rules`, texts become lists of words by
+    rounds, persons or times are read only if named. With `rules`, texts become lists of words by
     these rules instead of the study's.
     """
 
@@ -50,7 +50,7 @@ class Columns:
     label: str | None = None
     embedding: str | None = None
     rounds: str | None = None
-    author: str | None = None
+    person: str | None = None
     time: str | None = None
     rules: TextRules | None = None
 
@@ -86,8 +86,12 @@ class Table:
                 raise DataError(f"Arrow cannot read {where}; give another form of it.") from None
             columns = data.columns if isinstance(data, pa.Table) else data.get_columns()
             names = data.column_names if isinstance(data, pa.Table) else data.columns
-        parts = tuple([column] for column in columns)
-        return cls(where=where, names=tuple(names), parts=parts, n_rows=len(data))
+        return cls(
+            where=where,
+            names=tuple(names),
+            parts=tuple([column] for column in columns),
+            n_rows=len(data),
+        )
 
     def find(self, wanted: str | None, usual: Sequence[str] = ()) -> str | None:
         """Return the wanted column's name, or the first of the usual ones."""

@@ -19,24 +19,41 @@ from fedtopics import waiting
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
+from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, LONGEST_WORD, is_word, normal_form
 
 LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 PART = 1 << 15  # words whose order is read at once
+MOST_PROPOSED = 10_000  # words of a client, if the agreed ones may not be more
+MOST_WORDS = 1 << 20  # words of a client
+MOST_MARKED = 1 << 18  # words that all clients together propose; see `protocol.vocabulary`
 
 
 class VocabularyLimits(BaseModel, extra="forbid", frozen=True):
     """Limits of the agreed vocabulary."""
 
-    min_document_frequency: int = Field(
-        5, ge=1, description="a client proposes a word only if this many of its documents have it"
+    min_persons_per_word: int = Field(
+        5, ge=1, description="a client proposes a word only if this many of its persons have it"
     )
     max_words: int = Field(5000, ge=2, description="keep only the most frequent words")
-    min_clients_per_word: int = Field(1, ge=1, description="keep words that this many clients have")
+    min_clients_per_word: int = Field(
+        2,
+        ge=1,
+        description="keep words that this many clients have, or all clients if there are fewer; "
+        "with 1, all members read the counts of a word that one client has as they are",
+    )
     max_document_share: float = Field(
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
+
+    def most_proposed(self, n_clients: int) -> int:
+        """Return how many of its words a client proposes at most, its most frequent ones."""
+        return min(max(MOST_PROPOSED, self.max_words), MOST_MARKED // n_clients)
+
+    def clients_per_word(self, n_clients: int) -> int:
+        """Return how many of so many clients must have a word."""
+        return min(self.min_clients_per_word, n_clients)
 
 
 @dataclass(frozen=True)
@@ -44,8 +61,9 @@ class Vocabulary:
     """The words all clients agreed on, most frequent first, and their frequencies."""
 
     words: tuple[str, ...]
-    document_frequency: NDArray[np.int64]  # (n_words,), summed over clients that named the word
-    occurrences: NDArray[np.int64]  # (n_words,), summed likewise
+    # Of shape (n_words,), summed over clients that named the word; see `rounded`.
+    document_frequency: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -69,6 +87,12 @@ class Vocabulary:
         """Share of each word in all occurrences, (n_words,); zero occurrences count as one."""
         some = np.maximum(self.occurrences.astype(np.float64), 1)
         return np.asarray(some / some.sum())
+
+    def rounded(self) -> Vocabulary:
+        """Return the same words with counts rounded by lot; see `text.rounding`."""
+        documents, occurrences = rounded(np.stack([self.document_frequency, self.occurrences]))
+        # The order stays that of the exact counts.
+        return Vocabulary(self.words, documents, np.maximum(documents, occurrences))
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -113,22 +137,23 @@ class WordCounts:
     order: NDArray[np.int32]
     ends: NDArray[np.int64]
 
-    def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the frequent words, sorted, and their numbers of documents and occurrences."""
+    def named(
+        self, min_persons_per_word: int, owners: NDArray[np.int64] | None = None
+    ) -> tuple[list[str], NDArray[np.int64]]:
+        """Return words of so many persons, sorted: their documents, occurrences and persons."""
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
         occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)
-        order = sorted(
-            np.flatnonzero(frequency >= min_document_frequency), key=self.words.__getitem__
-        )
+        persons = persons_by_word(self.counts, owners)
+        order = sorted(np.flatnonzero(persons >= min_persons_per_word), key=self.words.__getitem__)
         if not order:
             raise DataError(
-                f"No word occurs in {min_document_frequency} or more of the "
-                f"{self.counts.shape[0]} documents; check that the right column is read, give more "
-                "documents, or lower min_document_frequency if such words may be shared."
+                f"No word is in the documents of {min_persons_per_word} or more persons; check "
+                "that the right column is read, give more documents, or lower "
+                "min_persons_per_word if such words may be shared."
             )
-        counted = np.stack([frequency[order], occurrences[order]], axis=1).astype(np.int64)
-        return [self.words[i] for i in order], counted
+        counted = np.stack([frequency[order], occurrences[order], persons[order]], axis=1)
+        return [self.words[i] for i in order], counted.astype(np.int64)
 
     def targets(self, vocabulary: Mapping[str, int]) -> NDArray[np.int32]:
         """Return each word's number in a vocabulary, or -1; for -1, the last entry is -1, too."""
@@ -159,6 +184,18 @@ class WordCounts:
         )
         counts.sort_indices()
         return counts
+
+
+def persons_by_word(counts: sparse.csr_array, owners: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Return in the documents of how many persons each word is; see `Corpus.owners`."""
+    if owners is None:
+        return np.bincount(counts.indices, minlength=counts.shape[1])
+    from fedtopics.text.persons import count_persons  # a server need not compile it
+
+    persons = np.zeros(counts.shape[1], np.int64)
+    order = np.argsort(owners, kind="stable")
+    count_persons(counts.indptr, counts.indices, order, owners, persons)
+    return persons
 
 
 def count_words(
@@ -273,7 +310,11 @@ def _counted(columns: NDArray[np.int32], ends: NDArray[np.int32]) -> sparse.csr_
 
 
 def agree(
-    words: Sequence[str], counted: NDArray[np.int64], documents: int, limits: VocabularyLimits
+    words: Sequence[str],
+    counted: NDArray[np.int64],
+    documents: int,
+    limits: VocabularyLimits,
+    n_clients: int,
 ) -> Vocabulary:
     """Choose the vocabulary from the words that clients named, given in alphabetical order.
 
@@ -281,16 +322,23 @@ def agree(
     """
     # Sums over clients: both numbers of `WordCounts.named`; 1 if named; 1 if among the first.
     frequency, occurrences, clients, first = counted.T
-    most = limits.max_document_share * documents
-    enough = clients >= limits.min_clients_per_word
-    fit = np.flatnonzero(enough & (frequency <= most)).tolist()
+    least = limits.clients_per_word(n_clients)
+    rare_enough = frequency <= limits.max_document_share * documents
+    fit = np.flatnonzero((clients >= least) & rare_enough).tolist()
     fit.sort(key=lambda row: -occurrences[row])
     chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
     rows = [row for row in fit if row in chosen]
     if len(rows) < 2:
+        of_clients = f"of at least {least} clients and " if least > 1 else ""
+        fewer = (
+            ", or, if clients have different subjects or languages, let two clients join for each, "
+            "or, if all owners agree, set min_clients_per_word = 1 (all members then read each "
+            "client's counts of the words that it alone has)"
+        )
         raise StudyError(
             f"The clients named {len(words)} words, of which the study's limits keep "
-            f"{len(rows)}; lower min_clients_per_word or raise max_document_share."
+            f"{len(rows)}: those {of_clients}in at most {limits.max_document_share:.0%} of the "
+            f"documents; raise max_document_share{fewer if least > 1 else ''}."
         )
     return Vocabulary(
         words=tuple(words[row] for row in rows),

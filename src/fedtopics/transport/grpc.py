@@ -199,8 +199,7 @@ class GrpcServer:
             with ExitStack() as held:
                 deadline = held.enter_context(self._counted(name, method, context.cancel))
                 size = _size(context)
-                most = self._service.largest if method == "Say" else CHUNK
-                check_size(size, most)
+                check_size(size, self._service.largest if method == "Say" else CHUNK)
                 if size > CHUNK:  # only few of these may be in memory at once
                     began = time.monotonic()
                     deadline.extend(self._seconds)
@@ -306,8 +305,7 @@ class GrpcLink:
             return FederationError(details)
         with self._lock:
             self._errors += 1
-            is_ours = channel is self._channel and not self._closed
-            if is_ours and self._errors >= NEW_CHANNEL:
+            if channel is self._channel and not self._closed and self._errors >= NEW_CHANNEL:
                 self._errors = 0
                 channel.close()
                 self._channel = self._connect()

@@ -11,13 +11,35 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.payload import digest_of
+from fedtopics.contract.published import (
+    EACH_ROUND,
+    LAST,
+    NEVER,
+    Often,
+    Over,
+    Reply,
+    of_method,
+    published,
+    unknown,
+)
+from fedtopics.contract.replies import AgreeingPairs, Bounds, Template, counts, of_groups, sums
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.clusters import ClusterInference, centred
 from fedtopics.inference.vectors import Numbers, Points, blocks, nearest_centres
-from fedtopics.methods.clusters.settings import PARTS, WHOLE, ClusterSettings, Part
+from fedtopics.methods.clusters.settings import (
+    MOST_ROUNDS,
+    PARTS,
+    START_OF_CHOICE,
+    WHOLE,
+    Clusterings,
+    ClusterSettings,
+    DiscriminativeSettings,
+    KMeansSettings,
+    Part,
+)
 from fedtopics.methods.clusters.sums import (
     agreeing_pairs,
     flows,
@@ -25,8 +47,20 @@ from fedtopics.methods.clusters.sums import (
     sums_by_class,
     sums_by_label,
 )
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, as_many, is_count
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Enough,
+    Grouped,
+    GroupRequest,
+    as_many,
+    clients_in,
+    enough_have,
+    is_count,
+    of_enough_clients,
+    persons_by_label,
+)
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays
 
@@ -80,6 +114,57 @@ class ReleasedLabels:
             write_durably(self._file, save(named))
 
 
+A_PART = Over(
+    "all documents, or a part of them",
+    fewest=lambda agreement, request: agreement.n_persons(request["part"][1]),
+)
+
+
+def n_dimensions(settings: Any, n_words: int) -> int:
+    """Return the number of dimensions of a method's points: of embeddings, or of words."""
+    if isinstance(settings, DiscriminativeSettings):
+        shape = settings.shape(settings.inference.settings_type)
+        return settings.inference(n_words, shape).n_dimensions
+    return n_words if settings.needed_embedding is None else settings.embedding.dimension
+
+
+def is_start(settings: Any) -> bool:
+    """Whether k-means of embeddings begins with these settings; it needs their mean."""
+    if isinstance(settings, Clusterings):
+        return not settings.pairs
+    return isinstance(settings, KMeansSettings) and settings.needed_embedding is not None
+
+
+def bounds_of_moments(origin: Numbers) -> Template:
+    # Points have length 1; the sum can vanish for most clients, but not for one that differs.
+    n = len(origin)
+    return {"points": Bounds((n,), length=1.0), "products": Bounds((n, n), products=True)}
+
+
+def nearest_bounds(agreement: Agreement, settings: TopicSettings, centres: Numbers) -> Template:
+    # Measured from the origin, points by embeddings have a known length; words have no bound.
+    length = np.inf if settings.needed_embedding is None else settings.longest_point
+    most = length * agreement.bound_if_announced(agreement.documents)  # Cauchy-Schwarz
+    of_point = max(length, 1.0)  # centres are means of points of this length or 0
+    farthest = float((of_point + np.linalg.norm(centres, axis=-1).max(initial=0)) ** 2)
+    return {
+        "sums": Bounds(centres.shape, most, -most),
+        "counts": sums(*centres.shape[:2], per_document=1),
+        "distances": sums(len(centres), per_document=farthest),
+    }
+
+
+def move_bounds(centres: Numbers) -> Template:
+    n_starts, n_clusters = centres.shape[:2]
+    return {"moves": sums(n_starts, n_clusters, n_clusters, per_document=1)}
+
+
+def sums_by_weight(*shape: int) -> Template:
+    """Return the bounds of sums of vectors of length 1, weighted by documents' memberships."""
+    weights = sums(*shape[:-1], per_document=1)
+    return {"sums": Bounds(shape, per_document=1), "weights": weights, "sent": weights}
+
+
 class PointSums(SharedFunctions):
     client: TopicClient[Any]
 
@@ -87,7 +172,7 @@ class PointSums(SharedFunctions):
         super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
         self.moved_embeddings: NDArray[np.float32] | None = None  # moved towards their words'
-        protect = client.guard.of_all or client.min_documents > 1
+        protect = client.guard.of_all or client.min_persons > 1
         self.released = ReleasedLabels(client.site.folder if protect else None)
 
     @property
@@ -106,57 +191,79 @@ class PointSums(SharedFunctions):
     def located(self) -> Documents:
         return np.flatnonzero(self.embeddings.any(1))
 
-    @published("The sum of the documents' embeddings, and their number.")
-    def means(self, vocabulary: str) -> dict[str, Any]:
-        self.client.check(vocabulary)
-        total = np.zeros(self.embeddings.shape[1])
-        for _, block in blocks(self.embeddings[self.located]):
-            total += block.sum(0)
-        return {"embeddings": total, "documents": len(self.located)}
-
     @published(
-        "The sum of the documents' centred embeddings, the sum of their outer products (if there "
-        "are fewer documents than dimensions, it reveals the space that they span), their number."
+        "The sum of the documents' embeddings, scaled to length 1, the sum of their outer products "
+        "(if there are fewer documents than dimensions, it reveals the space that they span), and "
+        "their number.",
+        "sums of embeddings and of their products",
+        often=lambda s: (
+            Often(before=sum(PARTS[1:]), at_most=True)
+            if isinstance(s, Clusterings) and s.pairs
+            else Often(before=2, at_most=True)
+            if is_start(s) and (isinstance(s, Clusterings) or s.adds_up)
+            else NEVER
+        ),
+        reply=bounds_of_moments,
+        largest=lambda s, n_words: {"origin": unknown(n_dimensions(s, n_words))},
+        over=A_PART,
     )
-    def moments(self, vocabulary: str, origin: Numbers, part: Part) -> dict[str, Any]:
+    def moments(self, origin: Numbers, part: Part) -> Reply:
         """Sum the embeddings (minus the origin, of unit length), and their outer products."""
-        self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(part)]
+        rows = self.rows(part)
+        points = self.points(origin)[rows]
         total = np.zeros(points.shape[1])
         products = np.zeros((points.shape[1],) * 2)
         for _, block in blocks(points):
             total += block.sum(0)
             products += block.T @ block
-        return {"points": total, "products": products, "documents": len(points)}
+        documents = self.client.over(self.located[rows])
+        return {"points": total, "products": products, "documents": documents}
 
     @published(
         "For each clustering: for each cluster with enough of the documents, the sum of their "
         "vectors (of embeddings or words) and their number; the sum of squared distances to the "
         "nearest centre. The number of documents. With secure aggregation, first: how many "
-        "documents of each cluster of the last reply are now in each cluster."
+        "documents of each cluster of the last reply are now in each cluster.",
+        "sums of embeddings or words by cluster",
+        often=lambda s: (
+            EACH_ROUND
+            if isinstance(s, Clusterings) or (isinstance(s, KMeansSettings) and s.adds_up)
+            else NEVER
+        ),
+        reply=nearest_bounds,
+        counts_first=move_bounds,
+        largest=lambda s, n_words: {
+            "centres": unknown(
+                max(s.start.tries, START_OF_CHOICE.tries),
+                s.most_topics,
+                n_dimensions(s, n_words),
+            )
+        },
+        over=A_PART,
     )
     def cluster_sums(
         self,
-        vocabulary: str,
         round: int,
         origin: Numbers,
         centres: Numbers,
         starts: list[int],
         part: Part,
         groups: GroupRequest = SEEN,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Sum the points that are nearest to each centre (k-means).
 
         Between replies about a clustering, documents change their cluster only in groups of at
-        least the policy's min_documents, so two sums never differ by one document's embedding.
+        least the policy's min_persons, so two sums never differ by one document's embedding.
         """
-        self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(part)]
-        sums = np.zeros(centres.shape)
-        counts = np.zeros(centres.shape[:2])
+        rows = self.rows(part)
+        points = self.points(origin)[rows]
+        owners = self.client.corpus.owners_of(self.located[rows])
+        documents = self.client.over(self.located[rows])
+        cluster_totals = np.zeros(centres.shape)
+        sizes = np.zeros(centres.shape[:2])
         distances = np.zeros(len(centres))
         n = centres.shape[1]
-        moves = np.zeros((len(centres), n, n), np.int64)
+        moves = np.zeros((len(centres), n, n))
         request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
         nearest = self.client.guard.once(
             groups, request, lambda: [nearest_centres(points, of_start) for of_start in centres]
@@ -164,47 +271,59 @@ class PointSums(SharedFunctions):
         question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, nearest, strict=True)):
             before = self.released.before((start, n, part), question, labels)
-            labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
+            labels, enough, moves[i] = self.moved(groups, i, before, labels, n, owners)
             if is_count(groups):
                 continue
             self.released.keep((start, n, part), question, labels)
             all_sums, all_counts = sums_by_label(points, labels, n)
-            sums[i], counts[i] = of_enough(enough, all_sums, all_counts)
+            cluster_totals[i], sizes[i] = of_enough(enough, all_sums, all_counts)
             distances[i] = distance.sum()
         if is_count(groups):
-            return {"moves": moves, "documents": points.shape[0]}
+            present = clients_in(groups, moves.sum(-2))
+            return {"moves": moves, "documents": documents, **present}
         # Store before sending: a restarted client must know which labels others have sums of.
         self.released.store()
-        reply = {"sums": sums, "counts": counts, "distances": distances}
-        return reply | {"documents": points.shape[0]}
+        reply = {"sums": cluster_totals, "counts": sizes, "distances": distances}
+        return reply | {"documents": documents}
 
     def moved(
-        self, groups: GroupRequest, clustering: int, before: Labels, now: Labels, n: int
-    ) -> tuple[Labels, Enough, NDArray[np.int64]]:
+        self,
+        groups: GroupRequest,
+        clustering: int,
+        before: Labels,
+        now: Labels,
+        n: int,
+        owners: NDArray[np.int64] | None,
+    ) -> tuple[Labels, Enough, Numbers]:
         """Move documents only in groups; return labels, which clusters are large enough, moves."""
-        moves = flows(before, now, n)
+        moves = flows(before, now, n, owners)
         if not self.client.guard.shares(groups):
-            allowed, enough = _settled(moves, self.client.guard.least)
+            allowed, sizes = _settled(moves, self.client.guard.least)
+            enough = as_many(sizes, self.client.guard.least)
             labels = np.where(allowed[before, now], now, before)
-            return labels, enough, np.diag(np.bincount(labels, minlength=n) * enough)
+            return labels, enough, np.diag(persons_by_label(labels, n, owners) * enough)
         if is_count(groups):
             return now, np.ones(n, bool), moves
-        allowed, enough = _settled(groups["counted"]["moves"][clustering], groups["least"])
+        moves = groups["counted"]["moves"][clustering]
+        allowed, sizes = _settled(moves, groups["least"])
+        enough = of_enough_clients(groups, as_many(sizes, groups["least"]), sizes, clustering)
         return np.where(allowed[before, now], now, before), enough, moves
 
     def forget(self) -> None:
         self.released.forget()
 
-    def rows(self, part: Part) -> Documents | slice:
-        """Return the rows of a part of the documents; all parts are empty if one is too small."""
+    def rows(self, part: Part) -> Documents:
+        """Return the rows of a part of the points; all parts are empty if one is too small."""
         number, parts = part
         if parts not in PARTS or not 0 <= number < parts:
             raise ValueError(f"there is no part {number} of {parts}")
+        n = len(self.located)
         if parts == 1:
-            return slice(None)
-        shuffled = self.client.secret.rng("parts").permutation(len(self.located))
-        enough = len(shuffled) // parts >= self.client.min_documents
-        return np.sort(shuffled[number::parts]) if enough else shuffled[:0]
+            return np.arange(n)
+        shuffled = self.client.secret.rng("parts").permutation(n)
+        rows = [np.sort(shuffled[number::parts]) for number in range(parts)]
+        fewest = min(self.client.corpus.n_persons(self.located[part]) for part in rows)
+        return rows[number] if fewest >= self.client.min_persons else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
         key = origin.tobytes()
@@ -217,15 +336,18 @@ class PointSums(SharedFunctions):
         return centred(self.embeddings[self.located], origin)
 
 
-def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
+def of_enough(enough: Enough, totals: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
     """Set the sums and weights of clusters of too few documents to 0."""
-    return sums * enough[..., None], weights * enough
+    return totals * enough[..., None], weights * enough
 
 
-def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
-    """Return which moves are made, and which clusters have enough documents after them."""
+def _settled(moves: Numbers, least: int) -> tuple[NDArray[np.bool_], Numbers]:
+    """Return which moves are made, and of how many persons clusters then are at least."""
     allowed = may_move(moves, least)
-    return allowed, as_many((moves * allowed).sum(0) + (moves * ~allowed).sum(1), least)
+    stay = np.diag(moves)
+    others = (moves * allowed).sum(0) + (moves * ~allowed).sum(1) - stay
+    # A person may have documents that stay and others that come, and counts once.
+    return allowed, np.maximum(stay, others)
 
 
 AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
@@ -243,11 +365,25 @@ class ClusterSums(PointSums):
     @published(
         "For each clustering: the sum of the documents' memberships in each cluster, and, for each "
         "cluster where that sum is large enough, the sum of embeddings weighted by membership. The "
-        "number of documents. With secure aggregation, memberships are also summed before that."
+        "number of documents. With secure aggregation, memberships are also summed before that.",
+        "sums of embeddings by cluster",
+        often=lambda s: (
+            Often(before=2 * s.pairs * MOST_ROUNDS, at_most=True)
+            if isinstance(s, Clusterings)
+            else EACH_ROUND
+            if isinstance(s, DiscriminativeSettings)
+            else NEVER
+        ),
+        reply=lambda origin, bias: sums_by_weight(*bias.shape, len(origin)),
+        counts_first=lambda bias: of_groups(*bias.shape),
+        largest=lambda s, n_words: {
+            "origin": unknown(n_dimensions(s, n_words)),
+            "bias": unknown(2 * s.separation.finalists, s.most_topics),
+        },
+        over=A_PART,
     )
     def class_sums(
         self,
-        vocabulary: str,
         round: int,
         origin: Numbers,
         projection: Numbers,
@@ -255,52 +391,55 @@ class ClusterSums(PointSums):
         bias: Numbers,
         part: Part,
         groups: GroupRequest = SEEN,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Sum points by their memberships in n_starts `Discriminant`s; see `moments` for points."""
-        self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(part)]
+        rows = self.rows(part)
+        points = self.points(origin)[rows]
         arrays = {"projection": projection, "directions": directions, "bias": bias}
         temperature = self.client.settings.temperature
-        compute = partial(sums_by_class, points, temperature, **arrays)
+        owners = self.client.corpus.owners_of(self.located[rows])
+        compute = partial(sums_by_class, points, temperature, owners, **arrays)
         request = {"sums": "classes", "origin": origin, "part": part, **arrays}
-        return self.by_group(groups, request, compute) | {"documents": len(points)}
+        reply = self.by_group(groups, request, compute)
+        return reply | {"documents": self.client.over(self.located[rows])}
 
     def by_group(
         self,
         groups: GroupRequest,
         request: dict[str, Any],
-        compute: Callable[[], tuple[Numbers, Numbers]],
-    ) -> dict[str, Any]:
-        """Return the sums of groups with enough weight, and the weights of all groups."""
+        compute: Callable[[], tuple[Numbers, Numbers, dict[str, Numbers]]],
+    ) -> Reply:
+        """Return the sums of groups of enough persons, and the weights of all groups."""
 
         def grouped() -> Grouped:
-            sums, weights = compute()
+            totals, weights, powers = compute()
 
-            def summed(enough: Enough) -> dict[str, Any]:
-                sent_sums, sent_weights = of_enough(enough, sums, weights)
+            def summed(enough: Enough) -> Reply:
+                sent_sums, sent_weights = of_enough(enough, totals, weights)
                 return {"sums": sent_sums, "weights": weights, "sent": sent_weights}
 
-            return {"counts": weights}, summed
+            return powers, summed
 
-        return self.client.guard.sums(groups, request, as_many, grouped)
+        return self.client.guard.sums(groups, request, enough_have, grouped)
 
     @published(
         "For two clusterings, the number of pairs of the client's documents that share a cluster "
-        "in both, in the first, in the second, and in both by chance. The number of documents."
+        "in both, in the first, in the second, and in both by chance. The number of documents.",
+        "numbers of pairs of documents",
+        often=of_method(Clusterings, lambda s: Often(before=s.pairs, at_most=True)),
+        reply=lambda: {"pairs": AgreeingPairs()},
     )
     def agreeing_pairs(
         self,
-        vocabulary: str,
         origin: Numbers,
         first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
-        self.client.check(vocabulary)
         points = self.points(origin)
         temperature = self.client.settings.temperature
         pairs = agreeing_pairs(points, temperature, first, second)
-        return {"pairs": pairs, "documents": len(self.client.usable)}
+        return {"pairs": pairs, "documents": self.client.over(self.client.usable)}
 
     def find_points(self, origin: Numbers) -> Points:
         inference = self.client.inference_of()
@@ -314,10 +453,6 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = (ClusterSums,)
     remembers = True  # the labels of the last reply
 
-    @staticmethod
-    def end(settings: TopicSettings) -> dict[str, str]:
-        return TopicClient.end(settings) | {"sizes": "once, at the end"}
-
     def find_usable(self) -> Documents:
         if self.settings.representation != "embedding":
             return super().find_usable()
@@ -327,24 +462,26 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         "The number of documents in each cluster with a probability of at least one half, or zero "
         "if there are too few; the number of documents in no cluster, if there are enough; the "
         "number of all. The model contains each client's numbers: all participants see them.",
+        "sizes of clusters",
+        often=LAST,
+        reply=lambda settings: {
+            "sizes": counts(settings.n_components, per_document=1),
+            "unclear": counts(per_document=1),
+        },
         seen_by_all=True,
     )
-    def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def sizes(self, weights: dict[str, NDArray[Any]]) -> Reply:
         """Count the documents in each cluster with a probability of at least one half."""
-        self.check(vocabulary)
-        counts = np.zeros(self.n_topics(weights=weights))
-        unclear = 0
-        for _, theta in self.thetas(weights=weights):
-            largest = theta.max(1)
-            clear = largest >= UNCLEAR
-            counts += np.bincount(theta.argmax(1)[clear], minlength=len(counts))
-            unclear += int((~clear).sum())
-        counts[counts < self.min_documents] = 0
-        return {
-            "sizes": counts.astype(np.int64),
-            "unclear": unclear if unclear >= self.min_documents else 0,
-            "documents": len(self.usable),
-        }
+        n = self.n_topics(weights=weights)
+        groups = [  # documents without a clear cluster are a group of their own, the last
+            np.where(theta.max(1) >= UNCLEAR, theta.argmax(1), n)
+            for _, theta in self.thetas(weights=weights)
+        ]
+        labels = np.concatenate([np.zeros(0, np.int64), *groups])
+        persons = persons_by_label(labels, n + 1, self.corpus.owners_of(self.usable))
+        sizes = np.bincount(labels, minlength=n + 1) * (persons >= self.min_persons)
+        documents = self.over(self.usable)
+        return {"sizes": sizes[:n], "unclear": int(sizes[n]), "documents": documents}
 
     def n_topics(self, **model: Any) -> int:
         return len(model["weights"][self.inference.prototypes])

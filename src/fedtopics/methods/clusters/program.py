@@ -1,26 +1,31 @@
 """Program of all methods that find clusters of documents, from embeddings or bags of words."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from fedtopics.contract.events import SameClusters
 from fedtopics.contract.interfaces import Clients, Run
-from fedtopics.contract.replies import Bounds, Template, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.methods.clusters.client import ClusterClient, PointSums
 from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
 from fedtopics.methods.clusters.sums import Moments
-from fedtopics.methods.core.agreement import Agreement, reach_agreement
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program
+from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
+from fedtopics.text.rounding import by_lot, rounded
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
 DIGITS = 6  # significant digits to which two clusters are compared
+ORIGIN_STEP = 4.0  # of sums of embeddings of length 1, in a model
+LEAST_SPREAD = 1e-8  # squared distance from the mean, of points of length 1 that differ
 
 
 class ClusterProgram(Program[Settings, State]):
@@ -41,11 +46,7 @@ class ClusterProgram(Program[Settings, State]):
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
-        template: Template = {
-            "sizes": counts(n_clusters, per_document=1),
-            "unclear": counts(per_document=1),
-        }
-        sizes = agreement.call("sizes", template, weights=weights)
+        sizes = replace(agreement, settings=settings).ask(ClusterClient.sizes, weights=weights)
         info: dict[str, Any] = {
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
@@ -69,31 +70,25 @@ def _count_same(prototypes: Numbers) -> int:
 
 
 def find_origin(agreement: Agreement, dimension: int) -> Numbers:
-    total = agreement.sum("means", {"embeddings": (dimension,)})
-    origin: Numbers = total["embeddings"] / max(total["documents"], 1)
-    return origin
+    """Return the mean embedding from sums rounded by lot, which show no single document."""
+    reply = agreement.ask(PointSums.moments, origin=np.zeros(dimension), part=WHOLE)
+    documents = np.array([max(reply["documents"], 1)])
+    if agreement.is_example:
+        return np.asarray(reply["points"] / documents)
+    sums = by_lot(reply["points"][None] / ORIGIN_STEP, agreement.coins, documents) * ORIGIN_STEP
+    return np.asarray(sums[0] / rounded(documents))
 
 
-def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
-    origin = find_origin(agreement, dimension)
-    return origin, moments_about(agreement, origin, WHOLE)
-
-
-def moments_about(agreement: Agreement, origin: Numbers, part: Part) -> Moments:
+def find_moments(agreement: Agreement, origin: Numbers, part: Part = WHOLE) -> Moments:
     """Return the moments of points; raise StudyError if no two of them differ."""
-    dimension = len(origin)
-    # Points have length 1; the sum can vanish for most clients, but not for one that differs.
-    points = Bounds((dimension,), length=1.0)
-    products = Bounds((dimension, dimension), products=True)
-    template: Template = {"points": points, "products": products}
-    reply = agreement.sum("moments", template, origin=origin, part=part)
-    count = reply["documents"]
-    if count == 0 or not reply["products"].any():
+    reply = agreement.ask(PointSums.moments, origin=origin, part=part)
+    moments = Moments.of(max(reply["documents"], 1), reply["points"], reply["products"])
+    if moments.scatter.trace() <= LEAST_SPREAD:
         raise StudyError(
             "All documents are empty or the same, so there are no clusters to find; give documents "
             "that differ."
         )
-    return Moments.of(count, reply["points"], reply["products"])
+    return moments
 
 
 def check_enough(weights: Numbers) -> None:
@@ -102,5 +97,5 @@ def check_enough(weights: Numbers) -> None:
         raise StudyError(
             "No cluster has as many documents as a policy requires, from one client or, with "
             "secure aggregation, from all; set fewer clusters, give more documents, or lower "
-            "min_documents in the policies."
+            "min_persons in the policies."
         )

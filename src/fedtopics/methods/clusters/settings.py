@@ -1,6 +1,7 @@
 """Settings shared by several methods that find clusters of documents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -26,6 +27,33 @@ class StartSettings(BaseModel, extra="forbid", frozen=True):
     )
 
 
+@dataclass(frozen=True)
+class Clusterings:
+    """Clusterings before the first round: the starts of k-means, or those that choose a number.
+
+    Parameters
+    ----------
+    settings : those of the method.
+    start : settings of k-means.
+    pairs : pairs of clusterings that are compared to choose the number of clusters; 0 for none.
+    """
+
+    settings: Any
+    start: StartSettings
+    pairs: int = 0
+    stages: Sequence[Any] = ()
+
+    @property
+    def max_rounds(self) -> int:
+        return max(2 * self.pairs, 1) * self.start.rounds
+
+
+SKETCHED = 40  # topics, for whose sketch there are enough directions of words (120)
+MOST_PAIRS = 4  # pairs of parts that are clustered to choose a number of clusters
+MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
+START_OF_CHOICE = StartSettings(tries=2, rounds=20)  # more starts choose no better numbers
+
+
 class ClusterSettings(TopicSettings, ClusterShape):
     BY_WORDS: ClassVar[bool] = False  # whether clusters can also be found by words
 
@@ -41,6 +69,10 @@ class ClusterSettings(TopicSettings, ClusterShape):
         return self
 
     @property
+    def stages(self) -> Sequence[Any]:
+        return (Clusterings(self, self.start),)
+
+    @property
     def needed_embedding(self) -> EmbeddingSettings | None:
         return self.embedding if self.representation == "embedding" else None
 
@@ -48,6 +80,41 @@ class ClusterSettings(TopicSettings, ClusterShape):
     def readings(self) -> list[WordRanking]:
         """Clusters are described by words that are common in them and rare elsewhere."""
         return [CLASS_BASED] if self.relevance is None else [WordRanking(self.relevance)]
+
+
+class KMeansSettings(ClusterSettings):
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
+        # The baselines of the FSTC paper, Table 2.
+        "fbow": {"algorithm": "k-fed", "representation": "bow"},
+        "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
+        "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
+    }
+    BY_WORDS: ClassVar[bool] = True
+
+    name: Literal["kmeans"] = Field("kmeans", description="the method")
+    preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
+        "default", description="preset for other settings: the FSTC paper's baseline of that name"
+    )
+    algorithm: Literal["lloyd", "k-fed"] = Field(
+        "lloyd",
+        description='"lloyd": in each round, clients compute sums and the server centres, as if '
+        'texts were pooled; "k-fed": each client runs its own k-means, only once',
+    )
+    max_rounds: int = Field(100, ge=1, description="maximum number of rounds")
+
+    @property
+    def adds_up(self) -> bool:
+        """False for k-FED, which merges the clients' centres."""
+        return self.algorithm == "lloyd"
+
+    @property
+    def can_hide(self) -> bool:
+        """False also for words, whose clusters begin with each client's own centres."""
+        return self.adds_up and self.needed_embedding is not None
+
+    @property
+    def stages(self) -> Sequence[Any]:
+        return ()
 
 
 class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -120,6 +187,15 @@ class DiscriminativeSettings(ChoosesNumber, ClusterSettings):
     separation: SeparationSettings = Field(
         SeparationSettings(sizes="both", shrinkage=1.0), description="how clusters are moved apart"
     )
+
+    @property
+    def sketched(self) -> int:
+        return SKETCHED
+
+    @property
+    def stages(self) -> Sequence[Any]:
+        choice = Clusterings(self, START_OF_CHOICE, MOST_PAIRS * len(self.candidates))
+        return (*super().stages, choice) if choice.pairs else super().stages
 
     @property
     def inference(self) -> type[Consensus] | type[Discriminants]:

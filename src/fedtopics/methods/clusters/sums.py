@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedtopics.inference.vectors import TINY, Discriminant, Numbers, Points, blocks, unit_rows
+from fedtopics.methods.core.groups import ROUNDING, PersonShares
 
 DIGITS = 6  # significant digits with which clusterings are compared
 
@@ -28,11 +29,6 @@ class Moments:
         """Return moments from the vectors' sum and the sum of their outer products."""
         mean = total / count
         return cls(count, mean, products / count - np.outer(mean, mean))
-
-    @property
-    def length(self) -> float:
-        """Root mean square of the vectors' lengths."""
-        return float(np.sqrt(np.trace(self.scatter) + self.mean @ self.mean))
 
     def draw(self, n: int, rng: np.random.Generator) -> Numbers:
         """Draw vectors, (n, n_dimensions), from the normal distribution with these moments."""
@@ -60,18 +56,30 @@ def ranked(values: Numbers) -> NDArray[np.int64]:
     return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
 
 
-def flows(before: NDArray[np.int64], now: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Count points by their earlier and present cluster, (n, n)."""
-    return np.bincount(before * n + now, minlength=n * n).reshape(n, n)
+def flows(
+    before: NDArray[np.int64], now: NDArray[np.int64], n: int, owners: NDArray[np.int64] | None
+) -> Numbers:
+    """Count persons by the earlier and present cluster of their documents, (n, n).
+
+    A person with documents in several moves counts in each with an equal part, so no sum of moves
+    counts her more than once.
+    """
+    moves = before * n + now
+    shares = np.ones(len(moves))
+    if owners is not None:
+        whose, moves = np.divmod(np.unique(owners * n * n + moves), n * n)
+        stays = moves // n == moves % n
+        shares = np.where(stays, 1.0, 1 / np.maximum(np.bincount(whose, ~stays), 1)[whose])
+    return np.asarray(np.bincount(moves, shares, minlength=n * n).reshape(n, n), np.float64)
 
 
-def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
-    """Return which `flows` may happen: at least `least` points must join or leave a cluster."""
+def may_move(counts: Numbers, least: int) -> NDArray[np.bool_]:
+    """Return which `flows` may happen: at least `least` persons must join or leave a cluster."""
     # Undoing moves reduces the moves of other clusters, so the check repeats.
     moves = counts * ~np.eye(len(counts), dtype=bool)
     allowed = np.ones(counts.shape, bool)
     while True:
-        few = moves.sum(0) + moves.sum(1) < least
+        few = moves.sum(0) + moves.sum(1) < least * (1 - ROUNDING)
         back = (moves > 0) & (few[:, None] | few)
         if not back.any():
             return allowed
@@ -80,7 +88,10 @@ def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
 
 
 def weighted_sums(
-    points: Points, memberships: Iterator[tuple[slice, Numbers]], n: int
+    points: Points,
+    memberships: Iterator[tuple[slice, Numbers]],
+    n: int,
+    of_persons: PersonShares | None = None,
 ) -> tuple[Numbers, Numbers]:
     """Sum points, weighted by their membership in each of n clusters, and sum the memberships."""
     total = np.zeros((n, points.shape[1]))
@@ -88,6 +99,8 @@ def weighted_sums(
     for rows, share in memberships:
         total += share.T @ points[rows].astype(np.float64)
         weights += share.sum(0)
+        if of_persons is not None:
+            of_persons.add(rows, share)
     return total, weights
 
 
@@ -129,15 +142,28 @@ def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
 
 
 def sums_by_class(
-    points: Points, temperature: float, *, projection: Numbers, directions: Numbers, bias: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Sum points by their memberships in several `Discriminant`s, and sum the memberships."""
+    points: Points,
+    temperature: float,
+    owners: NDArray[np.int64] | None = None,
+    *,
+    projection: Numbers,
+    directions: Numbers,
+    bias: Numbers,
+) -> tuple[Numbers, Numbers, dict[str, Numbers]]:
+    """Sum points by their memberships in several `Discriminant`s, and sum the memberships.
+
+    Returns also the powers of the `PersonShares` of the points' `owners`.
+    """
     sums = np.zeros((*bias.shape, points.shape[1]))
     weights = np.zeros(bias.shape)
+    powers = {"squares": np.zeros(bias.shape), "fourths": np.zeros(bias.shape)}
     for i, (axes, centres, offsets) in enumerate(zip(projection, directions, bias, strict=True)):
         members = Discriminant(axes, centres, offsets, temperature).memberships(points)
-        sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
-    return sums, weights
+        of_persons = PersonShares(owners, bias.shape[1])
+        sums[i], weights[i] = weighted_sums(points, members, bias.shape[1], of_persons)
+        for name, power in of_persons.powers().items():
+            powers[name][i] = power
+    return sums, weights, powers
 
 
 def agreeing_pairs(

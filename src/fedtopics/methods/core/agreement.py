@@ -1,36 +1,23 @@
-"""The vocabulary that a study's clients agree on, and the exchanges that use that vocabulary."""
+"""The vocabulary that a study's clients agreed on, and how a method asks the clients."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
-from fedtopics.contract.events import RoundReport, VocabularyAgreed
-from fedtopics.contract.interfaces import EVERYONE, Clients, Draw, Run, T
-from fedtopics.contract.replies import (
-    MOST_COUNT,
-    NATS,
-    Announced,
-    Bounds,
-    Template,
-    WordCountBounds,
-    counts,
-)
+from fedtopics.contract.events import RoundReport
+from fedtopics.contract.interfaces import EVERYONE, Clients, Draw, T
+from fedtopics.contract.published import Published, Reply, arguments_of, description_of
+from fedtopics.contract.replies import NATS, Announced, Bounds, Template, sums
 from fedtopics.errors import StudyError
-from fedtopics.methods.core.plan import Plan
-from fedtopics.model.topics import Topics
-from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
+from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.text.rounding import at_most, is_example
+from fedtopics.text.vocabulary import Vocabulary
 
-# The number of documents is the same in all exchanges of the agreement.
-SAME_NUMBER = Announced({}, constant_in_round=True)
-COUNTED: dict[str, Any] = {
-    "documents": SAME_NUMBER,
-    "training": counts(per_document=1),
-    "without_known_word": counts(per_document=1),
-}
-LEAST_DOCUMENTS = Bounds((), MOST_COUNT, 1, dtype="int64")
+NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
+P = ParamSpec("P")
 
 
 class NoDocumentsError(StudyError): ...
@@ -40,57 +27,102 @@ class NoDocumentsError(StudyError): ...
 class Agreement:
     """The vocabulary and the numbers of documents that a study's clients agreed on.
 
-    A method asks the clients through it, in exchanges that refer to this vocabulary.
+    A method asks the clients through it. Before the agreement, there are no words and documents.
     """
 
     clients: Clients
-    vocabulary: Vocabulary
-    documents: int  # number of documents of all clients
-    training: int  # number of documents for training
-    length: float  # mean number of words per document
+    settings: TopicSettings
+    vocabulary: Vocabulary = NO_WORDS
+    documents: int = 0  # number of documents of all clients
+    training: int = 0  # number of documents for training
+    length: float = 1.0  # mean number of words per document
     draw: Draw = EVERYONE  # which clients train in a round
     sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each client
-    counted: bool = False  # whether the words were counted in the clients' present documents
-    least: int = 1  # with secure aggregation, the minimum size of a group over all clients
+    persons: Mapping[str, int] = field(default_factory=dict)  # persons of each client, if known
+    halved: int = 0  # persons of all clients in a half of the documents, if known
+    has_counts: bool = False  # whether the words were counted in the clients' present documents
+    counts_first: bool = False  # whether groups are counted over all clients before their sums
+    least: int = 1  # with secure aggregation, the fewest persons of a group over all clients
+    least_clients: int = 1  # with secure aggregation, the fewest clients of a group
+    coins: str = "0"  # seed of the coins that round numbers of groups; see `text.rounding`
+
+    @property
+    def is_example(self) -> bool:
+        """Whether counts of words stay exact; see `is_example`."""
+        return is_example(self.documents, len(self.clients.names))
+
+    def n_persons(self, parts: int) -> int:
+        """Return of how many persons a total of one of so many parts of the documents is."""
+        return sum(n // parts for n in self.persons.values() if n // parts >= self.least)
 
     def bound_if_announced(self, announced: T) -> T | float:
         """Return `announced`, or infinity if some clients have not announced their documents."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
-    def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        """Call `Clients.sum` for this vocabulary; replies contain a number of documents."""
-        payload["vocabulary"] = self.vocabulary.fingerprint
-        total = self.clients.sum(function, self._with_documents(template), **payload)
-        if payload.get("round") and not total["documents"]:
+    def ask(
+        self, function: Callable[Concatenate[Any, P], Any], *args: P.args, **payload: P.kwargs
+    ) -> Reply:
+        """Call a published function of all clients, as it says.
+
+        Returns the total of the replies, or each client's reply by name if all may see it. With
+        secure aggregation, groups are counted first, and small groups are left out of the sums.
+        """
+        if args:  # their names would be lost
+            raise TypeError("Give the arguments by name.")
+        of = description_of(function)
+        words = {"vocabulary": self.vocabulary.fingerprint} if of.has_words else {}
+        request: dict[str, Any] = {**payload, **words}
+        template = self.bounds(of, of.reply, request)
+        if of.seen_by_all:
+            return self.clients.call(of.name, template, **request)
+        if of.counts_first is None or not self.counts_first:
+            return self._sum(of, template, request)
+        counted = self.bounds(of, of.counts_first, request)
+        if self.least_clients > 1:  # the last axis is that of groups
+            shape = [*counted.values()][-1].shape
+            shape = (*shape[:-2], shape[-1]) if "moves" in counted else shape
+            counted = {**counted, "clients": sums(*shape, most=len(self.clients.names))}
+        groups: dict[str, Any] = {"least": self.least, "clients": self.least_clients}
+        totals = self._sum(of, counted, request | {"groups": groups})
+        groups["counted"] = {name: totals[name] for name in counted if name != "documents"}
+        return self._sum(of, template, request | {"groups": groups})
+
+    def ask_once(
+        self, function: Callable[Concatenate[Any, P], Any], *args: P.args, **payload: P.kwargs
+    ) -> Reply:
+        """Ask all clients outside the training rounds; see `ask`."""
+        return self.clients.round(0, lambda: self.ask(function, *args, **payload))[0]
+
+    def tell(
+        self, function: Callable[Concatenate[Any, P], None], *args: P.args, **payload: P.kwargs
+    ) -> None:
+        """Let all clients execute a function; nothing is sent."""
+        self.clients.tell(function.__name__, vocabulary=self.vocabulary.fingerprint, **payload)
+
+    def bounds(
+        self, of: Published, bounds: Callable[..., Template], request: Mapping[str, Any]
+    ) -> Template:
+        """Return the bounds of a reply to a request; see `published`."""
+        documents = {"documents": Announced(self.sizes)} if of.has_documents else {}
+        arguments = {"agreement": self, "settings": self.settings, **request}
+        return {**documents, **bounds(**{name: arguments[name] for name in arguments_of(bounds)})}
+
+    def _sum(self, of: Published, template: Template, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self.persons and of.has_documents:
+            fewest = of.over.fewest(self, request)
+            template = {**template, "documents": replace(template["documents"], fewest=fewest)}
+        total = self.clients.sum(of.name, template, **request)
+        if request.get("round") and of.has_documents and not total["documents"]:
             raise NoDocumentsError(
                 f"None of {', '.join(self.clients.names)} has a document that counts in round "
-                f"{payload['round']}; check their data."
+                f"{request['round']}; check their data."
             )
         return total
 
-    def sum_groups(
-        self, function: str, template: Template, counted: Template, **payload: Any
-    ) -> dict[str, Any]:
-        """Sum by groups, without small groups; secure aggregation first counts over all clients."""
-        if self.least == 1:
-            return self.sum(function, template, **payload)
-        groups: dict[str, Any] = {"least": self.least}
-        totals = self.sum(function, counted, groups=groups, **payload)
-        groups = groups | {"counted": {name: totals[name] for name in counted}}
-        return self.sum(function, template, groups=groups, **payload)
-
-    def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
-        payload["vocabulary"] = self.vocabulary.fingerprint
-        return self.clients.call(function, self._with_documents(template), **payload)
-
-    def _with_documents(self, template: Template) -> Template:
-        return {"documents": Announced(self.sizes), **template}
-
     def loss(self, passes: int = 1) -> Bounds:
-        """Return the template of a summed loss, bounded by the number of words and passes."""
-        words = (
-            self.bound_if_announced(self.vocabulary.occurrences.sum()) if self.counted else np.inf
-        )
+        """Return the bounds of a summed loss, bounded by the number of words and passes."""
+        occurrences = at_most(self.vocabulary.occurrences).sum()
+        words = self.bound_if_announced(occurrences) if self.has_counts else np.inf
         most = NATS * passes * words
         return Bounds((), most, -most)
 
@@ -107,86 +139,3 @@ class Agreement:
     def weight_of_earlier_sums(self, number: int) -> float:
         """Return the weight of earlier sums in a round; it is 0 if all clients take part."""
         return 1 - self.draw.fraction_drawn(len(self.clients.names)) if number > 0 else 0.0
-
-
-def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
-    """Agree on a vocabulary, or reuse that of a resumed run, or of a model to train further."""
-    draw = plan.settings.draw(plan.seed)
-    agreed = run.recall("agreement")
-    continued = None if plan.start is None else plan.start.continued
-
-    def work() -> dict[str, Any]:
-        words_and_total = (
-            _agree(clients, plan.limits, least_words)
-            if continued is None
-            else _agree_on_model(clients, continued)
-        )
-        # Only clients that have adopted the words know how many documents have none of them.
-        adopt(clients, words_and_total, draw)
-        return words_and_total | count_documents(clients, words_and_total["words"])
-
-    if agreed is not None:
-        adopt(clients, agreed, draw)
-    else:
-        agreed = clients.round(0, work)[0]
-        run.keep("agreement", {**agreed, **plan.stored_with_agreement})
-    vocabulary = Vocabulary.of(agreed)
-    numbers = agreed["counts"]
-    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
-    return Agreement(
-        clients=clients,
-        vocabulary=vocabulary,
-        documents=agreed["total"],
-        training=numbers["training"],
-        length=agreed["length"],
-        draw=draw,
-        sizes=agreed.get("sizes", {}),
-        counted=continued is None,
-        least=agreed.get("least", 1),
-    )
-
-
-def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
-    # Each client keeps this many of its most frequent words, whatever the others send.
-    places = limits.max_words // len(clients.names)
-    template = {"words": WordCountBounds(places), "documents": SAME_NUMBER}
-    reply = clients.sum("vocabulary", template, places=places)
-    words = reply["words"]
-    total = reply["documents"]
-    _check_number(len(words.names), least_words)
-    vocabulary = agree(words.names, words.values, total, limits)
-    _check_number(len(vocabulary), least_words)
-    length = float(vocabulary.occurrences.sum() / total)
-    return vocabulary.plain() | {"total": total, "length": length}
-
-
-def _check_number(n_words: int, least: int) -> None:
-    if n_words < max(least, 2):
-        fewer = f"n_components = {least}; lower n_components," if least > 2 else "2;"
-        raise StudyError(
-            f"The agreed vocabulary has {n_words} words, fewer than {fewer} give more documents, "
-            "or lower min_document_frequency in the study and in policies with a larger value."
-        )
-
-
-def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
-    """Reuse the vocabulary of a model that is trained further; clients send no words."""
-    total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
-    mean_length = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
-    length = float(model.info.get("length", mean_length))
-    return model.vocabulary.plain() | {"total": total, "length": length}
-
-
-def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    total = max(1, round(agreed["total"] * draw.fraction_drawn(len(clients.names))))
-    clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
-
-
-def count_documents(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
-    """Return numbers of documents: the total ("counts"), by client ("sizes"), "least" in groups."""
-    least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
-    replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
-    total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}
-    sizes = {name: reply["documents"] for name, reply in replies.items()}
-    greatest = {name: max(reply[name] for reply in replies.values()) for name in least}
-    return {"counts": total, "sizes": sizes, **greatest}

@@ -9,20 +9,57 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.payload import CountsByWord
-from fedtopics.contract.replies import LONGEST
+from fedtopics.contract.published import (
+    LAST,
+    NEVER,
+    ONCE,
+    Often,
+    Published,
+    Reply,
+    description_of,
+    of_method,
+    published,
+)
+from fedtopics.contract.replies import (
+    LONGEST,
+    MOST_COUNT,
+    Announced,
+    Bounds,
+    Template,
+    WordCountBounds,
+    counts,
+    sums,
+)
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.core.final_model import LastSums, document_frequency, draw_halves
+from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
 from fedtopics.methods.core.groups import GroupThreshold, Thetas
 from fedtopics.methods.core.plan import ClientContext, Plan, Secret
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint, set_aside
+from fedtopics.text.vocabulary import (
+    WordCounts,
+    count_words,
+    fingerprint,
+    persons_by_word,
+    set_aside,
+)
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
+MANY = 3  # times min_persons for each topic or period: so many persons have few small groups
+# The number of documents is the same in all steps of the agreement.
+SAME_NUMBER = Announced({}, constant_in_round=True)
+COUNTED: Template = {
+    "documents": SAME_NUMBER,
+    "persons": counts(per_document=1),
+    "halved": counts(per_document=1),
+    "training": counts(per_document=1),
+    "without_known_word": counts(per_document=1),
+}
+FEWEST = Bounds((), MOST_COUNT, 1, dtype="int64")
 Part = TypeVar("Part", bound=SharedFunctions)
 
 
@@ -31,12 +68,13 @@ class ClientWords:
 
     bag: sparse.csr_array
     whole: NDArray[np.int64] | None = None  # see `hold`
+    persons: int | None = None  # of the last reply; None if each document is a person
 
     def __init__(self, plan: Plan[Any], site: ClientContext) -> None:
         self.name = site.name
         self.site = site
-        self.min_documents = site.policy.min_documents
-        self.rarest = max(plan.limits.min_document_frequency, site.policy.min_document_frequency)
+        self.min_persons = site.policy.min_persons
+        self.rarest = max(plan.limits.min_persons_per_word, site.policy.min_persons_per_word)
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
         self.corpus = site.corpus
         self.text = plan.text
@@ -49,41 +87,67 @@ class ClientWords:
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
         return self.counts.columns(words)
 
-    def counted_words(self) -> dict[str, Any]:
+    def counted_words(self) -> Reply:
         """Count all words; nothing is sent."""
         if not self.counts.words:
-            return {"words": CountsByWord.columns(2), "documents": len(self.corpus)}
-        names, values = self.counts.named(1)
+            return {"words": CountsByWord.columns(3), "documents": len(self.corpus)}
+        names, values = self.counts.named(1, self.corpus.owners)
         return {"words": CountsByWord(names, values), "documents": len(self.corpus)}
 
-    def proposed(self, places: int, counted_words: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the words of the whole client that enough of its documents contain."""
+    def proposed(self, places: int, most: int, counted_words: Mapping[str, Any]) -> Reply:
+        """Return the words of the whole client that enough of its persons have."""
         documents = counted_words["documents"]
         names, counted = _frequent_words(
             counted_words["words"],
-            documents,
-            study=self.limits.min_document_frequency,
-            policy=self.site.policy.min_document_frequency,
+            study=self.limits.min_persons_per_word,
+            policy=self.site.policy.min_persons_per_word,
         )
         if counted[:, 1].sum() > LONGEST * documents:
             raise DataError(
                 f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
                 "average; split them."
             )
+        by_frequency = np.argsort(-counted[:, 1], kind="stable")[:most]
         most_frequent = np.zeros(len(names), np.int64)
-        most_frequent[np.argsort(-counted[:, 1], kind="stable")[:places]] = 1
+        most_frequent[by_frequency[:places]] = 1
         columns = np.column_stack([counted, np.ones(len(names), np.int64), most_frequent])
-        return {"words": CountsByWord(names, columns), "documents": documents}
+        rows = np.sort(by_frequency)
+        proposed = CountsByWord([names[row] for row in rows], columns[rows])
+        return {"words": proposed, "documents": documents}
 
-    @published("The number of documents.")
-    def size(self) -> dict[str, Any]:
-        return {"documents": len(self.corpus)}
-
-    def frequencies(self, words: list[str]) -> dict[str, Any]:
-        """Count the documents with each word, of all documents and of each half; see `hold`."""
+    @published(
+        "For each word of a model that is trained further: 1 if enough of the documents contain "
+        "it. The number of documents.",
+        "which words of a model are known",
+        often=Often(times=1, instead="instead of vocabulary, if a model keeps its own words"),
+        reply=lambda agreement, words: {
+            "documents": SAME_NUMBER,
+            "clients": sums(len(words), most=len(agreement.clients.names)),
+        },
+        largest=lambda s, n_words: {"words": [""] * n_words},
+        has_words=False,
+    )
+    def known_words(self, words: list[str]) -> Reply:
         bag = self.count({word: i for i, word in enumerate(words)})
-        parts = slice(None), *draw_halves(self.secret, bag.shape[0], self.min_documents)
-        return {"counts": np.stack([document_frequency(bag[rows]) for rows in parts])}
+        enough = persons_by_word(bag, self.corpus.owners) >= self.rarest
+        documents = self.over(np.arange(len(self.corpus)))
+        return {"documents": documents, "clients": enough.astype(np.float64)}
+
+    def over(self, rows: Documents) -> int:
+        """Note which documents a reply is over, for the outbound filter; return their number."""
+        if self.corpus.owners is not None:
+            self.persons = self.corpus.n_persons(rows)
+        return len(rows)
+
+    def with_words(self, bag: sparse.csr_array, rows: Documents) -> NDArray[np.int64]:
+        """Return how many persons have each word in these rows of the bag, (n_words,)."""
+        return persons_by_word(bag[rows], self.corpus.owners_of(rows))
+
+    def frequencies(self, words: list[str]) -> Reply:
+        """Count the persons with each word, in all documents and in each half; see `hold`."""
+        bag = self.count({word: i for i, word in enumerate(words)})
+        parts = np.arange(bag.shape[0]), *draw_halves(self)
+        return {"counts": np.stack([self.with_words(bag, rows) for rows in parts])}
 
     def hold(self, whole: Mapping[str, Any]) -> None:
         """Take the `frequencies` of the whole client, where this object has a part of it."""
@@ -91,40 +155,49 @@ class ClientWords:
 
     @cached_property
     def frequency(self) -> NDArray[np.int64]:
-        """The number of the client's documents with each word that enough of them contain."""
+        """The number of the client's persons with each word that enough of them have."""
         if self.whole is None:
-            return document_frequency(self.bag)
+            return persons_by_word(self.bag, self.corpus.owners)
         return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
 
     @cached_property
     def in_halves(self) -> NDArray[np.int64]:
-        """The number of the client's documents with each word in each half, (2, n_words)."""
+        """The number of the client's persons with each word in each half, (2, n_words)."""
         if self.whole is not None:
             return self.whole[1:]
-        halves = draw_halves(self.secret, self.bag.shape[0], self.min_documents)
-        return np.stack([document_frequency(self.bag[rows]) for rows in halves])
+        return np.stack([self.with_words(self.bag, rows) for rows in draw_halves(self)])
 
 
 class TopicClient(ClientWords, ABC, Generic[Settings]):
     """A client's documents and computations; base class of each method's client side.
 
-    A subclass defines `rounds`, `thetas` and published functions (see `published`). This class also
-    enforces the site's policy, in addition to the outbound filter. All random choices follow from
-    the client's secret.
+    A subclass defines `thetas` and published functions (see `published`). This class also enforces
+    the site's policy, in addition to the outbound filter. All random choices follow from the
+    client's secret.
     """
 
     def __init__(self, plan: Plan[Settings], site: ClientContext) -> None:
         super().__init__(plan, site)
         self.settings = plan.settings
         self.method = self.settings.method_name
-        # Groups are then counted over all clients, or over all parts of this client's documents.
-        counts_together = site.is_part or (site.masked and site.policy.counts_of_all)
-        self.guard = GroupThreshold(self.min_documents, of_all=counts_together)
+        fewest_clients = site.policy.min_clients_per_group if site.masked else 1
+        # A client with many persons leaves out its own small groups: this is stricter, it costs few
+        # sums, and no step before them. Other groups are counted over all clients first, or over
+        # all parts of this client's documents.
+        over_time = self.settings.over_time
+        periods = 0 if over_time is None else len(over_time.begins)
+        many = MANY * self.min_persons * max(self.settings.most_topics, periods)
+        counts_first = site.policy.counts_of_all and self.corpus.n_persons() < many
+        counts_together = site.is_part or fewest_clients > 1 or (site.masked and counts_first)
+        self.guard = GroupThreshold(
+            self.min_persons, counts_together, fewest_clients, masked=site.masked
+        )
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self._fingerprint = ""
         self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums)}
-        self.published = _published(self)
+        self.about = self.functions()
+        self.allowed = frozenset(self.in_study(self.settings))
 
     exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = ()
     remembers: ClassVar[bool] = False  # whether replies depend on replies of earlier rounds
@@ -134,6 +207,9 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
     of these clients, and whose `documents` are each client's number in the last call."""
 
+    most_rounds: int | None = None
+    """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
+
     noisy = False
     """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
 
@@ -141,40 +217,44 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     """Number of documents of a reply that does not contain it, because it is not shared."""
 
     @classmethod
-    def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
-        kinds = LastSums, *cls.exchanges, cls
-        members = {name: getattr(kind, name) for kind in kinds for name in dir(kind)}
-        return {name: member for name, member in members.items() if hasattr(member, "data_sent")}
+    def functions(cls) -> dict[str, Published]:
+        """Return the descriptions of all published functions of the method, by name."""
+        kinds = (base for kind in (cls, *cls.exchanges, LastSums) for base in kind.__mro__[::-1])
+        members = {name: getattr(kind, name) for kind in kinds for name in vars(kind)}
+        every = [description_of(f) for f in members.values() if hasattr(f, "published")]
+        return {of.name: of for of in every}
+
+    @classmethod
+    def in_study(cls, settings: Settings) -> dict[str, Often]:
+        """Return how often a study calls each function; it may call no other one."""
+        often = {name: of.in_study(settings) for name, of in cls.functions().items()}
+        often = {name: calls for name, calls in often.items() if calls}
+        if not cls.continues:
+            often.pop("known_words", None)
+        return dict(sorted(often.items(), key=lambda item: _place(item[1])))
 
     def function(self, name: str) -> Callable[..., Any]:
         owner = next((part for part in (self, *self._parts.values()) if hasattr(part, name)), self)
         return cast("Callable[..., Any]", getattr(owner, name))
 
+    def execute(self, function: str, payload: Mapping[str, Any]) -> Reply:
+        """Execute a function by its name; StudyError if the call is for other words."""
+        self.persons = None if self.corpus.owners is None else 0  # until it says; see `over`
+        return cast("Reply", self.function(function)(**self.checked(function, payload)))
+
+    def checked(self, function: str, payload: Mapping[str, Any]) -> Reply:
+        """Return the arguments of a call; StudyError if it is not for the agreed words."""
+        about = self.about.get(function)
+        needs_words = "vocabulary" in payload if about is None else about.has_words
+        if needs_words and payload.get("vocabulary") != self._fingerprint:
+            raise StudyError(
+                f"Client {self.name!r} was called for the vocabulary {payload.get('vocabulary')}, "
+                f"but agreed on {self._fingerprint or 'none'}; restart the study."
+            )
+        return {name: value for name, value in payload.items() if name != "vocabulary"}
+
     def part(self, kind: type[Part]) -> Part:
         return cast("Part", self._parts[kind])
-
-    @classmethod
-    def schedule(cls, settings: Settings) -> dict[str, str]:
-        """Return how often a study with these settings calls each function."""
-        size = {"size": "once instead of vocabulary, if a model keeps its own words"}
-        first = dict.fromkeys(("vocabulary", "counted"), "once")
-        calls = first | cls.rounds(settings) | cls.end(settings)
-        return (size if cls.continues else {}) | calls
-
-    @staticmethod
-    def end(settings: TopicSettings) -> dict[str, str]:
-        calls = dict.fromkeys(("shares", "word_sums"), "once, at the end")
-        if settings.coherence != "nothing":
-            calls["pairs"] = f"{'twice' if settings.chooses_words else 'once'}, at the end"
-        if settings.over_time is not None:
-            by_client = settings.over_time.by_client
-            calls["period_shares" if by_client else "period_sums"] = "once, at the end"
-        return calls
-
-    @staticmethod
-    @abstractmethod
-    def rounds(settings: Any) -> dict[str, str]:
-        """Return how often a study with these settings calls each function before its end."""
 
     def n_topics(self, **model: Any) -> int:
         return int(self.settings.n_components)
@@ -193,91 +273,113 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @published(
         "For each word that enough of the documents contain: the number of documents with it, its "
         "number of occurrences, a 1 (the sum is the number of clients), and whether the word is "
-        "one of the client's most frequent words. The number of documents."
+        "one of the client's most frequent words. The number of documents.",
+        "words with their counts",
+        often=of_method(TopicSettings, lambda s: ONCE if s.agrees_first else NEVER),
+        reply=lambda places, most: {"words": WordCountBounds(places), "documents": SAME_NUMBER},
+        has_words=False,
     )
-    def vocabulary(self, places: int) -> dict[str, Any]:
+    def vocabulary(self, places: int, most: int) -> Reply:
         """Count words that enough documents contain; mark the most frequent (GetClientVocab)."""
         for part in self._parts.values():
             part.forget()
-        return self.proposed(places, self.counted_words())
+        self.over(np.arange(len(self.corpus)))
+        return self.proposed(places, most, self.counted_words())
 
-    def adopt(self, words: list[str], total: int, length: float) -> None:
-        """Adopt the words, a round's mean number of documents, and the documents' mean length."""
+    def adopt(
+        self, words: list[str], total: int, length: float, few_have: Sequence[bool] = ()
+    ) -> None:
+        """Adopt the words, a round's mean number of documents, and the documents' mean length.
+
+        Words that only few clients have now, in `few_have`, do not count.
+        """
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
         bag = self.count(self.columns)
-        frequency = document_frequency(bag) if self.whole is None else self.whole[0]
-        bag = frequent(bag, self.rarest, frequency)
+        owners = self.corpus.owners
+        persons = persons_by_word(bag, owners) if self.whole is None else self.whole[0]
+        if len(few_have):
+            persons = np.where(few_have, 0, persons)
+        bag = frequent(bag, self.rarest, persons)
         self.bag = set_aside(bag.astype(np.float32))
         for name in ("frequency", "in_halves"):  # cached for the words before
             self.__dict__.pop(name, None)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
+        self.limit_rounds(0 if self.site.masked else self.corpus.n_persons(self.usable))
+
+    def limit_rounds(self, persons: int) -> None:
+        """Draw at most half as many minibatches as the persons that a total is over, if known."""
+        if self.settings.draws and self.site.apart and persons:
+            self.most_rounds = persons // 2
 
     @published(
-        "The numbers of all documents, of documents for training, and of documents without a known "
-        "word. They limit the number of documents in later replies, and all participants see each "
-        "client's numbers. With secure aggregation also the policy's min_documents, which then "
-        "applies to groups of documents of all clients together.",
+        "The numbers of all documents, of their persons, of persons of a half of the documents, of "
+        "documents for training, and of documents without a known word. They limit the numbers of "
+        "documents in later replies, and all participants see each client's numbers. With secure "
+        "aggregation also the policy's min_persons and min_clients_per_group, and whether groups "
+        "are counted over all clients before they are summed, because this client has few persons "
+        "for each group.",
+        "numbers of documents",
+        often=of_method(TopicSettings, lambda s: ONCE if s.agrees_first else LAST + s.scoring),
+        reply=lambda agreement: (
+            {**COUNTED, "least": FEWEST, "least_clients": FEWEST, "counts_first": counts()}
+            if agreement.clients.hidden
+            else COUNTED
+        ),
         seen_by_all=True,
     )
-    def counted(self, vocabulary: str) -> dict[str, Any]:
-        self.check(vocabulary)
-        documents = self.bag.shape[0]
+    def counted(self) -> Reply:
+        documents = self.over(np.arange(self.bag.shape[0]))
         numbers = {
             "documents": documents,
+            "persons": self.corpus.n_persons(self.usable),
+            "halved": int(words_in_halves(self).any()) * (self.corpus.n_persons() // 2),
             "training": self._training,
             "without_known_word": documents - len(self.usable),
         }
-        least = self.guard.least if self.guard.of_all else 1
-        return numbers | ({"least": least} if self.site.masked else {})
-
-    def check(self, vocabulary: str) -> None:
-        if vocabulary != self._fingerprint:
-            raise StudyError(
-                f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "
-                f"{self._fingerprint or 'none'}; restart the study."
-            )
+        if not self.site.masked:
+            return numbers
+        guard = self.guard
+        needs_counts = guard.of_all and (guard.least > 1 or guard.clients > 1)
+        fewest = {"least": guard.least, "least_clients": guard.clients}
+        return numbers | fewest | {"counts_first": int(needs_counts)}
 
 
-def _published(client: TopicClient[Any]) -> frozenset[str]:
-    """Return the functions of the study's schedule; other calls are refused."""
-    names = frozenset(client.schedule(client.settings))
-    for name in sorted(names - client.functions().keys()):
-        raise StudyError(
-            f"The schedule of {client.method!r} lists {name!r}, which does not describe the data "
-            "it sends; decorate it with @published."
-        )
-    return names
+def _place(often: Often) -> int:
+    """Return what sorts functions by when they are called: before, in or after the rounds."""
+    if often.times:
+        return 0
+    return 2 if often.per_round else 1 if often.before else 3
 
 
 def _frequent_words(
-    words: CountsByWord, documents: int, study: int, policy: int
+    words: CountsByWord, study: int, policy: int
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the words that enough documents contain, by the stricter limit of study and policy."""
+    """Return the words that enough persons have, by the stricter limit of study and policy."""
     if not words.names:
         raise DataError(
             "No document has a word: the documents are empty, or contain only stop words, numbers "
             'and signs; give other texts, or keep them with stop_words = "none" and token_pattern '
             '= "words-and-digits" in [text].'
         )
-    frequency = words.values[:, 0]
-    most = frequency.max()
+    persons = words.values[:, 2]
+    most = persons.max()
     limits = {"the study": study, "the client's policy": policy}
     if names := " and of ".join(name for name, least in limits.items() if least > most):
         raise DataError(
-            f"No word occurs in {max(study, policy)} or more of the {documents} "
-            "documents; give more documents or, if rarer words may be shared, lower "
-            f"min_document_frequency of {names}."
+            f"No word is in the documents of {max(study, policy)} or more persons; give more "
+            "documents or, if rarer words may be shared, lower "
+            f"min_persons_per_word of {names}."
         )
-    rows = np.flatnonzero(frequency >= max(study, policy))
-    return [words.names[row] for row in rows], words.values[rows]
+    rows = np.flatnonzero(persons >= max(study, policy))
+    return [words.names[row] for row in rows], words.values[rows, :2]
 
 
-def frequent(bag: sparse.csr_array, least: int, frequency: NDArray[np.int64]) -> sparse.csr_array:
-    """Return the bag without words that fewer than `least` documents have by `frequency`."""
+def frequent(bag: sparse.csr_array, least: int, persons: NDArray[np.int64]) -> sparse.csr_array:
+    """Return the bag without the words of fewer than `least` persons; `persons` is by word."""
     smaller = bag.copy()
-    smaller.data[frequency[smaller.indices] < least] = 0
+    smaller.data[persons[smaller.indices] < least] = 0
     smaller.eliminate_zeros()
     return smaller
 

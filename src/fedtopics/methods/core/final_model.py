@@ -9,54 +9,104 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.contract.interfaces import SharedFunctions, published
-from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_topics, sums
+from fedtopics.contract.interfaces import SharedFunctions
+from fedtopics.contract.published import LAST, NEVER, Often, Over, Reply, of_method, published
+from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_groups, sums
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
     GroupRequest,
     OverTime,
+    PersonShares,
     Thetas,
     enough_have,
     sums_by_period,
 )
-from fedtopics.methods.core.plan import Secret, WarmStart
+from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.metrics import WINDOWS
 from fedtopics.model import coherence
 from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
+from fedtopics.text.rounding import at_least, at_most, rounded_by_word
 
 CHOOSING, SCORED, ALL = range(3)
 """Parts of the documents for counts of word pairs: to choose words, to score them, or both."""
+ONE_OF_TWO = Over("one half of the documents", lambda agreement, _: agreement.halved)
+ALL_OR_ONE_OF_TWO = Over(
+    "all documents, or one half of them",
+    lambda agreement, request: (
+        agreement.n_persons(1) if request.get("part", ALL) == ALL else agreement.halved
+    ),
+)
 SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
 
 
+def period_bounds(settings: TopicSettings) -> Template:
+    over_time = cast("OverTime", settings.over_time)
+    return {"sums": sums(len(over_time.begins), settings.n_components, per_document=1)}
+
+
+def pair_bounds(
+    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int]
+) -> Template:
+    vocabulary = agreement.vocabulary
+    places = [vocabulary.index[word] for word in words]
+    template = {}
+    for size in windows:  # each word occurs in at most this many windows
+        counts = at_most(vocabulary.occurrences if size else vocabulary.document_frequency)
+        counted = counts * (size or 1)
+        bound = agreement.bound_if_announced(counted[places]) if agreement.has_counts else np.inf
+        most = np.broadcast_to(bound, len(words))
+        template[str(size)] = Windows(pairs, most, documents=size == 0)
+    return template
+
+
+def largest_pairs(settings: TopicSettings, n_words: int) -> Reply:
+    """Return a request for the pairs of all words that can be among the shown ones."""
+    n_shown = settings.n_candidate_words
+    n_topics = settings.most_topics * len(settings.readings)
+    return {
+        "words": [str(number) for number in range(min(n_topics * n_shown, n_words))],
+        "pairs": np.zeros((n_topics * n_shown * (n_shown + 1) // 2, 2), np.int64),
+        "windows": sorted({size or 0 for size in WINDOWS.values()}),
+    }
+
+
 class LastSums(SharedFunctions):
+    """What clients of every method send at the end, to describe the model."""
+
     @published(
         "For each topic, the sum of the documents' shares of it; the number of documents. The "
         "model contains each client's numbers: all participants see them.",
+        "shares of topics",
+        often=LAST,
+        reply=lambda settings: {"theta": Bounds((settings.n_components,), least=0, adds_up=True)},
         seen_by_all=True,
     )
-    def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        self.client.check(vocabulary)
+    def shares(self, /, **model: Any) -> Reply:
         total = np.zeros(self.client.n_topics(**model))
         for _, theta in self.client.thetas(**model):
             total += theta.sum(0)
-        return {"theta": total, "documents": len(self.client.usable)}
+        return {"theta": total, "documents": self.client.over(self.client.usable)}
 
     @published(
         "For each topic that enough of the documents have, the occurrences of each word that "
         "enough documents contain, weighted by their shares of the topic; the number of documents. "
-        "With secure aggregation, first: for each topic the sums of shares and of squared shares."
+        "With secure aggregation, first: for each topic the sums of squares and of fourth powers "
+        "of persons' largest shares.",
+        "words by topic",
+        often=LAST,
+        reply=lambda agreement, settings: {
+            "sums": sums(settings.n_components, len(agreement.vocabulary), per_document=LONGEST)
+        },
+        counts_first=lambda settings: of_groups(settings.n_components),
     )
-    def word_sums(
-        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
-    ) -> dict[str, Any]:
+    def word_sums(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
         """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
         # Not part of `shares`, which all participants see, because here the sum is enough.
-        self.client.check(vocabulary)
         return sums_of_words(
             self.client,
             groups,
@@ -68,12 +118,18 @@ class LastSums(SharedFunctions):
     @published(
         "For each period with enough documents, the sum of their topics' shares, and zeros for the "
         "rest; the number of all documents. With secure aggregation, before that: the number of "
-        "documents in each period."
+        "documents in each period.",
+        "shares of topics by period",
+        often=of_method(
+            TopicSettings,
+            lambda s: LAST if s.over_time and not s.over_time.by_client else NEVER,
+        ),
+        reply=period_bounds,
+        counts_first=lambda settings: {
+            "counts": sums(len(settings.over_time.begins) + 1, per_document=1)
+        },
     )
-    def period_sums(
-        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
-    ) -> dict[str, Any]:
-        self.client.check(vocabulary)
+    def period_sums(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
         over_time = cast("OverTime", self.client.settings.over_time)
         reply = sums_by_period(
             self.client.guard,
@@ -82,96 +138,126 @@ class LastSums(SharedFunctions):
             groups=groups,
             model=model,
             shape=(len(over_time.begins), self.client.n_topics(**model)),
+            corpus=self.client.corpus,
         )
-        return reply | {"documents": len(self.client.usable)}
+        return reply | {"documents": self.client.over(self.client.usable)}
 
     @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
         "and zeros for the rest; the number of all documents. The model contains each client's "
         "numbers: all participants see them.",
+        "shares of topics by period",
+        often=of_method(
+            TopicSettings, lambda s: LAST if s.over_time and s.over_time.by_client else NEVER
+        ),
+        reply=period_bounds,
         seen_by_all=True,
     )
-    def period_shares(
-        self, vocabulary: str, groups: GroupRequest = SEEN, **model: Any
-    ) -> dict[str, Any]:
-        return self.period_sums(vocabulary, groups, **model)
+    def period_shares(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
+        return self.period_sums(groups, **model)
 
     @published(
         "For each pair of words of a topic that enough of the documents contain, the number of "
         "windows or documents with both words; the numbers of windows and documents. Words are "
         "chosen in one half of the documents and scored in the other, and the client draws the "
-        "halves. Words that too few documents of a half contain do not count."
+        "halves. Words that too few documents of a half contain do not count.",
+        "counts of pairs of words of a topic",
+        often=of_method(
+            TopicSettings,
+            lambda s: (
+                NEVER
+                if s.coherence == "nothing"
+                else Often(at_end=2 if s.chooses_words else 1) + s.scoring
+            ),
+        ),
+        reply=pair_bounds,
+        largest=largest_pairs,
+        over=ALL_OR_ONE_OF_TWO,
     )
     def pairs(
         self,
-        vocabulary: str,
         words: list[str],
         pairs: NDArray[np.int64],
         windows: list[int],
         part: int,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Count how often the topics' words occur together, to choose or to score them."""
-        self.client.check(vocabulary)
         rows = np.arange(len(self.client.corpus))
-        frequency = self.client.frequency
-        countable = frequency > 0
+        countable = self.client.frequency > 0
         if part != ALL:
-            halves = draw_halves(self.client.secret, len(rows), self.client.min_documents)
-            in_halves = self.client.in_halves
-            in_both = countable & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
+            halves = draw_halves(self.client)
+            in_both = words_in_halves(self.client)
             # If too few words remain in halves, no documents choose words, and all score them.
-            if frequency[in_both].sum() < SURVIVING * frequency.sum():
-                halves = [halves[0][:0], rows]
-            else:
+            if in_both.any():
                 countable = in_both
+            else:
+                halves = [halves[0][:0], rows]
             rows = halves[part]
         counts = coherence.count_pairs(self.client.counts, words, pairs, windows, rows)
         both = countable[[self.client.columns[word] for word in words]][pairs].all(1)
         for by_pair in counts.values():
             by_pair["pairs"] = by_pair["pairs"] * both
-        return counts | {"documents": len(rows)}
+        return counts | {"documents": self.client.over(rows)}
+
+
+def words_in_halves(client: Any) -> NDArray[np.bool_]:
+    """Return which words enough persons of each half have or nobody; none if these are too few."""
+    frequency = client.frequency
+    in_halves = client.in_halves
+    in_both = (frequency > 0) & ((in_halves == 0) | (in_halves >= client.rarest)).all(0)
+    enough = frequency[in_both].sum() >= SURVIVING * frequency.sum()
+    return np.asarray(in_both & enough)
 
 
 def bag_of_part(client: Any, part: int) -> sparse.csr_array:
-    """Return the words that enough documents of each half have; none if a half is too small."""
+    """Return the words that enough persons of each half have, in documents of one half.
+
+    The rows are those of all documents. There are no rows if a half is too small.
+    """
     in_both = (client.in_halves >= client.rarest).all(0)
     bags = []
-    for rows in draw_halves(client.secret, client.bag.shape[0], client.min_documents):
-        bag = client.bag[rows]
-        bag.data = bag.data * in_both[bag.indices]
+    for rows in draw_halves(client):
+        bag = client.bag.copy()
+        is_in = np.isin(np.arange(bag.shape[0]), rows)
+        bag.data = bag.data * in_both[bag.indices] * np.repeat(is_in, np.diff(bag.indptr))
         bag.eliminate_zeros()
         bags.append(bag)
-    fewest = min(np.count_nonzero(np.diff(bag.indptr)) for bag in bags)
-    return bags[part] if fewest >= client.min_documents else bags[part][:0]
+    fewest = min(client.corpus.n_persons(np.diff(bag.indptr) > 0) for bag in bags)
+    return bags[part] if fewest >= client.min_persons else bags[part][:0]
 
 
-def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
-    """Split the documents, always in the same way, into halves to choose and to score words."""
-    order = secret.rng("halves of pairs").permutation(n_documents)
-    middle = n_documents // 2
-    return [np.sort(part) for part in np.split(order, [middle if middle >= least else 0])]
+def draw_halves(client: Any) -> list[NDArray[np.int64]]:
+    """Split the persons, always in the same way, into halves to choose and to score words.
+
+    Returns the rows of the documents of each half; the first is empty if it would be too small.
+    """
+    n_persons = client.corpus.n_persons()
+    order = client.secret.rng("halves of pairs").permutation(n_persons)
+    middle = n_persons // 2
+    owners = client.corpus.owners
+    halves = np.split(order, [middle if middle >= client.min_persons else 0])
+    if owners is None:
+        return [np.sort(persons) for persons in halves]
+    return [np.flatnonzero(np.isin(owners, persons)) for persons in halves]
 
 
 def sums_of_words(
     client: Any, groups: GroupRequest, request: dict[str, Any], thetas: Thetas, n_topics: int
-) -> dict[str, Any]:
+) -> Reply:
     """Sum the words of documents by topic, one row per topic with enough documents."""
 
     def compute() -> Grouped:
         total = np.zeros((n_topics, client.bag.shape[1]))
-        shares = np.zeros(n_topics)
-        squares = np.zeros(n_topics)
+        of_persons = PersonShares(client.corpus.owners, n_topics)
         for rows, theta in thetas:
             total += theta.T @ client.bag[rows]
-            shares += theta.sum(0)
-            squares += np.square(theta).sum(0)
-        counts = {"shares": shares, "squares": squares}
-        return counts, lambda enough: {"sums": total * enough[:, None]}
+            of_persons.add(rows, theta)
+        return of_persons.powers(), lambda enough: {"sums": total * enough[:, None]}
 
     reply: dict[str, Any] = client.guard.sums(
         groups, {"sums": "by topic", **request}, enough_have, compute
     )
-    return reply | {"documents": len(client.usable)}
+    return reply | {"documents": client.over(client.usable)}
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
@@ -186,54 +272,35 @@ def assemble_model(
     start: WarmStart | None = None,
 ) -> Topics:
     """Sum the topics' shares and words over the clients, and choose which words are shown."""
-    n_topics = settings.n_components
-    vocabulary = agreement.vocabulary
-    template: Template = {"theta": Bounds((n_topics,), least=0, adds_up=True)}
-    words: Template = {"sums": sums(n_topics, len(vocabulary), per_document=LONGEST)}
-    replies = agreement.call("shares", template, **model)
+    described = replace(agreement, settings=settings)  # with the number of topics of this model
+    replies = described.ask(LastSums.shares, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
-    word_sums = partial(agreement.sum_groups, "word_sums", words, of_topics(n_topics), **model)
+    word_sums = described.ask_once(LastSums.word_sums, **model)["sums"]
+    if not agreement.is_example:  # before words are chosen, so that those shown are those scored
+        word_sums = rounded_by_word(word_sums, agreement.vocabulary.occurrences)
     topics = make(
-        vocabulary=vocabulary,
+        vocabulary=agreement.vocabulary,
         shares={name: reply["theta"] / max(documents[name], 1) for name, reply in replies.items()},
         documents=documents,
-        word_sums=agreement.clients.round(0, word_sums)[0]["sums"],
+        word_sums=word_sums,
     )
     topics = topics if start is None else start.added_to(topics)
-    periods = sum_periods(agreement, settings.over_time, n_topics, model)
-    return choose_words(agreement, settings, replace(topics, periods=periods))
+    periods = sum_periods(described, settings.over_time, model)
+    return choose_words(described, settings, replace(topics, periods=periods))
 
 
 def sum_periods(
-    agreement: Agreement, over_time: OverTime | None, n_topics: int, model: Mapping[str, Any]
+    agreement: Agreement, over_time: OverTime | None, model: Mapping[str, Any]
 ) -> Periods | None:
     if over_time is None:
         return None
     begins = tuple(map(str, over_time.begins))
-    template: Template = {"sums": sums(len(begins), n_topics, per_document=1)}
     if over_time.by_client:
-        replies = agreement.call("period_shares", template, **model)
+        replies = agreement.ask(LastSums.period_shares, **model)
         by_client = {name: reply["sums"] for name, reply in replies.items()}
         return Periods(over_time.period, begins, by_client)
-    counted: Template = {"counts": sums(len(begins) + 1, per_document=1)}
-    work = partial(agreement.sum_groups, "period_sums", template, counted, **model)
-    total = agreement.clients.round(0, work)[0]["sums"]
+    total = agreement.ask_once(LastSums.period_sums, **model)["sums"]
     return Periods(over_time.period, begins, {TOGETHER: total})
-
-
-def sum_pair_counts(
-    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
-) -> dict[str, Any]:
-    template = {}
-    vocabulary = agreement.vocabulary
-    places = [vocabulary.index[word] for word in words]
-    for size in windows:  # each word occurs in at most this many windows
-        counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
-        bound = agreement.bound_if_announced(counted[places]) if agreement.counted else np.inf
-        most = np.broadcast_to(bound, len(words))
-        template[str(size)] = Windows(pairs, most, documents=size == 0)
-    request = {"words": words, "pairs": pairs, "windows": windows, "part": part}
-    return agreement.sum("pairs", template, **request)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
@@ -243,7 +310,7 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     chosen = readings[0] if len(readings) == 1 else DEFAULT_RANKING
     if within == "nothing":
         return replace(model, word_ranking=chosen)
-    ask = partial(sum_pair_counts, agreement)
+    ask: Any = partial(cast("Any", agreement.ask), LastSums.pairs)
     part = ALL
     if settings.chooses_words:
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
@@ -256,9 +323,11 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     model = replace(model, word_ranking=chosen)
     vocabulary = model.vocabulary
     shown = model.topics(WORDS_SHOWN)
-    shares = vocabulary.document_frequency / max(agreement.documents, 1)
+    exact = vocabulary.document_frequency
+    frequency = exact if agreement.is_example else at_least(exact)
+    shares = np.minimum(frequency / max(agreement.documents, 1), 1)
     expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
     scores = coherence.federated_coherence(
-        partial(ask, part=part), shown, within, expected * agreement.counted
+        partial(ask, part=part), shown, within, expected * agreement.has_counts
     )
     return replace(model, coherence=scores)

@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 
+from fedtopics.contract.published import Over
 from fedtopics.errors import DataError
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.settings import MinibatchSettings
 
 
+def drawn_persons(agreement: Agreement, _: Mapping[str, Any]) -> int:
+    """Return of how many persons a total of minibatches, or what it leaves out, is at least.
+
+    The total of all documents less one of minibatches is that of the documents left out.
+    """
+    settings = cast("MinibatchSettings", agreement.settings)
+    share = getattr(settings, "validation_share", 0.0)
+    total = 0
+    left_out = 0
+    for name, n in agreement.persons.items():
+        held = max(round(share * n), agreement.least) if share else 0
+        wanted = round(settings.drawn(agreement.sizes[name] / max(agreement.documents, 1)))
+        drawn = number_drawn(wanted, n - held, agreement.least)
+        total += drawn
+        left_out += n - held - drawn
+    return min(total, left_out) if left_out else total
+
+
+def number_drawn(wanted: int, persons: int, smallest: int) -> int:
+    """Return of how many persons a minibatch is: of all, or of so many that enough are left out."""
+    most = persons - smallest
+    return persons if wanted > most or smallest > most else max(wanted, smallest)
+
+
+MINIBATCH = Over("a minibatch", drawn_persons)
+MINIBATCHES = Over("several minibatches", drawn_persons)
+HELD_OUT = Over(
+    "held-out documents",
+    lambda agreement, _: sum(
+        round(agreement.settings.validation_share * n) for n in agreement.persons.values()
+    ),
+)
+
+
 class Minibatches:
-    """Rows of a client's usable documents: for `training`, and `held` out (the same if few)."""
+    """Rows of a client's usable documents: for `training`, and `held` out (the same if few).
+
+    All documents of a person are on the same side. A minibatch has one document of a person, or
+    all documents: those that it leaves out are of `smallest` persons or more.
+    """
 
     def __init__(
         self,
@@ -22,23 +63,27 @@ class Minibatches:
         wanted: float,
         validation_share: float = 0.0,
         smallest: int = 1,
+        owners: Documents | None = None,
     ) -> None:
         self._secret = secret
-        self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
             raise DataError(
                 "no document contains a word of the agreed vocabulary that enough documents have; "
                 "give more documents, raise max_words, or lower min_clients_per_word or "
-                "min_document_frequency."
+                "min_persons_per_word."
             )
-        shuffled = secret.rng("validation").permutation(usable)
-        n_held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
-        if n_held > 0 and len(usable) - n_held < smallest:
-            self.training = self.held = shuffled
-        else:
-            self.training = shuffled[n_held:]
-            self.held = shuffled[:n_held]
-        self.size = min(len(self.training), max(round(wanted), smallest))
+        whose = np.arange(len(usable)) if owners is None else owners
+        people = secret.rng("validation").permutation(np.unique(whose))
+        n_held = max(round(validation_share * len(people)), smallest) if validation_share else 0
+        too_few = n_held > 0 and len(people) - n_held < smallest
+        held, training = (people, people) if too_few else (people[:n_held], people[n_held:])
+
+        self._owners = owners
+        self._usable = usable
+        self._places = np.flatnonzero(np.isin(whose, training))  # in `usable`, of the training
+        self.training, self.held = (self._rows_of(part) for part in (training, held))
+        self._n_persons = len(training)
+        self.size = number_drawn(round(min(wanted, len(training))), len(training), smallest)
 
     @classmethod
     def of(
@@ -46,22 +91,32 @@ class Minibatches:
     ) -> Minibatches:
         """Split a client's documents; `share` is its part of a round's documents."""
         settings: MinibatchSettings = client.settings
-        wanted = settings.batch_size * (share if settings.batch_split == "proportional" else 1)
         return cls(
             client.usable,
             client.secret,
-            wanted=wanted,
+            wanted=settings.drawn(share),
             validation_share=validation_share,
-            smallest=client.min_documents,
+            smallest=client.min_persons,
+            owners=client.corpus.owners_of(client.usable),
         )
 
     def draw(self, number: int, attempt: int = 1) -> Documents:
-        """Return minibatch 1, 2, ...; a repeated attempt uses other documents."""
-        if attempt > 1:
-            rng = self._secret.rng("minibatch", number, attempt)
+        """Return minibatch 1, 2, ...; a repeated attempt uses other documents.
+
+        Each is drawn by itself: if minibatches divided an epoch, the documents in none of them
+        could be computed.
+        """
+        if self.size == self._n_persons:
+            return self.training
+        rng = self._secret.rng("minibatch", number, attempt)
+        if self._owners is None:
             return rng.choice(self.training, self.size, replace=False)
-        epoch, place = divmod(number - 1, max(1, len(self.training) // self.size))
-        if self._epoch[0] != epoch:
-            rng = self._secret.rng("epoch", epoch)
-            self._epoch = (epoch, rng.permutation(self.training))
-        return self._epoch[1][place * self.size : (place + 1) * self.size]
+        # The first documents of a random order, one of each person.
+        order = rng.permutation(self._places)
+        first = np.unique(self._owners[order], return_index=True)[1]
+        return np.asarray(self._usable[order[np.sort(first)[: self.size]]])
+
+    def _rows_of(self, persons: Documents) -> Documents:
+        if self._owners is None:
+            return self._usable[persons]
+        return self._usable[np.isin(self._owners, persons)]

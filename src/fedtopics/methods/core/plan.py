@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -267,18 +267,20 @@ class Plan(Generic[Settings]):
     limits: VocabularyLimits
     seed: int
     start: WarmStart | None = None  # used only by the program
-    # More data that the run keeps next to the agreement, for a resumed run.
-    stored_with_agreement: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Limits(Protocol):
     @property
-    def min_documents(self) -> int:
+    def min_persons(self) -> int:
         """Least number of documents that a reply sums over."""
 
     @property
-    def min_document_frequency(self) -> int:
+    def min_persons_per_word(self) -> int:
         """Least number of documents that contain a word that is shared."""
+
+    @property
+    def min_clients_per_group(self) -> int:
+        """Least number of clients of a group, with secure aggregation."""
 
     @property
     def counts_of_all(self) -> bool:
@@ -298,4 +300,5 @@ class ClientContext:
     growing: Follow | None = None  # reads the documents again if they grow during the study
     secret: Secret | None = None  # by default derived from the study's seed and the name
     masked: bool = False  # whether secure aggregation hides replies
+    apart: bool = False  # whether the others are on other machines
     is_part: bool = False  # whether these are only a part of the client's documents

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.contract.interfaces import Draw
+from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
 from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
 
@@ -119,6 +119,9 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
     TABLES: ClassVar[Mapping[str, dict[str, Any]]] = {}  # other settings of a study, by preset
+    decisive: ClassVar[str] = "preset"  # the setting whose value chooses among PRESETS
+    agrees_first: ClassVar[bool] = True  # whether clients agree on words before the first round
+    longest_point: ClassVar[float] = 1.0  # length of points by embeddings, at most
 
     name: str = Field("", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
@@ -174,13 +177,42 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
             for name, info in cls.model_fields.items()
             if isinstance(info.default, BaseModel)
         }
-        preset = cls.PRESETS.get(str(settings.get("preset")), {})
+        preset = cls.PRESETS.get(str(settings.get(cls.decisive)), {})
         return filled(filled(settings, preset), groups)
 
     @property
     def adds_up(self) -> bool:
         """Whether replies (except those in the model) are summed, so that they can be masked."""
         return True
+
+    @property
+    def can_hide(self) -> bool:
+        """Whether aggregation can be secure: no round shows members each client's sums."""
+        return self.adds_up
+
+    @property
+    def stages(self) -> Sequence[Any]:
+        """Return the settings of stages before the first round, such as another method's rounds."""
+        return ()
+
+    @property
+    def scoring(self) -> Often:
+        """How often topics are scored in addition to the end."""
+        return NEVER
+
+    @property
+    def most_topics(self) -> int:
+        """The largest number of topics that a study may have."""
+        return max(getattr(self, "candidates", ()), default=self.n_components)
+
+    @property
+    def sketched(self) -> int:
+        """For how many topics a sketch of words is made, at most; see nmf/sketch.py."""
+        return self.most_topics
+
+    def most_words(self, max_words: int) -> int:
+        """Return the largest number of agreed words, if the study limits them to `max_words`."""
+        return max_words
 
     @field_validator("stop_when")
     @classmethod
@@ -203,6 +235,15 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         network = settings.get("network")
         settings |= (network if isinstance(network, dict) else {}) | more
         return kind(**{name: settings[name] for name in kind.model_fields if name in settings})
+
+    @property
+    def draws(self) -> bool:
+        """Whether each round is over a minibatch that clients draw."""
+        return False
+
+    def drawn(self, share: float) -> float:
+        """Return how many documents a client draws that has this share of all documents."""
+        return np.inf
 
     @property
     def number(self) -> str:
@@ -230,11 +271,8 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
+        """The kind of embeddings that the method needs, if any."""
         return None
-
-    def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that the method needs for these documents, if any."""
-        return self.needed_embedding
 
     @property
     def readings(self) -> list[WordRanking]:
@@ -291,3 +329,10 @@ class MinibatchSettings(TopicSettings):
         description="stop when the weights change by less than this, relative to their norm",
     )
     initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)
+
+    @property
+    def draws(self) -> bool:
+        return True
+
+    def drawn(self, share: float) -> float:
+        return self.batch_size * (share if self.batch_split == "proportional" else 1)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from fedtopics.contract import events
 from fedtopics.contract.interfaces import Checkpoint, Clients, Run
 from fedtopics.errors import RunError, StudyError
-from fedtopics.methods.core.agreement import Agreement, reach_agreement
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.settings import STOP_RULES, TopicSettings, TrainingProgress
+from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
 from fedtopics.threads import small_products
 
@@ -195,6 +196,16 @@ class Program(ABC, Generic[Settings, State]):
     def last_round(self) -> int:
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
+    def _last_round(self, agreement: Agreement) -> int:
+        """Return the last round; the method's own number falls to what policies allow."""
+        clients = agreement.clients
+        persons = agreement.persons.values()
+        is_set = "max_rounds" in self.settings.model_fields_set
+        if is_set or not (self.settings.draws and clients.apart and persons):
+            return self.last_round
+        most = sum(persons) if clients.hidden else min(persons)
+        return min(self.last_round, self.rounds_before + most // 2)
+
     def agree(self, clients: Clients, run: Run) -> Agreement:
         return reach_agreement(
             clients, run, self.plan, min(self.candidates or [self.settings.n_components])
@@ -222,7 +233,7 @@ class Program(ABC, Generic[Settings, State]):
                     f"The checkpoint of round {saved.round} does not fit this study; delete it to "
                     "resume from the previous checkpoint, or start a new run."
                 ) from None
-        last = status.round if status.stopped else self.last_round
+        last = status.round if status.stopped else self._last_round(agreement)
         ends = partial(self._finish_round, agreement, run, status)
         numbers = run.rounds(status.round, last)
         state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)

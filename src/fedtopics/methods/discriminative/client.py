@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,21 +9,26 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import softmax
 
-from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract import replies
+from fedtopics.contract.interfaces import SharedFunctions
+from fedtopics.contract.published import FIRST, NEVER, Often, Reply, of_method, published, unknown
 from fedtopics.inference.clusters import Consensus, Discriminants, centred
 from fedtopics.inference.vectors import Numbers, blocks
-from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
-from fedtopics.methods.clusters.settings import PARTS, DiscriminativeSettings
+from fedtopics.methods.clusters.client import (
+    ClusterClient,
+    ClusterSums,
+    sums_by_weight,
+)
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.final_model import document_frequency
-from fedtopics.methods.core.groups import SEEN, GroupRequest
-from fedtopics.methods.discriminative.number import MOST_PAIRS, MOST_ROUNDS, START
-from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS
-from fedtopics.methods.kmeans.lloyd import calls_of_start
+from fedtopics.methods.core.groups import SEEN, GroupRequest, PersonShares
 from fedtopics.methods.nmf.client import WordProducts
-from fedtopics.methods.nmf.factorisation import PASSES
+from fedtopics.text.vocabulary import persons_by_word
 
 COLUMNS = 256  # number of words that are compared with all others at a time
 PER_WORD = 3  # documents, at least
+CONSENSUS_ROUNDS = 30  # at most
+Array = NDArray[Any]
 
 
 class ConsensusSums(SharedFunctions):
@@ -39,29 +43,38 @@ class ConsensusSums(SharedFunctions):
         "For each word that enough of the documents contain, except those that nearly always occur "
         "with a more frequent word: the sum of the documents' embeddings (less a common origin, of "
         "length 1). The numbers of documents with such a word, and of all documents. With secure "
-        "aggregation, first: how many documents contain each word."
+        "aggregation, first: how many documents contain each word.",
+        "sums of embeddings by word",
+        often=of_method(DiscriminativeSettings, lambda s: FIRST if s.word_weight else NEVER),
+        reply=lambda agreement, origin: sums_by_weight(len(agreement.vocabulary), len(origin)),
+        counts_first=lambda agreement: replies.of_groups(len(agreement.vocabulary)),
+        largest=lambda s, n_words: {"origin": unknown(s.embedding.dimension)},
     )
-    def point_sums(
-        self, vocabulary: str, origin: Numbers, groups: GroupRequest = SEEN
-    ) -> dict[str, Any]:
+    def point_sums(self, origin: Numbers, groups: GroupRequest = SEEN) -> Reply:
         """Sum the points of the documents with each word; see `distinct_words`."""
-        self.client.check(vocabulary)
         client = self.client
         rows = client.usable
+        owners = client.corpus.owners_of(rows)
 
-        def compute() -> tuple[Numbers, Numbers]:
+        def compute() -> tuple[Numbers, Numbers, dict[str, Numbers]]:
             has = (client.bag[rows] > 0).astype(np.float64)
-            has.data *= distinct_words(has, client.guard.least)[has.indices]
+            of_persons = has
+            if owners is not None:  # which words persons have
+                places = (np.ones(len(rows)), (owners, np.arange(len(rows))))
+                of_persons = sparse.csr_array(sparse.csr_array(places) @ has)
+            has.data *= distinct_words(of_persons, client.guard.least)[has.indices]
+            has.eliminate_zeros()
             embeddings: Any = client.corpus.embeddings
-            return has.T @ centred(embeddings[rows], origin), has.sum(0)
+            persons = persons_by_word(has, owners).astype(np.float64)
+            powers = {"squares": persons, "fourths": persons}
+            return has.T @ centred(embeddings[rows], origin), has.sum(0), powers
 
         request = {"sums": "by word", "origin": origin}
         reply = client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": len(rows)}
+        return reply | {"documents": client.over(rows)}
 
-    def learn_words(self, vocabulary: str, **words: NDArray[Any]) -> None:
+    def learn_words(self, /, **words: Array) -> None:
         """Move the embeddings towards the mean points of their words; no data is sent."""
-        self.client.check(vocabulary)
         embeddings: Any = self.client.corpus.embeddings
         inference: Any = self.client.inference_of()
         moved = inference.mixed(embeddings, self.client.bag, words)
@@ -71,33 +84,44 @@ class ConsensusSums(SharedFunctions):
     @published(
         "The sum of the documents' memberships in each cluster of a consensus; for each cluster "
         "where that sum is large enough, the sum of its documents' memberships in all clusterings. "
-        "The number of documents. With secure aggregation, memberships are also summed first."
+        "The number of documents. With secure aggregation, memberships are also summed first.",
+        "memberships by cluster",
+        often=of_method(
+            DiscriminativeSettings,
+            lambda s: (
+                Often(at_end=CONSENSUS_ROUNDS, at_most=True) if s.inference is Consensus else NEVER
+            ),
+        ),
+        reply=lambda clusters: sums_by_weight(clusters["bias"].shape[1], clusters["bias"].size),
+        counts_first=lambda clusters: replies.of_groups(clusters["bias"].shape[1]),
+        largest=lambda s, n_words: {
+            "clusters": {"bias": unknown(2 * s.separation.finalists, s.most_topics)}
+        },
     )
-    def member_sums(
-        self, vocabulary: str, clusters: dict[str, NDArray[Any]], groups: GroupRequest = SEEN
-    ) -> dict[str, Any]:
+    def member_sums(self, clusters: dict[str, Array], groups: GroupRequest = SEEN) -> Reply:
         """Sum memberships by the consensus' clusters, at first those of the first clustering."""
-        self.client.check(vocabulary)
-
         points = self.client.part(ClusterSums).points(clusters["origin"])
         bias = clusters["bias"]
         inference: Any = self.client.inference_of()
+        owners = self.client.corpus.owners_of(self.client.usable)
 
-        def compute() -> tuple[Numbers, Numbers]:
+        def compute() -> tuple[Numbers, Numbers, dict[str, Numbers]]:
             sums = np.zeros((bias.shape[1], bias.size))
             weights = np.zeros(bias.shape[1])
-            for _, block in blocks(points):
+            of_persons = PersonShares(owners, len(weights))
+            for rows, block in blocks(points):
                 members = shares = inference.members(clusters, block)
                 if "votes" in clusters:
                     shares = softmax(members @ clusters["votes"].T + clusters["sizes"], axis=1)
                 shares = shares[:, : len(weights)]
                 sums += shares.T @ members
                 weights += shares.sum(0)
-            return sums, weights
+                of_persons.add(rows, shares)
+            return sums, weights, of_persons.powers()
 
         request = {"sums": "of members", **clusters}
         reply = self.client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": len(self.client.usable)}
+        return reply | {"documents": self.client.over(self.client.usable)}
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
@@ -108,17 +132,6 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
     @property
     def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
         return self.settings.inference
-
-    @staticmethod
-    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        calls = with_call(calls_before_separation(settings), "class_sums", "each round")
-        if settings.word_weight:
-            calls = with_call(calls, "means", "once after words are known")
-            calls["point_sums"] = "once, before the first round"
-            calls["word_products"] = f"at most {PASSES} times, before the first round"
-        if settings.inference is Consensus:
-            calls["member_sums"] = f"at most {CONSENSUS_ROUNDS} times, at the end"
-        return calls
 
 
 def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
@@ -152,20 +165,3 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
         summed[by_rank[rarer]] &= not summed[other]
     summed[by_rank[summed[by_rank].cumsum() > bag.shape[0] / PER_WORD]] = False
     return summed
-
-
-def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    calls = calls_of_start(settings.start)
-    n_pairs = MOST_PAIRS * len(settings.candidates)
-    if n_pairs:
-        calls = with_call(calls, "moments", f"at most {sum(PARTS[1:])} times for parts")
-        often = f"at most {2 * n_pairs * START.rounds} times to choose the number"
-        calls = with_call(calls, "cluster_sums", often)
-        calls["class_sums"] = f"at most {2 * n_pairs * MOST_ROUNDS} times, before the first round"
-        calls["agreeing_pairs"] = f"at most {n_pairs} times, before the first round"
-    return calls
-
-
-def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
-    before = calls.get(function)
-    return {**calls, function: f"{before}, and {often}" if before else often}

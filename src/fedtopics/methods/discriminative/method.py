@@ -11,29 +11,34 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.contract.events import Candidate
 from fedtopics.contract.interfaces import Run
 from fedtopics.inference.clusters import Consensus, Discriminants
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
-from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.inference.vectors import Numbers
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.settings import SKETCHED, DiscriminativeSettings
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
-from fedtopics.methods.discriminative.client import DiscriminativeClient
+from fedtopics.methods.discriminative.client import ConsensusSums, DiscriminativeClient
 from fedtopics.methods.discriminative.number import with_number
 from fedtopics.methods.discriminative.separation import (
     Separation,
     Split,
     agree_on_clusters,
-    sum_by_group,
 )
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
-from fedtopics.methods.nmf.factorisation import leading_directions
+from fedtopics.methods.nmf.sketch import sketch_of
 from fedtopics.methods.registry import Method
+from fedtopics.text.rounding import by_lot, coins_of, rounded, whole
 
 PER_DIRECTION = 100  # documents, at least
 LEAST_DIRECTIONS = 10  # with a single one, for instance, all documents are at one of two points
+
+
+SUM_STEP = 4.0  # sums of points of length 1 by word are rounded by lot to multiples of it
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ def start_separation(
     words: Arrays = {}
     if isinstance(inference, Consensus) and inference.n_directions:
         words = find_words(agreement, inference, seed)
-    origin, moments = find_moments(agreement, inference.n_dimensions)
+    origin = np.zeros(inference.n_dimensions)
+    moments = find_moments(agreement, origin)
     settings = with_number(
         agreement, settings, origin=origin, moments=moments, seed=seed, notify=notify
     )
@@ -74,31 +80,40 @@ def start_separation(
 
 def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     """Send clients the words' points, rarity and directions, with zeros for words without sums."""
-    shape = len(agreement.vocabulary), inference.settings.embedding.dimension
-    origin = find_origin(agreement, shape[1])
-    reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
-    counts = reply["sent"]
+    no_origin = np.zeros(inference.settings.embedding.dimension)
+    reply = agreement.ask(ConsensusSums.point_sums, origin=no_origin)
     documents = max(reply["documents"], 1)
-    means = reply["sums"] / np.maximum(counts, 1)[:, None]
-    rarity = np.log(documents / np.where(counts > 0, counts, documents))
+    counts, means, origin = means_by_word(reply["sums"], reply["sent"])
+    rarity = np.log(np.maximum(documents / np.where(counts > 0, counts, documents), 1))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
-    directions = np.zeros((shape[0], inference.n_directions), np.float32)
+    directions = np.zeros((len(means), inference.n_directions), np.float32)
     n = min(inference.n_directions, documents // PER_DIRECTION)
     # Not only words that have a sum: their directions do not tell embeddings.
     frequency = np.maximum(agreement.vocabulary.document_frequency, 1)
     rarity = np.log(np.maximum(agreement.documents / frequency, 1))
     if n >= LEAST_DIRECTIONS:
-        directions[:, :n] = rarity[:, None] * leading_directions(agreement, rarity, n, seed)
+        leading = sketch_of(agreement, rarity, SKETCHED, seed).basis[:, :n]
+        directions[:, : leading.shape[1]] = rarity[:, None] * leading
     words["word_directions"] = directions
     learn_words(agreement, words)
     return words
 
 
+def means_by_word(sums: Numbers, counts: Numbers) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+    """Round sums and counts; return the counts, the words' means less their mean, and that mean."""
+    # The last bits of sums depend on which client has which document, so no coin follows from them.
+    coins = coins_of(whole(np.column_stack([sums, counts])))
+    sums = by_lot(sums / SUM_STEP, coins, np.arange(len(sums))) * SUM_STEP
+    sizes = rounded(counts)
+    means = sums / np.maximum(sizes, 1)[:, None]
+    origin = sizes @ means / max(sizes.sum(), 1)  # from rounded sums, so no document changes it
+    return sizes, np.where(sizes[:, None] > 0, means - origin, 0), origin
+
+
 def learn_words(agreement: Agreement, words: Arrays) -> None:
     """Let clients move their embeddings towards their words' points, if these are known."""
     if words:
-        vocabulary = agreement.vocabulary.fingerprint
-        agreement.clients.tell("learn_words", vocabulary=vocabulary, **words)
+        agreement.tell(ConsensusSums.learn_words, **words)
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):

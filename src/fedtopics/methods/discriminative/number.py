@@ -20,30 +20,39 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.contract.events import Candidate
-from fedtopics.contract.replies import AgreeingPairs, Template
+from fedtopics.contract.events import Candidate, RoundReport
+from fedtopics.contract.interfaces import EVERYONE, Draw, T
+from fedtopics.contract.replies import Template
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import TINY, Numbers, nearest_centres, unit_rows
-from fedtopics.methods.clusters.program import moments_about
-from fedtopics.methods.clusters.settings import DiscriminativeSettings, Part, StartSettings
+from fedtopics.methods.clusters.client import ClusterSums
+from fedtopics.methods.clusters.program import find_moments
+from fedtopics.methods.clusters.settings import (
+    MOST_ROUNDS,
+    START_OF_CHOICE,
+    DiscriminativeSettings,
+    Part,
+)
 from fedtopics.methods.clusters.sums import Moments, agreeing_pairs, sums_by_class, sums_by_label
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.settings import TOO_FEW
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
-MOST_PAIRS = 4  # pairs of parts
 PER_PART = 1000  # documents, at least, if there are more than two parts
 MOSTLY = 0.95  # of the documents have to be in parts, if there are more than two
-MOST_ROUNDS = 12  # of a clustering that only serves to choose the number of clusters
-START = StartSettings(tries=2, rounds=20)  # more starts choose no better numbers
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
 MOST_DRAWN = 16_000  # points
 SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
 
 
 class DrawnPoints:
-    """Points without clusters, in place of an `Agreement`: all participants draw the same."""
+    """Points without clusters, as the documents of a single client that all participants draw."""
+
+    names = ("drawn",)
+    apart = False
+    hidden = False
 
     def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
         self.documents = min(moments.count, MOST_DRAWN)
@@ -51,49 +60,51 @@ class DrawnPoints:
         self._points = unit_rows(drawn)
         self._temperature = temperature
 
-    def bound_if_announced(self, announced: Any) -> Any:
-        return announced
-
-    def weight_of_earlier_sums(self, number: int) -> float:
-        return 0.0
-
-    def round(self, number: int, work: Callable[[], Any]) -> tuple[Any, Any]:
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, RoundReport]:
         return work(), {}
 
     def sum(self, function: str, template: Template, **request: Any) -> dict[str, Any]:
+        del request["vocabulary"]
         reply: dict[str, Any] = getattr(self, f"_{function}")(**request)
         return reply
 
-    def sum_groups(
-        self, function: str, template: Template, counted: Template, *, part: Part, **request: Any
-    ) -> dict[str, Any]:
-        points = self._points[part[0] :: part[1]]
-        return self.sum(function, template, points=points, **request) | {"documents": len(points)}
+    def call(self, function: str, template: Template, **request: Any) -> dict[str, dict[str, Any]]:
+        return {name: self.sum(function, template, **request) for name in self.names}
+
+    def tell(self, function: str, **request: Any) -> None:
+        """Do nothing: points have no state."""
+
+    def _part(self, part: Part) -> Numbers:
+        return self._points[part[0] :: part[1]]
 
     def _moments(self, part: Part, origin: Numbers) -> dict[str, Any]:
-        points = self._points[part[0] :: part[1]]
+        points = self._part(part)
         products = points.T @ points
         return {"points": points.sum(0), "products": products, "documents": len(points)}
 
-    @staticmethod
-    def _cluster_sums(points: Numbers, centres: Numbers, **others: Any) -> dict[str, Any]:
+    def _cluster_sums(self, part: Part, centres: Numbers, **others: Any) -> dict[str, Any]:
+        points = self._part(part)
         labels, distances = zip(*(nearest_centres(points, start) for start in centres), strict=True)
         by_start = [sums_by_label(points, of_start, centres.shape[1]) for of_start in labels]
         sums, counts = map(np.stack, zip(*by_start, strict=True))
-        return {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
+        totals = {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
+        return totals | {"documents": len(points)}
 
     def _class_sums(
-        self, points: Numbers, round: int, origin: Numbers, **discriminants: Numbers
+        self, part: Part, round: int, origin: Numbers, **discriminants: Numbers
     ) -> dict[str, Any]:
-        sums, weights = sums_by_class(points, self._temperature, **discriminants)
-        return {"sums": sums, "weights": weights, "sent": weights}
+        points = self._part(part)
+        sums, weights, _ = sums_by_class(points, self._temperature, None, **discriminants)
+        return {"sums": sums, "weights": weights, "sent": weights, "documents": len(points)}
 
     def _agreeing_pairs(self, origin: Numbers, **clusterings: Any) -> dict[str, Any]:
         return {"pairs": agreeing_pairs(self._points, self._temperature, **clusterings)}
 
 
 def with_number(
-    agreement: Any,
+    agreement: Agreement,
     settings: DiscriminativeSettings,
     origin: Numbers,
     moments: Moments,
@@ -104,8 +115,9 @@ def with_number(
     if not settings.candidates:
         return settings
     parts = _moments_of_parts(agreement, origin, moments.count)
-    drawn: Any = DrawnPoints(moments, settings.temperature, seed)
-    drawn_parts: dict[Part, Moments] = {part: moments_about(drawn, origin, part) for part in parts}
+    drawn_points = DrawnPoints(moments, settings.temperature, seed)
+    drawn = Agreement(drawn_points, settings, documents=drawn_points.documents)
+    drawn_parts: dict[Part, Moments] = {part: find_moments(drawn, origin, part) for part in parts}
     most = min(of_part.count for of_part in parts.values()) // PER_CLUSTER
     scores: dict[int, float] = {}
     for number in (n for n in settings.candidates if n <= most):
@@ -120,24 +132,24 @@ def with_number(
     return settings.model_copy(update={"n_components": best})
 
 
-def _moments_of_parts(agreement: Any, origin: Numbers, documents: int) -> dict[Part, Moments]:
+def _moments_of_parts(agreement: Agreement, origin: Numbers, documents: int) -> dict[Part, Moments]:
     """Return the moments of as many parts as possible that contain nearly all documents.
 
     Clients with few documents are in no part if there are many parts.
     """
     for n in (n_parts for n_parts in (8, 4) if n_parts <= documents // PER_PART):
         with suppress(StudyError):  # all clients have too few documents
-            moments = {(i, n): moments_about(agreement, origin, (i, n)) for i in range(n)}
+            moments = {(i, n): find_moments(agreement, origin, (i, n)) for i in range(n)}
             if sum(of_part.count for of_part in moments.values()) >= MOSTLY * documents:
                 return moments
     try:
-        return {(i, 2): moments_about(agreement, origin, (i, 2)) for i in range(2)}
+        return {(i, 2): find_moments(agreement, origin, (i, 2)) for i in range(2)}
     except StudyError:
         raise StudyError(TOO_FEW) from None
 
 
 def _mean_agreement(
-    source: Any,
+    source: Agreement,
     parts: dict[Part, Moments],
     settings: DiscriminativeSettings,
     number: int,
@@ -149,7 +161,7 @@ def _mean_agreement(
     for part, moments in parts.items():
         clusters = start_with_kmeans(
             source,
-            START,
+            START_OF_CHOICE,
             number,
             origin=origin,
             moments=moments,
@@ -166,12 +178,11 @@ def _mean_agreement(
     )
 
 
-def _adjusted_rand_index(source: Any, origin: Numbers, first: Arrays, second: Arrays) -> float:
+def _adjusted_rand_index(
+    source: Agreement, origin: Numbers, first: Arrays, second: Arrays
+) -> float:
     """Return how well two clusterings agree on pairs of documents of one client."""
-    template = {"pairs": AgreeingPairs()}
-    count_pairs = partial(
-        source.sum, "agreeing_pairs", template, origin=origin, first=first, second=second
-    )
-    pairs = source.round(0, count_pairs)[0]["pairs"]
+    reply = source.ask_once(ClusterSums.agreeing_pairs, origin=origin, first=first, second=second)
+    pairs = reply["pairs"]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.replies import Bounds, sums
 from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import WHOLE, DiscriminativeSettings, Part
 from fedtopics.methods.clusters.sums import Moments, discriminate, ranked
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
+from fedtopics.methods.discriminative.client import CONSENSUS_ROUNDS, ConsensusSums
 from fedtopics.methods.kmeans.lloyd import Partition, chosen_start
 
 TRIAL = 20  # rounds after which only the best of the remaining starts continues
@@ -75,9 +76,16 @@ class Separation:
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
         directed = self.direct(state)
-        shape = *directed.bias.shape, len(self.origin)
-        payload = {"round": round_, "origin": self.origin, "part": self.part, **directed.arrays}
-        return directed, sum_by_group(agreement, "class_sums", shape, **payload)
+        reply = agreement.ask(
+            ClusterSums.class_sums,
+            round=round_,
+            origin=self.origin,
+            part=self.part,
+            projection=directed.projection,
+            directions=directed.directions,
+            bias=directed.bias,
+        )
+        return directed, reply
 
     def step(
         self,
@@ -127,15 +135,6 @@ class Separation:
         return Directed(projections, directions, bias, apart)
 
 
-def sum_by_group(
-    agreement: Agreement, function: str, shape: tuple[int, ...], **payload: Any
-) -> dict[str, Any]:
-    """Sum vectors of at most length 1, weighted by documents' membership in groups."""
-    weights = sums(*shape[:-1], per_document=1)
-    template = {"sums": Bounds(shape, per_document=1), "weights": weights, "sent": weights}
-    return agreement.sum_groups(function, template, {"counts": weights}, **payload)
-
-
 def complete(
     reply: Mapping[str, Numbers], sums: Numbers, weights: Numbers
 ) -> tuple[Numbers, Numbers]:
@@ -171,7 +170,6 @@ class Directed:
         return {name: array[0] for name, array in self.arrays.items()}
 
 
-CONSENSUS_ROUNDS = 30  # at most
 TOLERANCE = 1e-3  # rounds end when a smaller share of documents moves
 UNSEEN = 0.01  # documents added to each pair of clusters, so that no pair is impossible
 Members = tuple[Numbers, Numbers]
@@ -194,7 +192,7 @@ class ConsensusRounds:
         sums, weights = state
         # Without sums, clients take the clusters of the first clustering.
         clusters = self.arrays | (votes_of(sums, weights) if weights.any() else {})
-        return sum_by_group(agreement, "member_sums", sums.shape, clusters=clusters)
+        return agreement.ask(ConsensusSums.member_sums, clusters=clusters)
 
     def step(
         self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int

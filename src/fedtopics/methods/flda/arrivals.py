@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -70,8 +70,8 @@ class Arrivals:
         """Whether each document belongs to only one round; otherwise every round takes all."""
         return self._growing is not None or self._rounds is not None
 
-    def take(self, round_: int, least: int) -> Corpus:
-        """Return a round's documents; if there are fewer than `least`, they stay unused."""
+    def take(self, round_: int, is_enough: Callable[[Corpus], bool]) -> Corpus:
+        """Return a round's documents; if they are not enough, they stay unused."""
         if not self.once:
             return self._corpus
         keys = self._keys()
@@ -79,7 +79,7 @@ class Arrivals:
         if not rows:
             arrived = np.ones(len(keys), bool) if self._rounds is None else self._rounds <= round_
             rows = [row for row in np.flatnonzero(arrived).tolist() if keys[row] not in self._used]
-            if len(rows) >= least:
+            if is_enough(self._corpus.take(rows)):
                 used = [keys[row] for row in rows]
                 if self._state is not None:
                     files.make_folder(self._state.parent)

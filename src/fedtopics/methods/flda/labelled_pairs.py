@@ -102,8 +102,7 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
     """Sample equally many from each tenth of the values' range, if possible; return positions."""
     rng = np.random.default_rng(seed)
     low = values.min()
-    high = values.max()
-    width = max(high - low, 1e-300)  # all values may be the same
+    width = max(values.max() - low, 1e-300)  # all values may be the same
     bins = np.minimum((values - low) / width * DEGREES, DEGREES - 1).astype(np.int64)
     order = rng.permutation(len(values))
     turn = np.empty(len(values), np.int64)
@@ -155,8 +154,7 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
     writer.writerow(COLUMNS)
     for pair in pairs:
         label = "" if pair.same is None else int(pair.same)
-        topics = for_csv(pair.first), for_csv(pair.second)
-        writer.writerow([*topics, f"{pair.cosine:.6f}", label])
+        writer.writerow([for_csv(pair.first), for_csv(pair.second), f"{pair.cosine:.6f}", label])
     write_durably(Path(path), table.getvalue().encode())
 
 

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.events import VocabularyAgreed
 from fedtopics.contract.interfaces import Clients, Run
-from fedtopics.contract.replies import LONGEST, counts
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.core.agreement import Agreement, adopt, count_documents
-from fedtopics.methods.core.final_model import ALL, assemble_model, sum_pair_counts
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.final_model import ALL, LastSums, assemble_model
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
+from fedtopics.methods.core.vocabulary_agreement import adopt, count_documents
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
@@ -46,7 +46,6 @@ from fedtopics.methods.flda.topic_lists import (
     group_topics,
     mean_topic,
     pack_topics,
-    topic_lists,
 )
 from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
@@ -55,8 +54,6 @@ from fedtopics.model.coherence import federated_coherence
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary
-
-NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def global_topics(
@@ -92,59 +89,56 @@ def optimal_topics(
     return [topics[number].id for number in sorted(chosen)]
 
 
-def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
+def adopt_words(before: Agreement, topics: Sequence[GlobalTopic]) -> Agreement:
     total: dict[str, float] = {}
     for topic in topics:
         for word, weight in topic.words.items():
             total[word] = total.get(word, 0.0) + weight
     words = sorted(total, key=lambda word: (-total[word], word))
-    adopt(clients, {"words": words, "total": 1, "length": 1.0})
-    numbers = count_documents(clients, words)
+    adopt(before.clients, {"words": words, "total": 1, "length": 1.0})
     not_counted = np.zeros(len(words), np.int64)
-    return Agreement(
-        clients=clients,
-        vocabulary=Vocabulary(tuple(words), not_counted, not_counted),
+    agreement = Agreement(
+        before.clients, before.settings, Vocabulary(tuple(words), not_counted, not_counted)
+    )
+    numbers = count_documents(agreement)
+    return replace(
+        agreement,
         documents=numbers["counts"]["documents"],
         training=numbers["counts"]["training"],
-        length=1.0,
         sizes=numbers["sizes"],
     )
 
 
 def coherence_of_topics(
-    clients: Clients, topics: Sequence[GlobalTopic], settings: FLDASettings
+    before: Agreement, topics: Sequence[GlobalTopic], settings: FLDASettings
 ) -> float:
     """Return the mean coherence (C_V) of topics in all clients' documents; -1 without topics."""
     if not topics:
         return -1.0
     shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask = partial(sum_pair_counts, adopt_words(clients, topics), part=ALL)
+    ask: Any = partial(cast("Any", adopt_words(before, topics).ask), LastSums.pairs, part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
     return float(federated_coherence(ask, words, within)["c_v"].mean())
 
 
 def count_topic_words(
-    clients: Clients, topics: Sequence[GlobalTopic], eta: float
+    before: Agreement, topics: Sequence[GlobalTopic], eta: float
 ) -> tuple[Agreement, NDArray[np.float64]]:
     """Count the topics' words at the clients; for absent clients, counts follow from the topics."""
-    agreement = adopt_words(clients, topics)
+    agreement = adopt_words(before, topics)
     n = len(agreement.vocabulary)
-    index = agreement.vocabulary.index
-    template = {
-        "containing": counts(n, per_document=1),
-        "occurrences": counts(n, per_document=LONGEST),
-    }
-    counted = agreement.sum("word_counts", template)
+    counted = agreement.ask(FLDAClient.word_counts)
     pseudo_counts = np.full((n, len(topics)), eta)
     remembered = np.ones(n)
     for number, topic in enumerate(topics):
-        rows = [index[word] for word in topic.words]
+        rows = [agreement.vocabulary.index[word] for word in topic.words]
         weights = np.array(list(topic.words.values()))
         pseudo_counts[rows, number] += max(topic.occurrences, 1.0) * weights / weights.sum()
         remembered[rows] += topic.occurrences * weights
     occurrences = np.maximum(counted["occurrences"], remembered.astype(np.int64))
     vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
+    vocabulary = vocabulary if agreement.is_example else vocabulary.rounded()
     return replace(agreement, vocabulary=vocabulary), pseudo_counts
 
 
@@ -156,14 +150,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""
-        return Agreement(
-            clients=clients,
-            vocabulary=NO_WORDS,
-            documents=0,
-            training=0,
-            length=1.0,
-            draw=self.settings.draw(self.plan.seed),
-        )
+        return Agreement(clients, self.settings, draw=self.settings.draw(self.plan.seed))
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
         start = self.plan.start
@@ -182,11 +169,8 @@ class FLDA(Program[FLDASettings, FLDAState]):
     ) -> tuple[dict[str, LocalTopics], FLDAState]:
         """Let the clients run guided LDA (Algorithm 3); update M and M* (Algorithms 1 and 2)."""
         settings = self.settings
-        clients = agreement.clients
-        template = topic_lists(settings.n_local, settings.n_words)
-        replies = clients.call(
-            "local_topics",
-            template,
+        replies = agreement.ask(
+            FLDAClient.local_topics,
             round=round_,
             ids=[topic.id for topic in state.topics],
             seeds={name: self._guiding_ids(state, ids) for name, ids in state.optimal.items()},
@@ -198,7 +182,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         after = self._merged(state, with_documents, round_)
         if settings.stop == "coherence" and with_documents:
             after.coherence = coherence_of_topics(
-                clients, after.topics[: settings.n_components], settings
+                agreement, after.topics[: settings.n_components], settings
             )
         return local, after
 
@@ -230,8 +214,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def load(self, agreement: Agreement, arrays: Arrays) -> FLDAState:
         plain = json.loads(arrays["state"].tobytes())
-        topics = [GlobalTopic(**topic) for topic in plain["topics"]]
-        return FLDAState(**plain | {"topics": topics})
+        return FLDAState(**plain | {"topics": [GlobalTopic(**topic) for topic in plain["topics"]]})
 
     def _guide(self, topic: GlobalTopic) -> Topic:
         if not topic.seed or topic.id >= len(self.settings.seed_topics):
@@ -279,7 +262,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         # A seed topic that no client has sent needs a word that some client has sent.
         sent = {word for topic in state.topics if topic.clients for word in topic.words}
         check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, sent)
-        agreement, pseudo_counts = count_topic_words(agreement.clients, topics, settings.eta)
+        agreement, pseudo_counts = count_topic_words(agreement, topics, settings.eta)
         vocabulary = agreement.vocabulary
         run.event(
             VocabularyAgreed(
@@ -293,8 +276,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
         info: Any = info_of(state, topics, settings.eta)
         make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info)
         settings = settings.model_copy(update={"n_components": len(topics)})
-        trained = {"topics": topic_weights(pseudo_counts)}
-        return assemble_model(agreement, settings, trained, make, self.plan.start)
+        return assemble_model(
+            agreement, settings, {"topics": topic_weights(pseudo_counts)}, make, self.plan.start
+        )
 
 
 METHOD = Method(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from fedtopics.contract.published import EACH_ROUND, NEVER, Often
 from fedtopics.inference.gibbs import GibbsSettings
 from fedtopics.methods.core.settings import TopicSettings, check_seeds
 from fedtopics.methods.flda.arrivals import ArrivalSettings
@@ -26,6 +27,7 @@ _PAIRWISE = {"linkage": "pairs", "keep_unmatched": True, "refill": True}
 
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
+    agrees_first: ClassVar[bool] = False
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
         "paper-transitive": _PAPER | _TRANSITIVE,
         "paper-pairwise": _PAPER | _PAIRWISE,
@@ -100,6 +102,13 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence other than "nothing"')
         return self
+
+    def most_words(self, max_words: int) -> int:
+        return self.n_components * self.n_words
+
+    @property
+    def scoring(self) -> Often:
+        return EACH_ROUND if self.stop == "coherence" else NEVER
 
     @property
     def adds_up(self) -> bool:

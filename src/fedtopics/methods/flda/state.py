@@ -76,9 +76,15 @@ def state_of_model(model: Topics) -> FLDAState:
         column = counts[:, number]
         order = [row for row in np.argsort(-column, kind="stable") if column[row] > 0]
         words = {model.vocabulary.words[row]: float(column[row] / column.sum()) for row in order}
-        seed = number < info["seeds"]
-        occurrences = float(column.sum())
-        topics.append(GlobalTopic(id_, words, list(info["clients"][number]), occurrences, seed))
+        topics.append(
+            GlobalTopic(
+                id_,
+                words,
+                clients=list(info["clients"][number]),
+                occurrences=float(column.sum()),
+                seed=number < info["seeds"],
+            )
+        )
     ids = info["ids"]
     optimal = {name: [ids[k] for k in numbers] for name, numbers in info["optimal"].items()}
     return FLDAState(
@@ -116,12 +122,13 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
     local = {}
     for name, reply in replies.items():
         topics = unpack_topics(reply)
-        seeds = reply["seeds"]
         sizes = reply["occurrences"]
         if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
             local[name] = LocalTopics([], [], [], 0)
         else:
-            local[name] = LocalTopics(topics, seeds.tolist(), sizes.tolist(), reply["documents"])
+            local[name] = LocalTopics(
+                topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"]
+            )
     return local
 
 
@@ -205,6 +212,9 @@ def round_facts(
 
 
 def _named(topic: GlobalTopic) -> dict[str, Any]:
-    words = list(topic.words)[:NAMED]
-    sizes = {"occurrences": topic.occurrences, "clients": topic.clients}
-    return {"id": topic.id, "words": words, **sizes}
+    return {
+        "id": topic.id,
+        "words": list(topic.words)[:NAMED],
+        "occurrences": topic.occurrences,
+        "clients": topic.clients,
+    }

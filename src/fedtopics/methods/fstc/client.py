@@ -2,6 +2,8 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,8 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import published
-from fedtopics.contract.replies import UpTo, counts
+from fedtopics.contract.published import (
+    EACH_ROUND,
+    FIRST,
+    NEVER,
+    Often,
+    Reply,
+    of_method,
+    published,
+)
+from fedtopics.contract.replies import LONGEST, Bounds, Template, UpTo, counts, sums
 from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.vectors import Numbers, Points
@@ -20,20 +30,51 @@ from fedtopics.methods.clusters.augmented_texts import embedded_views, text_view
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, as_many, is_count
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Enough,
+    Grouped,
+    GroupRequest,
+    as_many,
+    clients_in,
+    is_count,
+    persons_by_label,
+)
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc import training
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.networks import trained_encoder
 from fedtopics.networks.base import Shapes
 from fedtopics.text.embeddings import document_embeddings
 
-START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
 STORED_ROUNDS = 3  # number of last rounds whose state a client stores
 DIMENSIONS = 4  # maximum number of axes of a weight
 MOST_WEIGHTS = 10_000  # largest number of an encoder's weight arrays
+
+
+def centre_bounds(settings: FSTCSettings) -> Template:
+    k = settings.n_components
+    return {"sums": (k, settings.embedding.dimension), "counts": sums(k, per_document=1)}
+
+
+def network_bounds(settings: FSTCSettings, encoder: Mapping[str, NDArray[np.int64]]) -> Template:
+    dimension = settings.embedding.dimension
+    adapter = trained_encoder.Adapter(dimension, settings.network.hidden, settings.n_components)
+    shapes = {name: tuple(shape.tolist()) for name, shape in encoder.items()}
+    narrow = {name: Bounds(shape, dtype="float32") for name, shape in shapes.items()}
+    return {"weights": adapter.shapes | narrow}
+
+
+def encoder_of_size(settings: FSTCSettings, n_words: int) -> Reply:
+    """Return the shapes of the encoder's weights if it is trained; unknown if it is not here."""
+    shapes: Mapping[str, tuple[Any, ...]] = {}
+    if settings.fine_tune:
+        shapes = {"encoder": ("unknown",)}
+        with suppress(FedTopicsError):
+            network = trained_encoder.encoder_network(settings.embedding.model, settings.max_length)
+            shapes = network.shapes
+    return {"encoder": {name: np.array(shape) for name, shape in shapes.items()}}
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
@@ -58,26 +99,20 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             else embedded_views(self.corpus, self.settings.network, self.settings.embedding, site)
         )
 
-    @staticmethod
-    def rounds(settings: Any) -> dict[str, str]:
-        calls = calls_before_separation(settings.first_clusters)
-        if settings.first_labels == "discriminative":
-            often = f"at most {START_ROUNDS} times, before the first round"
-            calls = with_call(calls, "class_sums", often)
-        if settings.fine_tune:
-            calls["encoder"] = "once, before the first round"
-        calls |= {"first_centres": "once, before the first round", "train_locally": "each round"}
-        every = f"every {settings.average_every} rounds, and " if settings.average_every else ""
-        return calls | {"network": f"{every}once, at the end"}
-
     @published(
         "The names, shapes and a digest of the encoder's weights before training; the number of "
         "documents. All participants see and compare each client's values.",
+        "names and shapes of the encoder's weights",
+        often=of_method(FSTCSettings, lambda s: FIRST if s.fine_tune else NEVER),
+        reply=lambda: {
+            "names": [UpTo("weights", MOST_WEIGHTS)],
+            "shapes": counts(UpTo("weights", MOST_WEIGHTS), DIMENSIONS),
+            "digest": [1],
+        },
         seen_by_all=True,
     )
-    def encoder(self, vocabulary: str) -> dict[str, Any]:
+    def encoder(self) -> Reply:
         """Identify the encoder to train: all clients need the same one."""
-        self.check(vocabulary)
         first = {} if self._encoder is None else self._encoder.first
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
         for row, weight in zip(shapes, first.values(), strict=True):
@@ -87,13 +122,10 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             "shapes": shapes,
             "digest": [trained_encoder.digest_of_encoder(first)],
         }
-        return names | {"documents": len(self.usable)}
+        return names | {"documents": self.over(self.usable)}
 
-    def first_labels(
-        self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
-    ) -> None:
+    def first_labels(self, origin: Numbers, start: dict[str, NDArray[Any]]) -> None:
         """Label the documents by the clusters of the start; no data is sent."""
-        self.check(vocabulary)
         if len(self.usable) == 0:
             raise DataError("no document has an embedding; give texts, or leave the client out.")
         kind = Centres if "centres" in start else Discriminants
@@ -114,39 +146,49 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     @published(
         "For each cluster with enough of the documents, the sum of their embeddings and their "
         "number; the number of all documents. With secure aggregation, first: for each cluster of "
-        "the last reply, how many of its documents are now in each cluster."
+        "the last reply, how many of its documents are now in each cluster.",
+        "sums of embeddings by cluster",
+        often=of_method(FSTCSettings, FIRST),
+        reply=centre_bounds,
+        counts_first=lambda settings: {
+            "moves": sums(1, settings.n_components, settings.n_components, per_document=1)
+        },
     )
-    def first_centres(self, vocabulary: str, groups: GroupRequest = SEEN) -> dict[str, Any]:
-        self.check(vocabulary)
+    def first_centres(self, groups: GroupRequest = SEEN) -> Reply:
         labels = self._clusters
         n = self.settings.n_components
         # Others have the last sums of k-means: from its labels, too, documents move only in groups.
         part = self.part(ClusterSums)
         released = part.released.of_whole(n)
         before = max(released, key=lambda last: int((last == labels).sum()), default=labels)
-        labels, enough, moves = part.moved(groups, 0, before, labels, n)
+        owners = self.corpus.owners_of(self.usable)
+        labels, enough, moves = part.moved(groups, 0, before, labels, n, owners)
+        documents = self.over(self.usable)
         if is_count(groups):
-            return {"moves": moves[None], "documents": len(self.usable)}
+            present = clients_in(groups, moves[None].sum(-2))
+            return {"moves": moves[None], "documents": documents, **present}
         all_sums, all_counts = sums_by_label(part.points(self._origin), labels, n)
-        sums, counts = of_enough(enough, all_sums, all_counts)
-        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
+        sent_sums, sizes = of_enough(enough, all_sums, all_counts)
+        return {"sums": sent_sums, "counts": sizes, "documents": documents}
 
     @published(
         "For each cluster with enough of the documents, the sum of the adapter's outputs for them "
         "and their number; the loss, summed over documents; the number of all documents. With "
-        "secure aggregation, first: the number of documents in each cluster."
+        "secure aggregation, first: the number of documents in each cluster.",
+        "sums of the adapter's outputs by cluster",
+        often=of_method(FSTCSettings, EACH_ROUND),
+        reply=lambda settings: {**centre_bounds(settings), "loss": Bounds(per_document=LONGEST)},
+        counts_first=lambda settings: {"counts": sums(settings.n_components, per_document=1)},
     )
     def train_locally(
         self,
-        vocabulary: str,
         round: int,
         centres: Numbers,
         counts: Numbers,
         network: dict[str, NDArray[Any]],
         groups: GroupRequest = SEEN,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Train the client's network for a round (Algorithm 3)."""
-        self.check(vocabulary)
         request: dict[str, Any] = {
             "round": round,
             "centres": centres,
@@ -154,7 +196,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             "network": network,
         }
         reply = self.guard.sums(groups, request, as_many, partial(self._trained, **request))
-        return reply | {"documents": len(self.usable)}
+        return reply | {"documents": self.over(self.usable)}
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
         self._go_to(round - 1)
@@ -164,20 +206,28 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         mass = masses[self.settings.masses]
         loss = self._trainer.train(round, centres, counts > 0, mass, self.attempt)
         self._store()
-        sums, sizes = self._trainer.cluster_sums()
+        totals, labels = self._trainer.cluster_sums()
+        sizes = np.bincount(labels, minlength=len(totals)).astype(np.float64)
+        persons = persons_by_label(labels, len(totals), self.corpus.owners_of(self.usable))
 
-        def summed(enough: Enough) -> dict[str, Any]:
-            sent_sums, sent_sizes = of_enough(enough, sums, sizes)
+        def summed(enough: Enough) -> Reply:
+            sent_sums, sent_sizes = of_enough(enough, totals, sizes)
             return {"sums": sent_sums, "counts": sent_sizes, "loss": loss * len(self.usable)}
 
-        return {"counts": sizes}, summed
+        return {"counts": persons.astype(np.float64)}, summed
 
     @published(
         "The weights of the network that the client trained, times its number of documents; that "
-        "number. With fine_tune also the encoder's weights. Zeros, if the client has not trained."
+        "number. With fine_tune also the encoder's weights. Zeros, if the client has not trained.",
+        "weights of the network",
+        often=of_method(
+            FSTCSettings,
+            lambda s: Often(per_round=1 / s.average_every if s.average_every else 0, at_end=1),
+        ),
+        reply=network_bounds,
+        largest=encoder_of_size,
     )
-    def network(self, vocabulary: str, round: int) -> dict[str, Any]:
-        self.check(vocabulary)
+    def network(self, round: int, encoder: Mapping[str, NDArray[np.int64]]) -> Reply:
         self._go_to(round)
         # A client that was never sampled has not trained.
         n = len(self.usable) if self._trainer.round else 0
@@ -185,9 +235,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             name: weight.detach().cpu().numpy() * np.float64(n)
             for name, weight in self._trainer.weights.items()
         }
-        encoder = self._encoder_shapes  # many weights
-        narrow = {name: weights[name].astype(np.float32) for name in encoder}
-        return {"weights": weights | narrow, "documents": n}
+        # The encoder has many weights.
+        narrow = {name: weights[name].astype(np.float32) for name in weights if name in encoder}
+        return {"weights": weights | narrow, "documents": self.over(self.usable[:n])}
 
     def last_points(self, weights: Arrays) -> Points:
         """Return embeddings; if the encoder was trained, by its last weights."""
@@ -276,9 +326,7 @@ def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
     """Check that all clients train the same encoder; return the shapes of its weights, if any."""
     if not settings.fine_tune:
         return {}
-    weights = UpTo("weights", MOST_WEIGHTS)
-    template = {"names": [weights], "shapes": counts(weights, DIMENSIONS), "digest": [1]}
-    replies = agreement.call("encoder", template)
+    replies = agreement.ask(FSTCClient.encoder)
     digests = {
         name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
         for name, reply in replies.items()

@@ -14,6 +14,7 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Alg
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import LONGEST, Bounds, Template, counts, sums
 from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
@@ -30,12 +30,11 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.number import with_number
-from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
-from fedtopics.methods.fstc.settings import FSTCSettings
+from fedtopics.methods.fstc.client import FSTCClient, same_encoder
+from fedtopics.methods.fstc.settings import START_ROUNDS, FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 from fedtopics.networks.base import Shapes
-from fedtopics.networks.trained_encoder import Adapter
 
 PROTOTYPES = "start/centres", "start/directions"  # arrays with one row per cluster
 CONSTANT = "origin", "start/", "encoder/"  # arrays that rounds do not change
@@ -65,10 +64,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
             "encoder", {name: np.array(shape) for name, shape in self._encoder_shapes.items()}
         )
         self._label_documents(agreement, state)
-        k = self.settings.n_components
-        moves = {"moves": counts(1, k, k, per_document=1)}
-        ask = partial(agreement.sum_groups, "first_centres", self._template, moves)
-        return state | _centres(agreement.clients.round(0, ask)[0])
+        return state | _centres(self._with_clusters(agreement).ask_once(FSTCClient.first_centres))
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients label their documents again, as they may have restarted."""
@@ -81,15 +77,12 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
-        template = {**self._template, "loss": Bounds(per_document=LONGEST)}
-        reply = agreement.sum_groups(
-            "train_locally",
-            template,
-            {"counts": template["counts"]},
+        reply = self._with_clusters(agreement).ask(
+            FSTCClient.train_locally,
             round=round_,
-            network=without_prefix("network", state),
             centres=state["centres"],
             counts=state["counts"],
+            network=without_prefix("network", state),
         )
         average = self.settings.average_every and round_ % self.settings.average_every == 0
         return self._mean_network(agreement, round_) if average else {}, reply
@@ -114,7 +107,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         settings = self.settings
         seed = self.plan.seed
         if settings.first_labels == "kmeans":
-            origin, moments = find_moments(agreement, settings.embedding.dimension)
+            origin = np.zeros(settings.embedding.dimension)
+            moments = find_moments(agreement, origin)
             k = with_number(
                 agreement,
                 settings.first_clusters,
@@ -141,24 +135,17 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
-        vocabulary = agreement.vocabulary.fingerprint
-        start = without_prefix("start", state)
-        payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
-        agreement.clients.tell("first_labels", **payload)
+        agreement.tell(
+            FSTCClient.first_labels, origin=state["origin"], start=without_prefix("start", state)
+        )
 
-    @property
-    def _template(self) -> Template:
-        k = self.settings.n_components
-        n = self.settings.embedding.dimension
-        return {"sums": (k, n), "counts": sums(k, per_document=1)}
+    def _with_clusters(self, agreement: Agreement) -> Agreement:
+        """Return the agreement with settings that have the number of clusters found first."""
+        return replace(agreement, settings=self.settings)
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
-        s = self.settings
-        shapes = self._encoder_shapes
-        encoder = {name: Bounds(shape, dtype="float32") for name, shape in shapes.items()}
-        adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)
-        template = {"weights": adapter.shapes | encoder}
-        reply = agreement.sum("network", template, round=round_)
+        shapes = {name: np.array(shape) for name, shape in self._encoder_shapes.items()}
+        reply = self._with_clusters(agreement).ask(FSTCClient.network, round=round_, encoder=shapes)
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
         return mean | {name: mean[name].astype(np.float32) for name in shapes}
 

@@ -69,8 +69,7 @@ def _balance(
     log_v = potential / epsilon
     for _ in range(iterations):
         reached = torch.softmax(kernel + log_v, 1).sum(0)
-        misplaced = (reached - mass).abs().sum() / 2
-        if misplaced <= tolerance * len(cost):
+        if (reached - mass).abs().sum() / 2 <= tolerance * len(cost):  # misplaced documents
             break
         if reached.min() > SMALLEST_SUM:
             log_reached = reached.log()
@@ -119,12 +118,10 @@ class GaussianUniformMixture:
         if self.log_uniform > -math.inf and not (log_odds >= 0).any():
             return GaussianUniformMixture.begin(delta.shape[1]).step(residuals)
         right = torch.sigmoid(log_odds)
-        wrong = torch.sigmoid(-log_odds)
-        return self._maximise(delta, right, wrong), right
+        return self._maximise(delta, right, wrong=torch.sigmoid(-log_odds)), right
 
     def _maximise(self, delta: Tensor, right: Tensor, wrong: Tensor) -> GaussianUniformMixture:
-        variances = right / right.sum() @ delta.square()
-        variances = variances.clamp(min=SMALLEST_VARIANCE)
+        variances = (right / right.sum() @ delta.square()).clamp(min=SMALLEST_VARIANCE)
         n_wrong = wrong.sum()
         # The smallest number avoids 0/0: if no label is wrong, the width is minimal.
         share = wrong / n_wrong.clamp(min=torch.finfo(wrong.dtype).tiny)

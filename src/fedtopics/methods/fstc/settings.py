@@ -1,6 +1,6 @@
 """The settings of FSTC, and the authors' values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,6 +10,7 @@ from fedtopics.methods.clusters import settings as clusters
 from fedtopics.methods.core.settings import ChoosesNumber
 from fedtopics.networks.base import Shapes
 
+START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
 _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
 _PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1, "alignment": 0.0}
 _FROZEN = {**_PAPER, "mixture_from": 0.0, "alignment": 1.0}  # lambda 0.01 on StackOverflow
@@ -92,10 +93,16 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
 
     def trained_shape(self, encoder: Shapes) -> Any:
         """Return the settings that a model keeps, with the shapes of a fine-tuned encoder."""
-        kind = self.inference.settings_type
-        return self.shape(kind, temperature=self.epsilon, encoder=encoder)
+        return self.shape(self.inference.settings_type, temperature=self.epsilon, encoder=encoder)
 
     @property
     def first_clusters(self) -> clusters.DiscriminativeSettings:
         names = {"n_components", "candidates", "embedding", "start", "separation"}
-        return clusters.DiscriminativeSettings(preset="single", **self.model_dump(include=names))
+        return clusters.DiscriminativeSettings(
+            preset="single", **self.model_dump(include=names), max_rounds=START_ROUNDS
+        )
+
+    @property
+    def stages(self) -> Sequence[Any]:
+        first = self.first_clusters
+        return (first,) if self.first_labels == "discriminative" else first.stages

@@ -166,8 +166,9 @@ class EncoderTrainer:
         trust = torch.ones(len(points), device=self._device)
         if step[0] >= self._mixture_from:
             # With cross entropy, the softmax of scores approaches the label.
-            squared = self._settings.loss == "squared"
-            residuals = labels - (outputs if squared else outputs.softmax(1))
+            residuals = labels - (
+                outputs if self._settings.loss == "squared" else outputs.softmax(1)
+            )
             self._mixture, right = self._mixture.step(residuals)
             trust = trusted(right)
         loss = pseudo_labels.weighted_error(labels, outputs, trust, self._settings.loss)
@@ -191,20 +192,23 @@ class EncoderTrainer:
         self._labels = pseudo_labels.sharpen(plan).to(self._labels)
 
     @torch.no_grad()
-    def cluster_sums(self) -> tuple[Numbers, NDArray[np.float64]]:
-        """Sum the representations of each cluster's documents, and count them (equation 15)."""
-        members = one_hot(self._labels.argmax(1), self._labels.shape[1]).double()
+    def cluster_sums(self) -> tuple[Numbers, NDArray[np.int64]]:
+        """Sum the representations of each cluster's documents (equation 15); return the labels."""
+        labels = self._labels.argmax(1)
+        members = one_hot(labels, self._labels.shape[1]).double()
         parts = [
             (members[rows].T @ points.double()).cpu().numpy()
             for rows, points in self._represented()
         ]
-        return reduce(add, parts), members.sum(0).cpu().numpy()
+        return reduce(add, parts), labels.cpu().numpy()
 
     def _represented(self) -> Iterator[tuple[slice, Tensor]]:
         for start in range(0, len(self._inputs), EVALUATION_BATCH):
             rows = np.arange(start, min(start + EVALUATION_BATCH, len(self._inputs)))
-            points = trained_encoder.represent(self.weights, self._inputs(rows))
-            yield slice(start, start + len(rows)), points
+            yield (
+                slice(start, start + len(rows)),
+                trained_encoder.represent(self.weights, self._inputs(rows)),
+            )
 
     @torch.no_grad()
     def take(self, weights: Mapping[str, Any]) -> None:
@@ -224,8 +228,7 @@ class EncoderTrainer:
             "labels": self._labels,
         }
         make_folder(path.parent)
-        content = save({name: t.detach().contiguous() for name, t in tensors.items()})
-        write_durably(path, content)
+        write_durably(path, save({name: t.detach().contiguous() for name, t in tensors.items()}))
 
     @torch.no_grad()
     def restore(self, path: Path, round_: int) -> None:

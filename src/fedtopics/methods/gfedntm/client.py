@@ -9,20 +9,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.payload import Payload, SparseRows
-from fedtopics.contract.replies import NATS
+from fedtopics.contract.published import (
+    EACH_ROUND,
+    FIRST,
+    NEVER,
+    Often,
+    Reply,
+    of_method,
+    published,
+)
+from fedtopics.contract.replies import NATS, Announced, Template
 from fedtopics.errors import DataError
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.groups import Thetas
-from fedtopics.methods.core.minibatches import Minibatches
+from fedtopics.methods.core.minibatches import HELD_OUT, MINIBATCH, MINIBATCHES, Minibatches
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import calls_for_weights
-from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics
-from fedtopics.methods.mixture.client import MixtureSums
+from fedtopics.methods.gfedntm.sizes import PROBES, Sizes
+from fedtopics.methods.lda.first_topics import Projections
+from fedtopics.methods.mixture.method import MixtureSums
 from fedtopics.methods.nmf.client import FactorSums
-from fedtopics.networks.base import Batch, Tensors, rows_of, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.base import (
+    Batch,
+    Tensors,
+    rows_of,
+    to_arrays,
+    to_tensor,
+    to_tensors,
+)
 from fedtopics.networks.neural import batch_weights
 from fedtopics.networks.passes import (
     ClientPass,
@@ -32,6 +49,64 @@ from fedtopics.networks.passes import (
     run_through,
 )
 from fedtopics.text.embeddings import Vectors
+
+
+def same_documents(agreement: Agreement) -> Template:
+    """Return the bounds of a number of documents that stays the same within a round."""
+    return {"documents": Announced(agreement.sizes, constant_in_round=True)}
+
+
+def forward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
+    sizes = Sizes.of(settings, len(agreement.vocabulary))
+    sums = sizes.of_sums[sizes.network.stages[stage].name]
+    # Only passes with several steps compare their numbers of documents.
+    return {"sums": sums, **(same_documents(agreement) if settings.norm == "sync" else {})}
+
+
+def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
+    sizes = Sizes.of(settings, len(agreement.vocabulary))
+    last = sizes.bounds(sizes.shared[sizes.network.stages[-1].name])
+    return {"loss": agreement.loss(), "shared": last, **same_documents(agreement)}
+
+
+def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
+    sizes = Sizes.of(settings, len(agreement.vocabulary))
+    same = same_documents(agreement)
+    if stage == 0:
+        return {"weights": sizes.bounds(sizes.sent_weights, rows=True), **same}
+    return {"shared": sizes.bounds(sizes.shared[sizes.network.stages[stage - 1].name]), **same}
+
+
+def gradient_bounds(
+    agreement: Agreement, settings: GFedNTMSettings, weights: Payload, shared: Payload
+) -> Template:
+    sizes = Sizes.of(settings, len(agreement.vocabulary))
+    return {
+        "weights": sizes.bounds({n: sizes.weights[n] for n in weights}, rows=True),
+        "shared": {stage: sizes.bounds(sizes.shared[stage]) for stage in shared},
+        "sums": sizes.of_sums,
+        "loss": agreement.loss(),
+    }
+
+
+def step_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
+    sizes = Sizes.of(settings, len(agreement.vocabulary))
+    steps = settings.local_steps
+    return {
+        "descent": sizes.bounds(sizes.weights),
+        "documents": Announced({name: n * steps for name, n in agreement.sizes.items()}),
+        "sums": sizes.of_sums,
+        "loss": agreement.loss(steps),
+    }
+
+
+def _cuts(settings: GFedNTMSettings) -> int:
+    return len(Sizes.of(settings, PROBES[0]).network.stages)
+
+
+def _synchronises(settings: GFedNTMSettings) -> bool:
+    """Whether a round sums statistics at each cut of the pass."""
+    return settings.local_steps == 1 and settings.norm == "sync" and _cuts(settings) > 0
 
 
 class Passes(SharedFunctions):
@@ -44,43 +119,65 @@ class Passes(SharedFunctions):
     def __init__(self, *clients: GFedNTMClient) -> None:
         super().__init__(clients[0])
         self._clients = clients
-        self.documents: list[int] = []  # number of each client's documents in the last minibatch
+        self._drawn: list[tuple[GFedNTMClient, Documents]] = []  # the last minibatch
 
     @published(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
         "numbers), or of theta and products of its numbers (n_topics + n_topics**2).",
+        "sums for batch normalisation",
+        often=of_method(
+            GFedNTMSettings,
+            lambda s: (
+                Often(per_round=_cuts(s))
+                if _synchronises(s)
+                else FIRST
+                if s.norm == "server" and _cuts(s)
+                else NEVER
+            ),
+        ),
+        reply=forward_bounds,
+        largest=lambda settings, n_words: {"stage": _cuts(settings) - 1},
+        over=MINIBATCH,
         noise=True,
     )
-    def forward(
-        self, vocabulary: str, round: int, stage: int, shared: Payload, weights: Payload
-    ) -> dict[str, Any]:
+    def forward(self, round: int, stage: int, shared: Payload, weights: Payload) -> Reply:
         """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
-            batch = self.minibatch(vocabulary, round)
+            batch = self.minibatch(round)
             self._pass = ClientPass(self.client.network, self.client.tensors(weights), batch)
         sums = self._pass.forward(stage, self.client.tensors(shared))
-        return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
+        return {"sums": sums.numpy(), "documents": self._over()}
 
     @published(
         "The minibatch's summed loss, and summed gradients: of the normalised topics (n_topics, "
         "n_words) and of the mean of theta (n_topics,).",
+        "gradients of topics",
+        often=of_method(GFedNTMSettings, lambda s: EACH_ROUND if _synchronises(s) else NEVER),
+        reply=loss_bounds,
+        over=MINIBATCH,
         noise=True,
     )
-    def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
+    def loss(self, round: int, shared: Payload) -> Reply:
         """Compute the loss and its gradient with respect to values that all documents share."""
         loss, gradient = self._pass.loss(self.client.tensors(shared))
-        return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
+        return {"loss": loss, "shared": to_arrays(gradient), "documents": self._over()}
 
     @published(
         "Summed gradients: of the statistics from the previous stage (four numbers per topic) or, "
         "at the first stage, of the weights (for the first layer: rows of the minibatch's words).",
+        "gradients of weights",
+        often=of_method(
+            GFedNTMSettings,
+            lambda s: Often(per_round=_cuts(s)) if _synchronises(s) else NEVER,
+        ),
+        reply=backward_bounds,
+        largest=lambda settings, n_words: {"stage": 0},
+        over=MINIBATCH,
         noise=True,
     )
-    def backward(
-        self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
-    ) -> dict[str, Any]:
+    def backward(self, round: int, stage: int, gradient: NDArray[Any]) -> Reply:
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
-        reply: dict[str, Any] = {"documents": len(self._pass.batch)}
+        reply: dict[str, Any] = {"documents": self._over()}
         if stage > 0:
             return reply | {"shared": to_arrays(upstream)}
         weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
@@ -89,13 +186,28 @@ class Passes(SharedFunctions):
     @published(
         "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
         "weights and, with the server's statistics, of the values computed from them.",
+        "gradients of weights",
+        often=of_method(
+            GFedNTMSettings,
+            lambda s: (
+                Often(per_round=1, instead="instead, in a study with a single client")
+                if _synchronises(s)
+                else EACH_ROUND
+                if s.local_steps == 1
+                else NEVER
+            ),
+        ),
+        reply=gradient_bounds,
+        largest=lambda s, n_words: {
+            "weights": Sizes.of(s, n_words).weights,
+            "shared": Sizes.of(s, n_words).shared if s.norm == "server" else {},
+        },
+        over=MINIBATCH,
         noise=True,
     )
-    def gradients(
-        self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
-    ) -> dict[str, Any]:
+    def gradients(self, round: int, weights: Payload, shared: Mapping[str, Payload]) -> Reply:
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
-        batch = self.minibatch(vocabulary, round)
+        batch = self.minibatch(round)
         network = self.client.network
         used = autograd_leaves(batch_weights(network, self.client.tensors(weights), batch))
         fixed = {
@@ -108,12 +220,24 @@ class Passes(SharedFunctions):
             "shared": dict(zip(fixed, map(to_arrays, shared_gradients), strict=True)),
             "sums": to_arrays(sums),
             "loss": float(loss.detach()),
-            "documents": len(batch),
+            "documents": self._over(),
         }
 
-    def minibatch(self, vocabulary: str, number: int) -> Batch:
-        drawn = [(client, client.rows(vocabulary, number)) for client in self._clients]
-        self.documents = [len(rows) for _, rows in drawn]
+    @property
+    def documents(self) -> list[int]:
+        """The number of each client's documents in the last minibatch."""
+        return [len(rows) for _, rows in self._drawn]
+
+    @property
+    def drawn(self) -> Documents:
+        """The rows of this client's documents in the last minibatch."""
+        return self._drawn[0][1]
+
+    def _over(self) -> int:
+        return sum(client.over(rows) for client, rows in self._drawn)
+
+    def minibatch(self, number: int) -> Batch:
+        drawn = self._drawn = [(client, client.rows(number)) for client in self._clients]
         bag = rows_of([(client.bag, rows) for client, rows in drawn])
         noise = self.client.network.draw(
             *(
@@ -125,7 +249,7 @@ class Passes(SharedFunctions):
         vectors = [part for part in embedded if part is not None]
         return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
-    def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
+    def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> Reply:
         """Return a gradient for each weight, zero for those that the loss does not use."""
         tensors = {
             name: gradients[name] if name in gradients else torch.zeros_like(weight)
@@ -141,23 +265,6 @@ class Passes(SharedFunctions):
 class GFedNTMClient(TopicClient[GFedNTMSettings]):
     exchanges = (Passes, FactorSums, Projections, MixtureSums)
     continues = True
-
-    @staticmethod
-    def rounds(settings: GFedNTMSettings) -> dict[str, str]:
-        cuts = len(settings.build(1).stages)
-        if settings.local_steps > 1:
-            round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
-        elif settings.norm == "sync" and cuts > 0:
-            often = "each round" if cuts == 1 else "twice per round"
-            round_ = {"forward": often, "loss": "each round", "backward": often}
-            round_["gradients"] = "each round instead, in a study with a single client"
-        else:
-            round_ = {"gradients": "each round"}
-        if settings.norm == "server" and cuts > 0:
-            round_ = {"forward": "once"} | round_
-        if settings.validation_share:
-            round_["validate"] = f"every {settings.validate_every} rounds"
-        return calls_of_first_topics(settings.initialisation) | calls_for_weights(settings) | round_
 
     def __init__(self, plan: Plan[GFedNTMSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
@@ -180,8 +287,10 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         self.minibatches = Minibatches.of(self, documents / total, share)
         return len(self.minibatches.training)
 
-    def adopt(self, words: list[str], total: int, length: float) -> None:
-        super().adopt(words, total, length)
+    def adopt(
+        self, words: list[str], total: int, length: float, few_have: Sequence[bool] = ()
+    ) -> None:
+        super().adopt(words, total, length, few_have)
         self.network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Thetas:
@@ -191,11 +300,13 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
     @published(
         "The change of the weights by training, times the number of documents; the summed loss and "
         "the sums of `forward` over the minibatches.",
+        "change of the weights",
+        often=of_method(GFedNTMSettings, lambda s: EACH_ROUND if s.local_steps > 1 else NEVER),
+        reply=step_bounds,
+        over=MINIBATCHES,
         noise=True,
     )
-    def steps(
-        self, vocabulary: str, round: int, weights: Payload, averages: Payload
-    ) -> dict[str, Any]:
+    def steps(self, round: int, weights: Payload, averages: Payload) -> Reply:
         """Take several local steps with a new Adam optimiser (FedAvg's client update)."""
         start = self.tensors(weights)
         local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
@@ -206,9 +317,9 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         first = (round - 1) * self.settings.local_steps + 1
         totals: Tensors = {}
         loss_sum = 0.0
-        documents = 0
+        drawn: list[Documents] = []
         for number in range(first, first + self.settings.local_steps):
-            batch = self.part(Passes).minibatch(vocabulary, number)
+            batch = self.part(Passes).minibatch(number)
             shared = finish_all(self.network, local, running) if running else None
             used = batch_weights(self.network, local, batch)
             loss, sums = run_through(self.network, used, batch, shared)
@@ -217,7 +328,8 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             optimizer.step()
             totals = {stage: totals.get(stage, 0) + total for stage, total in sums.items()}
             loss_sum += float(loss.detach())
-            documents += len(batch)
+            drawn.append(self.part(Passes).drawn)
+        documents = self.over(np.concatenate(drawn))
         # Times the number of documents, so that the server's division gives a weighted mean.
         descent = {name: (start[name] - local[name].detach()) * documents for name in start}
         return {
@@ -227,22 +339,27 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             "documents": documents,
         }
 
-    @published("The summed loss of the held-out documents and their number.")
-    def validate(
-        self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
-    ) -> dict[str, Any]:
+    @published(
+        "The summed loss of the held-out documents and their number.",
+        "loss of held-out documents",
+        often=of_method(
+            GFedNTMSettings,
+            lambda s: Often(per_round=1 / s.validate_every) if s.validation_share else NEVER,
+        ),
+        reply=lambda agreement: {"loss": agreement.loss()},
+        over=HELD_OUT,
+    )
+    def validate(self, round: int, weights: Payload, shared: Mapping[str, Payload]) -> Reply:
         """Compute the loss of the held-out documents, without noise."""
-        self.check(vocabulary)
         rows = self.minibatches.held
         total = 0.0
         for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
         # Running statistics of few rounds can give any loss; a capped loss is never a gain.
         most = NATS * float(self.bag[rows].sum())
-        return {"loss": min(total, most), "documents": len(rows)}
+        return {"loss": min(total, most), "documents": self.over(rows)}
 
-    def rows(self, vocabulary: str, number: int) -> Documents:
-        self.check(vocabulary)
+    def rows(self, number: int) -> Documents:
         return self.minibatches.draw(number, self.attempt)
 
     def tensors(self, arrays: Payload) -> Tensors:

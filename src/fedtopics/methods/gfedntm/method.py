@@ -9,9 +9,8 @@ over all clients (``norm="sync"``). Two more defaults differ: Adam, and minibatc
 clients' numbers of documents. ``preset="paper"`` has all three as published.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.payload import Payload
-from fedtopics.contract.replies import Announced, Bounds, Template
+from fedtopics.contract.published import Reply
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.plan import Plan
@@ -32,7 +31,7 @@ from fedtopics.methods.core.training import (
     with_prefix,
     without_prefix,
 )
-from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.client import GFedNTMClient, Passes
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import (
     AVERAGES,
@@ -47,14 +46,6 @@ from fedtopics.networks.base import Stage, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass, finish_all
 
 
-@dataclass
-class Update:
-    gradients: dict[str, Any]
-    documents: int
-    loss: float
-    sums: Payload
-
-
 @dataclass(frozen=True)
 class Gradients:
     """The exchanges that sum a round's gradients, which depend on how batches are normalised."""
@@ -64,7 +55,7 @@ class Gradients:
     state: NetworkState
     round: int
 
-    def sum(self) -> Update:
+    def sum(self) -> Reply:
         if self.settings.local_steps > 1:
             return self._local_steps()
         stages = self.state.network.stages
@@ -77,58 +68,48 @@ class Gradients:
 
     def first_sums(self) -> tuple[Payload, int]:
         stage = self.state.network.stages[0].name
-        payload = {"stage": 0, "shared": {}, "weights": client_weights(self.state)}
-        reply = self._ask("forward", {"sums": self._sums[stage]}, **payload)
+        reply = self.agreement.ask(
+            Passes.forward,
+            round=self.round,
+            stage=0,
+            shared={},
+            weights=client_weights(self.state),
+        )
         return {stage: reply["sums"]}, reply["documents"]
 
-    def _ask(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        return self.agreement.sum(function, template, round=self.round, **payload)
-
-    def _fields(self, arrays: Mapping[str, Any], rows: bool = False) -> Template:
-        """Return the template of arrays, or of gradients with `rows` only for words that occur."""
-        words = self.state.network.row_weights if rows else ()
-        kind = partial(Bounds, dtype=self.state.network.precision)
-        return {name: kind(array.shape, rows=name in words) for name, array in arrays.items()}
-
-    @property
-    def _sums(self) -> dict[str, Bounds]:
-        sums = self.state.sums
-        stages = self.state.network.stages
-        return {stage.name: Bounds(sums[stage.name], squares=stage.squares) for stage in stages}
-
-    def _synchronised_statistics(self) -> Update:
+    def _synchronised_statistics(self) -> Reply:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
         state = self.state
         network = state.network
         server = ServerPass(network, state.weights)
-        same = {"documents": Announced(self.agreement.sizes, constant_in_round=True)}
         weights = client_weights(state)
-        weight_fields = self._fields(weights, rows=True)
         shared: dict[str, Any] = {}
         sums = {}
-        shared_fields = []
         for number, stage in enumerate(network.stages):
-            summed = {"sums": self._sums[stage.name], **same}
-            reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
+            reply = self.agreement.ask(
+                Passes.forward, round=self.round, stage=number, shared=shared, weights=weights
+            )
             weights = {}  # sent once
             sums[stage.name] = reply["sums"]
             totals = to_tensor(reply["sums"], torch.float64)
             shared = to_arrays(server.finish(number, totals, reply["documents"]))
-            shared_fields.append(self._fields(shared))
-        template: Template = {"loss": self.agreement.loss(), "shared": shared_fields[-1], **same}
-        reply = self._ask("loss", template, shared=shared)
+        reply = self.agreement.ask(Passes.loss, round=self.round, shared=shared)
         documents = reply["documents"]
         loss = reply["loss"]
-        templates: list[Template] = [{"weights": weight_fields}]
-        templates += [{"shared": fields} for fields in shared_fields[:-1]]
-        for number, template in reversed(list(enumerate(templates))):
+        for number in reversed(range(len(network.stages))):
             upstream = to_tensors(reply["shared"], network.dtype)
             gradient = server.backward(number, upstream).numpy()
-            reply = self._ask("backward", {**template, **same}, stage=number, gradient=gradient)
-        gradients = reply["weights"] | to_arrays(server.weight_gradients)
-        return Update(gradients=gradients, documents=documents, loss=loss, sums=sums)
+            reply = self.agreement.ask(
+                Passes.backward, round=self.round, stage=number, gradient=gradient
+            )
+        return {
+            "weights": reply["weights"] | to_arrays(server.weight_gradients),
+            "documents": documents,
+            "loss": loss,
+            "sums": sums,
+        }
 
-    def _in_one_exchange(self, stages: Sequence[Stage]) -> Update:
+    def _in_one_exchange(self, stages: Sequence[Stage]) -> Reply:
         """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
 
         Clients without such statistics normalise by their own minibatches, as in the paper.
@@ -141,44 +122,29 @@ class Gradients:
             stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
             for i, stage in enumerate(stages)
         }
-        fields: Template = {
-            "weights": self._fields(weights, rows=True),
-            "shared": {name: self._fields(values) for name, values in shared.items()},
-        }
-        update, gradients = self._pass_once("gradients", fields, weights=weights, shared=shared)
+        reply = self.agreement.ask(
+            Passes.gradients, round=self.round, weights=weights, shared=shared
+        )
         for i, stage in enumerate(stages):
-            server.backward(i, to_tensors(gradients[stage.name], network.dtype))
-        update.gradients |= to_arrays(server.weight_gradients)
-        return update
+            server.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
+        return reply | {"weights": reply["weights"] | to_arrays(server.weight_gradients)}
 
-    def _local_steps(self) -> Update:
+    def _local_steps(self) -> Reply:
         """Let each client take several steps, and average their differences (FedAvg)."""
         state = self.state
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
-        most = {
-            name: size * self.settings.local_steps for name, size in self.agreement.sizes.items()
-        }
-        fields: Template = {"descent": self._fields(state.weights), "documents": Announced(most)}
-        payload = {"weights": to_arrays(state.weights), "averages": averages}
-        return self._pass_once("steps", fields, **payload)[0]
-
-    def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
-        loss = self.agreement.loss(self.settings.local_steps)
-        template: Template = {**fields, "sums": self._sums, "loss": loss}
-        reply = self._ask(function, template, **payload)
-        update = Update(
-            gradients=reply["descent"] if "descent" in fields else reply["weights"],
-            documents=reply["documents"],
-            loss=reply["loss"],
-            sums=reply["sums"],
+        reply = self.agreement.ask(
+            GFedNTMClient.steps,
+            round=self.round,
+            weights=to_arrays(state.weights),
+            averages=averages,
         )
-        return update, reply.get("shared")
+        return reply | {"weights": reply["descent"]}
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    weights = state.weights
     others = state.network.finish_weights
-    return to_arrays({n: t for n, t in weights.items() if n not in others})
+    return to_arrays({n: t for n, t in state.weights.items() if n not in others})
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:
@@ -210,20 +176,21 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             state.average(sums, documents)
         return state
 
-    def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Update:
+    def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
         return Gradients(self.settings, agreement, state, round_).sum()
 
     def step(
-        self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
+        self, agreement: Agreement, state: NetworkState, reply: Reply, round_: int
     ) -> RoundResult[NetworkState]:
         """Take the optimiser's step in place; "sgd" is W(r) = W(r - 1) - rate * gradient (3)."""
         settings = self.settings
         before = {n: w.clone() for n, w in state.weights.items()} if settings.tolerance else {}
         rounds_done = (round_ - self.rounds_before - 1) * (settings.learning_rate_decay == "linear")
         rate_factor = max(1 - rounds_done / settings.max_rounds, 0.01)
-        state.optimizer.step(reply.gradients, reply.documents, rate_factor)
-        state.average(reply.sums, reply.documents)
-        facts: RoundFacts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
+        documents = reply["documents"]
+        state.optimizer.step(reply["weights"], documents, rate_factor)
+        state.average(reply["sums"], documents)
+        facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
         if not before:
             return RoundResult(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
@@ -235,8 +202,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        payload = evaluation_payload(state)
-        reply = agreement.sum("validate", {"loss": agreement.loss()}, round=round_, **payload)
+        reply = agreement.ask(GFedNTMClient.validate, round=round_, **evaluation_payload(state))
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:
@@ -263,8 +229,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
-        finished = finish_all(state.network, state.weights, state.averages)
-        shared = finished | {AVERAGES: state.averages}
+        shared = {
+            **finish_all(state.network, state.weights, state.averages),
+            AVERAGES: state.averages,
+        }
         make = self.made(state.network, state.weights, rounds, shared, length=agreement.length)
         return assemble_model(agreement, self.settings, evaluation_payload(state), make)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,9 +13,11 @@ from fedtopics.methods.core.settings import (
     FIRST_TOPICS,
     MinibatchSettings,
     NetworkBeginning,
+    TopicSettings,
     filled,
 )
 from fedtopics.methods.gfedntm.optimizer import OptimizerName
+from fedtopics.methods.mixture.method import MixtureSettings
 from fedtopics.networks import find_network
 from fedtopics.networks.base import NetworkSettings
 from fedtopics.networks.neural import NeuralTopicModel
@@ -38,7 +41,12 @@ _AVITM = {
 # server takes plain gradient steps. The paper gives no step size; of .002 to 2, this was the best.
 # Nor a tolerance. Gradients are added up unchanged, and all words are kept.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
-_ALL = {"min_document_frequency": 1, "max_document_share": 1.0, "max_words": 1 << 30}
+_ALL = {
+    "min_persons_per_word": 1,
+    "min_clients_per_word": 1,
+    "max_document_share": 1.0,
+    "max_words": 1 << 30,
+}
 _PLAIN = {"aggregation": "plain", "federation": {"outliers": "none"}, "vocabulary": _ALL}
 # For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
 _MIXTURES = {
@@ -139,6 +147,15 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
         """Build the network for a vocabulary; training also needs the mean length of documents."""
         dtype = getattr(torch, self.precision)
         return find_network(self.network)(n_words, self, dtype, document_length)
+
+    @property
+    def stages(self) -> Sequence[TopicSettings]:
+        return (self.mixture,) if self.initialisation == "mixture" else ()
+
+    @property
+    def mixture(self) -> MixtureSettings:
+        """The settings of the mixture that networks can begin with."""
+        return MixtureSettings(n_components=self.n_components, embedding=self.embedding)
 
     @property
     def stops(self) -> dict[str, float]:

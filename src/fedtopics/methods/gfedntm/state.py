@@ -20,14 +20,13 @@ from fedtopics.methods.core.plan import Plan, WarmStart
 from fedtopics.methods.core.training import with_prefix, without_prefix
 from fedtopics.methods.gfedntm.optimizer import ServerOptimizer
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.sizes import PROBES, Sizes
 from fedtopics.methods.lda.first_topics import find_first_topics
-from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
 from fedtopics.methods.mixture.method import find_mixture
 from fedtopics.metrics import align_words
 from fedtopics.model.topics import Topics
 from fedtopics.networks.base import NetworkSettings, Shapes, Tensors, tensor_shapes, to_arrays
 from fedtopics.networks.neural import NeuralTopicModel
-from fedtopics.networks.passes import shapes_of_sums
 from fedtopics.text.embeddings import same_model
 
 AVERAGE_MOMENTUM = 0.1  # momentum of running statistics, as in torch's batch normalisation
@@ -47,7 +46,7 @@ class NetworkState:
         weights = network.initial_weights(seed)
         rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
         optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
-        return cls(network, weights, optimizer, shapes_of_sums(network, weights))
+        return cls(network, weights, optimizer, Sizes.of(settings, network.n_words).sums)
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
@@ -70,7 +69,6 @@ def tensors_of(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
 
 
 AVERAGES = "averages"  # name of the running sums in a model, next to the values computed from them
-PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
 MEANINGS = (
     "hidden",
     "learn_prior",
@@ -182,7 +180,7 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
     if plan.start is not None:
         start_network(state, plan.start, agreement.vocabulary.words)
     elif settings.initialisation == "mixture":
-        mixture = mixture_of(settings)
+        mixture = settings.mixture
         sums = find_mixture(agreement, mixture, plan.seed)
         # Networks do not centre embeddings, so the topics' directions are not centred either.
         directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
@@ -190,15 +188,3 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
         network.start_from(state.weights, topics, directions)
     elif settings.initialisation != "random":
         network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
-
-
-def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
-    """Return how often functions are called for first topics, in addition to those for anchors."""
-    if settings.initialisation != "mixture":
-        return {}
-    mixture = mixture_of(settings)
-    return calls_of_mixture(mixture, f"at most {mixture.max_rounds} times, before the first round")
-
-
-def mixture_of(settings: GFedNTMSettings) -> MixtureSettings:
-    return MixtureSettings(n_components=settings.n_components, embedding=settings.embedding)

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.replies import Bounds, Template, sums
-from fedtopics.contract.replies import counts as whole
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
+from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import WHOLE, Part, StartSettings
 from fedtopics.methods.clusters.sums import Moments, ranked
@@ -67,22 +66,16 @@ class Lloyd:
     origin: Numbers
     finalists: int = 1  # number of best starts that continue after the first ten rounds
     part: Part = WHOLE  # of the documents
-    length: float = np.inf  # root mean square length of the points
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
-        n = agreement.bound_if_announced(agreement.documents)
-        of_point = max(self.length, 1.0)  # centres are means of points of length 1 or 0
-        farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
-        template: Template = {
-            "sums": Bounds(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
-            "counts": sums(*state.counts.shape, per_document=1),
-            "distances": sums(*state.distances.shape, per_document=farthest),
-        }
-        payload = {"centres": state.centres, "starts": state.starts.tolist(), "part": self.part}
-        payload |= {"origin": self.origin, "round": round_}
-        n_starts, n_clusters = state.counts.shape
-        counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, per_document=1)}
-        return agreement.sum_groups("cluster_sums", template, counted, **payload)
+        return agreement.ask(
+            ClusterSums.cluster_sums,
+            round=round_,
+            origin=self.origin,
+            centres=state.centres,
+            starts=state.starts.tolist(),
+            part=self.part,
+        )
 
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
@@ -122,14 +115,8 @@ def start_with_kmeans(
     """Cluster embeddings by k-means, from several starts drawn with the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)
-    lloyd = Lloyd(origin, finalists, part, moments.length)
+    lloyd = Lloyd(origin, finalists, part)
     return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
-
-
-def calls_of_start(start: StartSettings) -> dict[str, str]:
-    often = f"at most {start.rounds} times, before the first round"
-    calls = dict.fromkeys(("means", "moments"), "once, before the first round")
-    return calls | {"cluster_sums": often}
 
 
 def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> Numbers:

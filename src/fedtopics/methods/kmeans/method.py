@@ -1,5 +1,6 @@
 """Federated k-means: exact, with sums in each round, or k-FED, with one reply per client.
 
+Published functions: `ClusterSums` in clusters/client.py, and `own_centres` here, for k-FED.
 In k-FED, each client clusters its own documents once, and the centres are merged.
 
 References
@@ -8,6 +9,7 @@ Dennis, Li and Smith, Heterogeneity for the Win: One-Shot Federated Clustering, 
 algorithm 2.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,28 +17,69 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import EVERYONE, Clients, Run
+from fedtopics.contract.published import NEVER, ONCE, Reply, of_method, published
 from fedtopics.contract.replies import LIMIT, Bounds, Template, UpTo, sums
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.vectors import Numbers, nearest_centres
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, n_dimensions
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.settings import KMeansSettings
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.groups import persons_by_label
 from fedtopics.methods.core.training import Arrays, RoundResult
-from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, arrays_of, draw_centres
 from fedtopics.methods.registry import Method
+from fedtopics.text.rounding import POINT_STEP, by_lot, whole
 
 
-def own_centres(
-    agreement: Agreement, settings: KMeansSettings, origin: Numbers
-) -> dict[str, dict[str, Any]]:
-    """Return each client's own centres (step 1); clients with few documents have fewer centres."""
+def own_centre_bounds(settings: KMeansSettings, origin: Numbers) -> Template:
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
     centres = Bounds((clusters, len(origin)), most, -most)
-    template: Template = {"centres": centres, "counts": sums(clusters, per_document=1)}
-    return agreement.call("own_centres", template, round=1, origin=origin)
+    return {"centres": centres, "counts": sums(clusters, per_document=1)}
+
+
+WORD_STEP = 5.0  # of sums of weighted words in a model
+
+
+class KMeansClient(ClusterClient[KMeansSettings]):
+    inference = Centres
+
+    @published(
+        "The centre and the number of documents of each cluster with enough documents; the number "
+        "of all. Centres are merged, not summed, so all participants see each client's centres.",
+        "centres of clusters",
+        often=of_method(
+            KMeansSettings,
+            lambda s: ONCE if s.algorithm == "k-fed" or s.needed_embedding is None else NEVER,
+        ),
+        reply=own_centre_bounds,
+        largest=lambda s, n_words: {"origin": np.broadcast_to(0.0, n_dimensions(s, n_words))},
+        seen_by_all=True,
+    )
+    def own_centres(self, round: int, origin: Numbers) -> Reply:
+        """Cluster the client's documents by k-means (k-FED, step 1)."""
+        points = self.part(ClusterSums).points(origin)
+        owners = self.corpus.owners_of(self.usable)
+        persons = self.corpus.n_persons(self.usable)
+        number = min(self.settings.n_components, persons // self.min_persons)
+        if number == 0:
+            none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
+            return none | {"documents": 0}
+        from sklearn.cluster import KMeans as LocalKMeans  # the server does not need it
+
+        seed = self.secret.seed("clusters") % 2**31
+        kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
+        with warnings.catch_warnings():  # ignores fewer different documents than clusters
+            warnings.simplefilter("ignore")
+            labels = kmeans.fit_predict(points)
+        labels = labels.astype(np.int64)
+        totals, counts = sums_by_label(points, labels, number)
+        enough = persons_by_label(labels, number, owners) >= self.min_persons
+        centres = totals[enough] / counts[enough][:, None]
+        return {"centres": centres, "counts": counts[enough], "documents": self.over(self.usable)}
 
 
 def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
@@ -95,21 +138,21 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
             origin = np.ones(len(frequency)) if is_bow else rarity
         elif self._once:
-            origin = find_origin(agreement, settings.embedding.dimension)
+            origin = np.zeros(settings.embedding.dimension)
         else:
-            origin, moments = find_moments(agreement, settings.embedding.dimension)
+            origin = np.zeros(settings.embedding.dimension)
+            moments = find_moments(agreement, origin)
             centres = draw_centres(settings.start, settings.n_components, moments, self.plan.seed)
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # the only round computes the centres
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        return KMeansState(origin, self._merged(own_centres(agreement, settings, origin)))
+        replies = agreement.ask(KMeansClient.own_centres, round=1, origin=origin)
+        return KMeansState(origin, self._merged(replies))
 
-    def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
+    def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
         if self._once:
-            return own_centres(agreement, self.settings, state.origin)
-        # Measured from the origin, embeddings have unit length.
-        length = np.inf if self.settings.needed_embedding is None else 1.0
-        return Lloyd(state.origin, length=length).exchange(agreement, state.partition, round_)
+            return agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
+        return Lloyd(state.origin).exchange(agreement, state.partition, round_)
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
@@ -132,7 +175,16 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return KMeansState(arrays["origin"], Partition(**partition, rounds=TRIAL))
 
     def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:
-        return {"origin": state.origin, "centres": state.partition.best(1).centres[0]}
+        best = state.partition.best(1)
+        centres = best.centres[0]
+        counts = best.counts[0][:, None]
+        if not agreement.is_example:
+            step = WORD_STEP if self.settings.needed_embedding is None else POINT_STEP
+            # A power of two, because the number of documents would follow from another one.
+            steps = 2.0 ** np.ceil(np.log2(step / np.maximum(counts, 1)))
+            rounded = by_lot(centres / steps, agreement.coins, whole(counts[:, 0])) * steps
+            centres = np.where(counts > 0, rounded, centres)
+        return {"origin": state.origin, "centres": centres}
 
     def _merged(self, replies: Mapping[str, Mapping[str, Any]]) -> Partition:
         return Partition.first(merge_centres(replies, self.settings.n_components)[None])

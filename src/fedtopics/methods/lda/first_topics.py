@@ -6,22 +6,20 @@ Arora et al., A Practical Algorithm for Topic Modeling with Provable Guarantees,
 algorithms 1, 3 (RecoverL2) and 4. Co-occurrence is estimated as in section 5 of that paper.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.contract.interfaces import SharedFunctions, published
-from fedtopics.contract.replies import Template, sums
+from fedtopics.contract.interfaces import SharedFunctions
+from fedtopics.contract.published import FIRST, NEVER, Reply, of_method, published
+from fedtopics.contract.replies import sums
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.settings import MinibatchSettings
-from fedtopics.methods.nmf.client import CALLS_BEFORE
-from fedtopics.methods.nmf.factorisation import topics_before
+from fedtopics.methods.nmf.sketch import first_word_sums
 
 WIDTH = 300  # columns of the projection
 RAREST = 0.006  # minimum share of the documents that contain an anchor
@@ -29,6 +27,7 @@ ANCHOR_DOCUMENTS = 20  # minimum number of these documents
 CANDIDATES = 3  # minimum number of candidates per topic, however rare they are
 HEAVY = 10.0  # weight of the condition that mixtures sum to 1; larger weights change nothing
 TINY = 1e-300
+SMOOTHING = 0.01  # occurrences added to each word in each topic
 BLOCK = 10_000  # documents whose projections are in memory at once
 
 
@@ -64,29 +63,26 @@ class Projections(SharedFunctions):
         "For each word that enough of the documents contain: 300 random mixtures of how often "
         "other words occur in documents with it, the number of documents with it, and the sum of "
         "its shares of their words; zeros for other words. For short texts or few words, these "
-        "numbers reveal as much as counts of pairs of words, even counts of one document."
+        "numbers reveal as much as counts of pairs of words, even counts of one document.",
+        "random mixtures of words that occur together",
+        often=of_method(
+            MinibatchSettings, lambda s: FIRST if s.initialisation == "anchors" else NEVER
+        ),
+        reply=lambda agreement: {
+            "projections": (len(agreement.vocabulary), WIDTH),
+            "mass": sums(len(agreement.vocabulary)),
+            "frequency": sums(len(agreement.vocabulary), per_document=1),
+        },
     )
-    def projections(self, vocabulary: str) -> dict[str, Any]:
-        self.client.check(vocabulary)
+    def projections(self) -> Reply:
         sums = project(self.client.bag, self.client.public_seed)
-        return sums | {"documents": self.client.bag.shape[0]}
+        return sums | {"documents": self.client.over(np.arange(self.client.bag.shape[0]))}
 
 
-def calls_of_first_topics(initialisation: str) -> dict[str, str]:
-    anchors = {"projections": "once, before the first round"}
-    return {"anchors": anchors, "nmf": CALLS_BEFORE}.get(initialisation, {})
-
-
-def first_topics(
-    ask: Callable[..., dict[str, Any]], n_topics: int, n_words: int, documents: int
+def anchor_topics(
+    summed: Mapping[str, Numbers], n_topics: int, documents: int
 ) -> NDArray[np.float64]:
     """Recover topics, (n_topics, n_words), from the sum of the clients' projections."""
-    template: Template = {
-        "projections": (n_words, WIDTH),
-        "mass": sums(n_words),
-        "frequency": sums(n_words, per_document=1),
-    }
-    summed = ask("projections", template)
     by_frequency = np.argsort(-summed["frequency"], kind="stable")
     n_frequent = int((summed["frequency"] >= max(RAREST * documents, ANCHOR_DOCUMENTS)).sum())
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
@@ -133,12 +129,7 @@ def find_first_topics(agreement: Agreement, settings: MinibatchSettings, seed: i
     """Return p(word | topic) of first topics, (n_topics, n_words), from sums over all documents."""
     n_topics = settings.n_components
     if settings.initialisation == "nmf":
-        return topics_before(agreement, n_topics, seed)
-    work = partial(
-        first_topics,
-        agreement.sum,
-        n_topics=n_topics,
-        n_words=len(agreement.vocabulary),
-        documents=agreement.documents,
-    )
-    return agreement.round(0, work)[0]
+        words = first_word_sums(agreement, n_topics, seed) + SMOOTHING
+        return np.asarray(words / words.sum(1, keepdims=True))
+    summed = agreement.ask_once(Projections.projections)
+    return anchor_topics(summed, n_topics, agreement.documents)

@@ -3,26 +3,167 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.replies import LONGEST, Bounds, Template, sums
+from fedtopics.contract.published import EACH_ROUND, Reply, of_method, published, unknown
+from fedtopics.contract.replies import LONGEST, Bounds, Template, of_groups, sums
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
-from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers, Points
+from fedtopics.methods.clusters.client import PointSums
 from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
+from fedtopics.methods.clusters.settings import Clusterings, StartSettings
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.final_model import assemble_model
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Enough,
+    Grouped,
+    GroupRequest,
+    PersonShares,
+    Thetas,
+    enough_have,
+)
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
+from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.rounding import (
+    POINT_STEP,
+    UNIT,
+    at_most,
+    by_lot,
+    coins_of,
+    rounded_by_word,
+    whole,
+)
+
+
+class MixtureSettings(TopicSettings, MixtureShape):
+    name: Literal["mixture"] = Field("mixture", description="the method")
+    start: StartSettings = Field(
+        StartSettings(rounds=5), description="settings of k-means at the start"
+    )
+    max_rounds: int = Field(7, ge=1, description="maximum number of rounds")
+    tolerance: float = Field(
+        1e-3,
+        ge=0,
+        description="stop when the topics' sums change by less than this, relative to their size",
+    )
+
+    @property
+    def stages(self) -> Sequence[Clusterings]:
+        return (Clusterings(self, self.start),)
+
+    @property
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        return self.embedding
+
+
+def topic_bounds(agreement: Agreement, evidence: dict[str, NDArray[Any]]) -> Template:
+    occurrences = at_most(agreement.vocabulary.occurrences)
+    most = agreement.bound_if_announced(occurrences) if agreement.has_counts else np.inf
+    return {
+        "directions": Bounds(evidence["directions"].shape, per_document=1),  # unit length
+        "words": sums(*evidence["words"].shape, most=most),
+        "weights": sums(len(evidence["bias"]), per_document=1),
+        "loss": Bounds(per_document=LONGEST),
+    }
+
+
+class MixtureSums(PointSums):
+    """Sums of a client's embeddings and words, by topic; networks may begin with these sums."""
+
+    @cached_property
+    def seen(self) -> Documents:
+        """Rows of the documents with a word or an embedding."""
+        return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.client.bag.indptr) > 0))
+
+    @published(
+        "For each topic, the sum of the documents' probabilities; for each topic where that sum is "
+        "large enough, the sums, weighted by these probabilities, of embeddings and of occurrences "
+        "of words that enough of the documents contain. The evidence (nats) and the number of "
+        "documents. With secure aggregation, probabilities are also summed first.",
+        "sums of embeddings and words by topic",
+        often=of_method(MixtureSettings, EACH_ROUND),
+        reply=topic_bounds,
+        counts_first=lambda evidence: of_groups(len(evidence["bias"])),
+        largest=lambda s, n_words: {
+            "evidence": {
+                "directions": unknown(s.n_components, s.embedding.dimension),
+                "words": unknown(s.n_components, n_words),
+                "bias": unknown(s.n_components),
+            }
+        },
+    )
+    def topic_sums(
+        self,
+        round: int,
+        evidence: dict[str, NDArray[Any]],
+        groups: GroupRequest = SEEN,
+    ) -> Reply:
+        """Sum the documents by their probabilities of each topic (the E-step)."""
+        request = {"sums": "topics", **evidence}
+        compute = partial(self._expected, Evidence(**evidence))
+        reply = self.client.guard.sums(groups, request, enough_have, compute)
+        return reply | {"documents": self.client.over(self.seen)}
+
+    def _expected(self, evidence: Evidence) -> Grouped:
+        points = self.placed(evidence.origin)
+        counts = self.client.bag[self.seen]
+        directions = np.zeros(evidence.directions.shape)
+        words = np.zeros(evidence.words.shape)
+        weights = np.zeros(len(evidence.bias))
+        of_persons = PersonShares(self.client.corpus.owners_of(self.seen), len(weights))
+        loss = 0.0
+        for rows, theta, log_evidence in evidence.memberships(points, counts):
+            directions += theta.T @ points[rows].astype(np.float64)
+            words += theta.T @ counts[rows]
+            weights += theta.sum(0)
+            of_persons.add(rows, theta)
+            loss -= log_evidence
+        totals = {"directions": directions, "words": words}
+
+        def summed(enough: Enough) -> Reply:
+            sent_sums = {name: total * enough[:, None] for name, total in totals.items()}
+            return {**sent_sums, "weights": weights, "loss": loss}
+
+        return of_persons.powers(), summed
+
+    def placed(self, origin: Numbers) -> Points:
+        if len(self.located) == len(self.seen):  # if so, the rows are the same
+            return self.points(origin)
+        points = np.zeros((len(self.seen), len(origin)), np.float32)
+        points[np.isin(self.seen, self.located)] = self.points(origin)
+        return points
+
+
+class MixtureClient(TopicClient[MixtureSettings]):
+    exchanges = (MixtureSums,)
+    continues = True
+
+    def find_usable(self) -> Documents:
+        return self.part(MixtureSums).seen
+
+    def thetas(self, **model: Any) -> Thetas:
+        evidence = Evidence(**model["evidence"])
+        part = self.part(MixtureSums)
+        points = part.placed(evidence.origin)
+        counts = self.bag[part.seen]
+        for rows, theta, _ in evidence.memberships(points, counts):
+            yield part.seen[rows], theta
+
 
 Sums = Mapping[str, Numbers]
 """The weights of `Mixture`: an origin, and sums over documents by topic."""
@@ -34,25 +175,11 @@ class EMRounds:
     """Rounds: clients sum their documents by topic (E-step), and topics follow (M-step)."""
 
     settings: MixtureSettings
-    known_words: bool = True  # the vocabulary was counted in these documents
     adds: bool = False  # documents are new, and are added to the earlier ones
 
-    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
-        occurring = agreement.vocabulary.occurrences
-        most = agreement.bound_if_announced(occurring) if self.known_words else np.inf
-        template: Template = {
-            "directions": Bounds(
-                state["directions"].shape, per_document=1
-            ),  # points have unit length
-            "words": sums(*state["words"].shape, most=most),
-            "weights": sums(*state["weights"].shape, per_document=1),
-            "loss": Bounds(per_document=LONGEST),
-        }
+    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> Reply:
         evidence = vars(Evidence.of(state, self.settings))
-        counted: Template = {"counts": template["weights"]}
-        return agreement.sum_groups(
-            "topic_sums", template, counted, round=round_, evidence=evidence
-        )
+        return agreement.ask(MixtureSums.topic_sums, round=round_, evidence=evidence)
 
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
@@ -76,7 +203,8 @@ class EMRounds:
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
     k = settings.n_components
-    origin, moments = find_moments(agreement, settings.embedding.dimension)
+    origin = find_origin(agreement, settings.embedding.dimension)
+    moments = find_moments(agreement, origin)
     clusters = start_with_kmeans(
         agreement, settings.start, k, origin=origin, moments=moments, seed=seed, finalists=1
     )
@@ -104,14 +232,14 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         topics = start.on(agreement.vocabulary.words)  # round 1 adds the sums of embeddings
         dimension = self.settings.embedding.dimension
         return {
-            "origin": find_origin(agreement, dimension),
+            "origin": np.zeros(dimension),
             "directions": np.zeros((len(topics), dimension)),
             "words": topics * agreement.documents * agreement.length,
             "weights": topics.sum(1) * agreement.documents,
         }
 
     def rounds(self, agreement: Agreement) -> EMRounds:
-        return EMRounds(self.settings, self.continued is None, self.added is not None)
+        return EMRounds(self.settings, self.added is not None)
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
@@ -119,9 +247,23 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(MixtureShape)
-        make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
-        trained = {"evidence": vars(Evidence.of(state, shape))}
+        occurrences = agreement.vocabulary.occurrences
+        sums = dict(state) if agreement.is_example else without_exact_sums(state, occurrences)
+        make = self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds)
+        trained = {"evidence": vars(Evidence.of(sums, shape))}
         return assemble_model(agreement, self.settings, trained, make, self.plan.start)
+
+
+def without_exact_sums(sums: Sums, occurrences: NDArray[np.int64]) -> dict[str, Numbers]:
+    """Return a model's sums rounded by lot; see `text.rounding`."""
+    coins = coins_of(np.rint(sums["words"].sum(0)))
+    sizes = whole(sums["weights"])
+    return {
+        **sums,
+        "directions": by_lot(sums["directions"] / POINT_STEP, coins, sizes) * POINT_STEP,
+        "words": rounded_by_word(sums["words"], occurrences),
+        "weights": by_lot(sums["weights"] / UNIT, coins, sizes) * UNIT,
+    }
 
 
 METHOD = Method(

@@ -1,67 +1,91 @@
-"""The client side of NMF: sums of the client's weighted words by topic."""
+"""Federated NMF at each client: sums of its documents' weighted words, by directions and topics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
 from scipy import sparse
 
-from fedtopics.contract.interfaces import SharedFunctions, published
+from fedtopics.contract.interfaces import SharedFunctions
+from fedtopics.contract.published import FIRST, NEVER, Often, Reply, of_method, published, unknown
+from fedtopics.contract.replies import LIMIT, Bounds, Template, of_groups, sums
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.final_model import ALL, SCORED, bag_of_part, sums_of_words
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, GroupRequest, Thetas, enough_have
-from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings, check_seeds
-from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
+from fedtopics.methods.core.final_model import (
+    ALL,
+    ALL_OR_ONE_OF_TWO,
+    ONE_OF_TWO,
+    SCORED,
+    bag_of_part,
+    sums_of_words,
+)
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Enough,
+    Grouped,
+    GroupRequest,
+    PersonShares,
+    Thetas,
+    enough_have,
+)
+from fedtopics.methods.core.settings import MinibatchSettings
+from fedtopics.methods.nmf.settings import NMFSettings
+from fedtopics.text.rounding import at_most
+
+PASSES = 2  # sums of words' products with directions: the second ones are much better
+WIDTH = 60  # directions of a sketch, or three for each topic if these are more
+TITLE = 10.0  # mean number of words of documents, below which a sketch needs more directions
+WIDTH_OF_TITLES = 120
+NUMBERS_OF_TITLES = 300_000  # most numbers of such a wider sketch
+ROUNDS_OF_CHOICE = 3  # rounds of each number of topics that is tried
 
 
-class NMFSettings(ChoosesNumber, TopicSettings, NMFShape):
-    name: Literal["nmf"] = Field("nmf", description="the method")
-    n_components: int = Field(20, ge=2, description="number of topics")
-    max_rounds: int = Field(40, ge=1, description="maximum number of rounds")
-    tolerance: float = Field(
-        0.0,
-        ge=0,
-        description="stop when the topics change by less than this, relative to their norm",
-    )
-    seed_topics: tuple[tuple[str, ...], ...] = Field(
-        (),
-        description="words with which the first topics begin and to which they stay near: "
-        '[["fever", "cough"]]',
-    )
-    strength: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description="how strongly a topic is kept near its seed_topics: the weight of synthetic "
-        "documents with only these words, as a share of all documents",
-    )
-
-    @model_validator(mode="after")
-    def _seeds_fit(self) -> NMFSettings:
-        if self.seed_topics and self.candidates:
-            raise ValueError("seed_topics need a fixed number of topics; set n_components")
-        check_seeds(self.seed_topics, self.n_components)
-        return self
-
-
-CALLS_OF_START = {
-    "word_products": f"{PASSES} times, before the first round",
-    "signs": "once, before the first round",
-}
-CALLS_BEFORE = CALLS_OF_START | {
-    "factor_sums": f"{ROUNDS_BEFORE} times, before the first round",
-    "topic_words": "once, before the first round",
-}
+def sketch_width(n_topics: int, n_words: int, length: float) -> int:
+    """Return the number of directions of a sketch for documents of this mean length."""
+    wider = min(WIDTH_OF_TITLES, NUMBERS_OF_TITLES // n_words) if length < TITLE else 0
+    return min(n_words, max(WIDTH, 3 * n_topics, wider))
 
 
 Weighed = tuple[Documents, sparse.csr_array]
 KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 200 MB
+
+
+def often_products(settings: Any) -> Often:
+    """Return how often products are summed: for first topics, and for directions of words."""
+    if isinstance(settings, NMFSettings):
+        return Often(before=2 * PASSES if settings.candidates else PASSES)
+    if isinstance(settings, MinibatchSettings):
+        return Often(before=PASSES) if settings.initialisation == "nmf" else NEVER
+    by_words = isinstance(settings, DiscriminativeSettings) and settings.word_weight
+    return Often(before=PASSES, at_most=True) if by_words else NEVER
+
+
+def product_bounds(agreement: Agreement, directions: Numbers) -> Template:
+    # A document of length 1 adds at most 1 to each of its words.
+    most = agreement.bound_if_announced(at_most(agreement.vocabulary.document_frequency[:, None]))
+    return {"products": Bounds(directions.shape, most, -most)}
+
+
+def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
+    # Documents have length 1, which also limits their shares of topics.
+    counted = at_most(agreement.vocabulary.document_frequency[:, None])
+    most = agreement.bound_if_announced(counted) if agreement.has_counts else LIMIT
+    n_topics = topics.shape[1]
+    return {
+        "sums": sums(*topics.shape, most=most, per_document=1),
+        "products": sums(n_topics, n_topics, per_document=1),
+    }
+
+
+def word_bounds(agreement: Agreement, topics: Numbers) -> Template:
+    most = agreement.bound_if_announced(at_most(agreement.vocabulary.occurrences))
+    return {"sums": sums(*topics.T.shape, most=most)}
 
 
 class WordProducts(SharedFunctions):
@@ -70,22 +94,36 @@ class WordProducts(SharedFunctions):
 
     @published(
         "For each word that enough of the documents contain, mixtures of the words that occur with "
-        "it (twenty more than there are topics or directions), as sums over documents, each a "
-        "vector of weighted words of length 1. The number of documents."
+        f"it (at least {WIDTH}), as sums over documents, each a vector of weighted words of length "
+        "1. If there are as many mixtures as words, they reveal the sums for each pair of words. "
+        "The number of documents.",
+        "mixtures of words that occur together",
+        often=often_products,
+        reply=product_bounds,
+        largest=lambda s, n_words: {
+            "directions": unknown(n_words, sketch_width(s.sketched, n_words, length=0.0))
+        },
+        over=ALL_OR_ONE_OF_TWO,
     )
-    def word_products(
-        self, vocabulary: str, rarity: Numbers, directions: Numbers, part: int = ALL
-    ) -> dict[str, Any]:
+    def word_products(self, rarity: Numbers, directions: Numbers, part: int = ALL) -> Reply:
         """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
         from fedtopics.inference.variational import add_products  # a server need not compile it
 
-        self.client.check(vocabulary)
         total = np.zeros(directions.shape)
-        n = 0
-        for rows, points in self.weighed(rarity, part):
+        for _, points in self.weighed(rarity, part):
             add_products(points, points @ directions, total)
-            n += len(rows)
-        return {"products": total, "documents": n}
+        return {"products": total, "documents": self.over_part(part)}
+
+    def over_part(self, part: int) -> int:
+        """Return the number of documents of a part; see `TopicClient.over`."""
+        return self.client.over(self._of_part(part)[1])
+
+    def _of_part(self, part: int) -> tuple[sparse.csr_array, Documents]:
+        """Return the words of a part of the documents, and its rows that have any."""
+        if part == ALL:
+            return self.client.bag, self.client.usable
+        bag = bag_of_part(self.client, part)
+        return bag, np.flatnonzero(np.diff(bag.indptr))
 
     def weighed(self, rarity: Numbers, part: int = ALL) -> Iterable[Weighed]:
         """Return the documents' weighted words in batches; they are kept if they are few."""
@@ -94,8 +132,7 @@ class WordProducts(SharedFunctions):
         last_bag, last_part, last_rarity, weighed = self._weighed
         if last_bag is whole and last_part == part and np.array_equal(last_rarity, rarity):
             return weighed
-        bag = whole if part == ALL else bag_of_part(self.client, part)
-        usable = self.client.usable if part == ALL else np.flatnonzero(np.diff(bag.indptr))
+        bag, usable = self._of_part(part)
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
         new = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batches(usable))
         if bag.nnz > KEPT:
@@ -105,42 +142,35 @@ class WordProducts(SharedFunctions):
 
 
 class FactorSums(WordProducts):
-    @published("For each topic, two sums of squares over documents; the number of documents.")
-    def signs(
-        self, vocabulary: str, rarity: Numbers, directions: Numbers, part: int = ALL
-    ) -> dict[str, Any]:
-        """Sum the squares of the positive and of the negative parts of X V, for each direction."""
-        self.client.check(vocabulary)
-        squares = np.zeros((2, directions.shape[1]))
-        n = 0
-        for rows, points in self.weighed(rarity, part):
-            lengths = points @ directions
-            squares[0] += np.square(np.maximum(lengths, 0)).sum(0)
-            squares[1] += np.square(np.minimum(lengths, 0)).sum(0)
-            n += len(rows)
-        return {"squares": squares, "documents": n}
-
     @published(
         "For each topic that enough of the documents have and each word that enough of them "
         "contain, the sum over documents of the word's weight times the share of the topic; for "
         "each two such topics, the sum of the products of shares; the number of documents. With "
-        "secure aggregation, first: for each topic, the sums of shares and of squared shares."
+        "secure aggregation, first: for each topic, the sums of squares and of fourth powers of "
+        "persons' largest shares.",
+        "weights of words by topic",
+        often=of_method(
+            NMFSettings,
+            lambda s: Often(before=len(s.candidates) * ROUNDS_OF_CHOICE, per_round=1, at_most=True),
+        ),
+        reply=factor_bounds,
+        counts_first=lambda topics: of_groups(topics.shape[1]),
+        largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
+        over=ALL_OR_ONE_OF_TWO,
     )
     def factor_sums(
         self,
-        vocabulary: str,
         round: int,
         rarity: Numbers,
         topics: Numbers,
         part: int = ALL,
         groups: GroupRequest = SEEN,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
-        self.client.check(vocabulary)
         request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
         compute = partial(self._factored, rarity, topics, part)
         reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": sum(len(rows) for rows, _ in self.weighed(rarity, part))}
+        return reply | {"documents": self.over_part(part)}
 
     def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
@@ -148,31 +178,33 @@ class FactorSums(WordProducts):
         n = topics.shape[1]
         sums = np.zeros(topics.shape)
         products = np.zeros((n, n))
-        shares = np.zeros(n)
-        for _, points in self.weighed(rarity, part):
+        of_persons = PersonShares(self.client.corpus.owners, n)
+        for rows, points in self.weighed(rarity, part):
             factors = solve(points, topics)
             add_products(points, factors, sums)
             products += factors.T @ factors
-            shares += factors.sum(0)
+            of_persons.add(rows, factors)
 
-        def summed(enough: Enough) -> dict[str, Any]:
+        def summed(enough: Enough) -> Reply:
             return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
 
-        return {"shares": shares, "squares": np.diag(products)}, summed
+        return of_persons.powers(), summed
 
     @published(
         "How well topics predict words, for documents of one half, which the client draws: the sum "
-        "of the cosines between predicted and left-out words; the number of these documents."
+        "of the cosines between predicted and left-out words; the number of these documents.",
+        "how well topics predict words",
+        often=of_method(NMFSettings, lambda s: Often(before=len(s.candidates), at_most=True)),
+        reply=lambda: {"cosines": sums(per_document=1)},
+        over=ONE_OF_TWO,
     )
-    def prediction(self, vocabulary: str, rarity: Numbers, topics: Numbers) -> dict[str, Any]:
+    def prediction(self, rarity: Numbers, topics: Numbers) -> Reply:
         """Infer topics from about half of each document's words; predict the others."""
         from fedtopics.inference.variational import solve
 
-        self.client.check(vocabulary)
         draws = self.client.secret.rng("words left out")
         total = 0.0
-        n = 0
-        for rows, points in self.weighed(rarity, SCORED):
+        for _, points in self.weighed(rarity, SCORED):
             is_shown = draws.random(points.nnz) < 0.5
             shown = points.copy()
             left_out = points.copy()
@@ -182,19 +214,20 @@ class FactorSums(WordProducts):
             predicted = solve(shown, topics) @ topics.T
             lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left_out * left_out).sum(1))
             total += float(((left_out * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
-            n += len(rows)
-        return {"cosines": total, "documents": n}
+        return {"cosines": total, "documents": self.over_part(SCORED)}
 
     @published(
         "For each topic that enough of the documents have and each word that enough of them "
         "contain, the word's occurrences, weighted by documents' shares of the topic; the number "
-        "of documents. With secure aggregation, first: for each topic, the sums of shares and of "
-        "squared shares."
+        "of documents. With secure aggregation, first: for each topic, the sums of squares and of "
+        "fourth powers of persons' largest shares.",
+        "words by topic",
+        often=of_method(MinibatchSettings, lambda s: FIRST if s.initialisation == "nmf" else NEVER),
+        reply=word_bounds,
+        counts_first=lambda topics: of_groups(topics.shape[1]),
+        largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
     )
-    def topic_words(
-        self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN
-    ) -> dict[str, Any]:
-        self.client.check(vocabulary)
+    def topic_words(self, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN) -> Reply:
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         request = {"rarity": rarity, "topics": topics}
         return sums_of_words(
@@ -205,15 +238,6 @@ class FactorSums(WordProducts):
 class NMFClient(TopicClient[NMFSettings]):
     exchanges = (FactorSums,)
     continues = True
-
-    @staticmethod
-    def rounds(settings: NMFSettings) -> dict[str, str]:
-        calls = CALLS_OF_START | {"factor_sums": "each round"}
-        if n := len(settings.candidates):
-            calls["word_products"] = f"{2 * PASSES} times, before the first round"
-            calls["signs"] = calls["prediction"] = f"at most {n + 1} times, before the first round"
-            calls["factor_sums"] += f", and before them at most {n * ROUNDS_BEFORE} times"
-        return calls
 
     def n_topics(self, **model: Any) -> int:
         return int(model["weights"]["topics"].shape[1])

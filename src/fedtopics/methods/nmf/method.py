@@ -1,30 +1,149 @@
 """Federated NMF: X is approximated by W H'; H needs only the sums X' W and W' W over documents."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
+from fedtopics.contract.events import Candidate
 from fedtopics.contract.interfaces import Run
+from fedtopics.contract.published import Reply
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
-from fedtopics.inference.vectors import unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import assemble_model
+from fedtopics.methods.core.final_model import ALL, CHOOSING, assemble_model
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.training import Arrays, Program
-from fedtopics.methods.nmf.client import NMFClient, NMFSettings
-from fedtopics.methods.nmf.factorisation import (
-    Factorisation,
-    NMFState,
-    best_number,
-    nndsvd_topics,
-    replace_alike,
-    seed_vectors,
-)
+from fedtopics.methods.core.settings import TOO_FEW, check_known
+from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
+from fedtopics.methods.nmf.client import ROUNDS_OF_CHOICE, FactorSums, NMFClient
+from fedtopics.methods.nmf.settings import NMFSettings
+from fedtopics.methods.nmf.sketch import factorise, improve_rows, sketch_of
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
+
+SWEEPS = 2  # sweeps over the topics, per round
+PER_TOPIC = 10  # documents of a half, at least; larger numbers are not tried
+WORSE = 3  # numbers of topics in a row without a better prediction, after which no more are tried
+
+
+@dataclass(frozen=True)
+class NMFState:
+    """Topics of length 1, (n_words, n_topics), and the sums from which they were computed."""
+
+    topics: Numbers
+    sums: Numbers  # X' W, (n_words, n_topics)
+    products: Numbers  # W' W, (n_topics, n_topics)
+    documents: Numbers  # their number
+
+    @classmethod
+    def first(cls, topics: Numbers) -> NMFState:
+        n = topics.shape[1]
+        return cls(topics, np.zeros_like(topics), np.zeros((n, n)), np.zeros(()))
+
+
+@dataclass(frozen=True)
+class Factorisation:
+    """Rounds of NMF, with words weighted by rarity and topics kept near `seed_vectors`."""
+
+    rarity: Numbers
+    seed_vectors: Numbers | None = None
+    pull: float = 0.0
+    part: int = ALL  # which half of the documents, or all
+
+    def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> Reply:
+        return agreement.ask(
+            FactorSums.factor_sums,
+            round=round_,
+            rarity=self.rarity,
+            topics=state.topics,
+            part=self.part,
+        )
+
+    def step(
+        self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
+    ) -> RoundResult[NMFState]:
+        """Update each topic with the others fixed (HALS), then scale it to length 1."""
+        earlier = agreement.weight_of_earlier_sums(round_)
+        n = reply["documents"] + earlier * state.documents
+        sums = reply["sums"] + earlier * state.sums
+        products = reply["products"] + earlier * state.products
+        loss = 1 - 2 * (sums * state.topics).sum() / n
+        loss += (products * (state.topics.T @ state.topics)).sum() / n
+        wanted = sums
+        weights = products
+        if self.seed_vectors is not None:  # add documents of only these words
+            wanted = sums + self.pull * n * self.seed_vectors
+            weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
+        topics = _descend(wanted, weights, state.topics)
+        moved = np.linalg.norm(topics - state.topics)
+        size = np.linalg.norm(topics)
+        facts: Any = {"loss": float(loss), "documents": reply["documents"]}
+        after = NMFState(topics, sums, products, np.asarray(n, np.float64))
+        return RoundResult(after, facts, float(moved) / max(float(size), TINY))
+
+
+def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
+    """Do a round's steps; a topic without enough documents at any client does not change."""
+    rows = np.array(topics.T, order="C")
+    for _ in range(SWEEPS):
+        improve_rows(rows, np.ascontiguousarray(sums.T), products)
+    return np.ascontiguousarray(unit_rows(rows).T)
+
+
+def best_number(
+    agreement: Agreement,
+    candidates: Sequence[int],
+    rarity: Numbers,
+    seed: int,
+    notify: Callable[[Candidate], None],
+) -> int:
+    """Return the number of topics with which one half of the documents predicts the other best.
+
+    Topics are computed from one half; in the other, they predict the words that are left out.
+    """
+    most = min(len(rarity), agreement.documents // (2 * PER_TOPIC))
+    numbers = [number for number in candidates if number <= most]
+    if not numbers:
+        raise StudyError(TOO_FEW)
+    sketch = sketch_of(agreement, rarity, max(numbers), seed, CHOOSING)
+    scores: dict[int, float] = {}
+    for number in numbers:
+        topics = factorise(sketch, number, seed)
+        rounds = Factorisation(rarity, part=CHOOSING)
+        state = NMFState.first(topics)
+        topics = iterate(agreement, rounds, state, repeat(0, ROUNDS_OF_CHOICE)).topics
+        reply = agreement.ask_once(FactorSums.prediction, rarity=rarity, topics=topics)
+        scores[number] = reply["cosines"] / max(reply["documents"], 1)
+        notify(Candidate(number, scores[number]))
+        best = max(scores, key=lambda tried: scores[tried])
+        if best not in list(scores)[-WORSE:]:
+            break
+    return best
+
+
+def seed_vectors(
+    seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
+) -> Numbers:
+    vectors = np.zeros((len(words), n_topics))
+    check_known(dict(enumerate(seeds)), words)
+    for number, seed in enumerate(seeds):
+        rows = [words[word] for word in seed if word in words]
+        vectors[rows, number] = 1 / np.sqrt(len(rows))
+    return vectors
+
+
+def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
+    """Put given directions first, and drop the topics that are most similar to them."""
+    _, alike = linear_sum_assignment(-seeds.T @ topics)
+    return np.hstack([seeds, np.delete(topics, alike, axis=1)])
 
 
 class NMF(Program[NMFSettings, NMFState]):
@@ -46,7 +165,7 @@ class NMF(Program[NMFSettings, NMFState]):
             frequency = vocabulary.document_frequency
             rarity = rarities(frequency, agreement.documents, settings.rarity)
         if not settings.seed_topics:
-            return Factorisation(rarity, known_words=self.continued is None)
+            return Factorisation(rarity)
         held = seed_vectors(settings.seed_topics, vocabulary.index, settings.n_components)
         return Factorisation(rarity, held, settings.strength)
 
@@ -66,7 +185,8 @@ class NMF(Program[NMFSettings, NMFState]):
                     seed=self.plan.seed,
                     notify=partial(self.note, run),
                 )
-            topics = nndsvd_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
+            sketch = sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed)
+            topics = factorise(sketch, n_topics, self.plan.seed)
         else:
             topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
         if rounds.seed_vectors is not None:

@@ -1,0 +1,1 @@
+"""What releases over time cost under the rule of `fedtopics.federation.memory`."""

@@ -1,0 +1,74 @@
+"""What a finished model contains about its training: origin, privacy, and the data sent for it."""
+
+from dataclasses import fields, replace
+from typing import Any, cast
+
+import numpy as np
+
+from fedtopics.federation.data_sent import data_sent_in
+from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import client_names
+from fedtopics.methods.core.plan import WarmStart
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Origin, Topics, TrainingInfo
+from fedtopics.text.rounding import is_example, rounded
+
+SHARE_DIGITS = 3  # of shares of topics in a model
+IN_MODELS = "function", "often", "short", "seen"  # of the table of data sent
+
+
+def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
+    info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
+    if not seeded:
+        info["data_sent"] = [
+            {name: getattr(row, name) for name in IN_MODELS} for row in data_sent_in(study)
+        ]
+    if study.differential_privacy is not None:
+        bound: Any = study.differential_privacy.promise.plain | {"seeded": seeded}
+        info["privacy"] = bound
+    return info
+
+
+def finished(
+    study: Study, start: WarmStart | None, topics: Topics, seeded: bool = False
+) -> TopicModel:
+    model = TopicModel(**{field.name: getattr(topics, field.name) for field in fields(topics)})
+    if start is not None and start.model is not None:
+        model = _credited(model, start, start.model)
+    if not is_example(sum(model.documents.values()), len(model.documents)):
+        model = without_exact_counts(model)
+    model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
+    return model.with_client_names(client_names(study.clients, model.documents))
+
+
+def without_exact_counts(model: TopicModel) -> TopicModel:
+    """Return the model with all its numbers of documents and words rounded; see `text.rounding`."""
+    info = dict(model.info)
+    for name in {"sizes", "unclear"} & info.keys():
+        of_clients = cast("dict[str, Any]", info[name]).items()
+        info[name] = {client: rounded(np.array(n)).tolist() for client, n in of_clients}
+    return replace(
+        model,
+        shares={name: np.round(share, SHARE_DIGITS) for name, share in model.shares.items()},
+        periods=model.periods and model.periods.rounded(SHARE_DIGITS),
+        info=cast("TrainingInfo", info),
+    )
+
+
+def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicModel:
+    model = replace(model, info={**model.info, "continued": cast("Origin", start.origin)})
+    model = model.with_client_names(
+        {client: name for client, name in earlier.client_names.items() if client in model.documents}
+    )
+    # A topic keeps its number; with F-LDA it keeps its id, if training was continued.
+    ids_before = earlier.info.get("ids", range(earlier.n_topics))
+    ids_after = model.info.get("ids", range(model.n_topics))
+    if "ids" in model.info and start.continued is None:
+        return model
+    numbers = {id_: number for number, id_ in enumerate(ids_after)}
+    names = {
+        numbers.get(ids_before[number]): name
+        for number, name in earlier.labels.items()
+        if number not in earlier.unconfirmed
+    }
+    return model.with_labels({k: name for k, name in names.items() if k is not None})
