@@ -176,14 +176,16 @@ def of_words(summed: Summed) -> Told:
 
 
 def of_all_topics(summed: Summed) -> Told:
-    """Take LDA's expected counts of all documents apart, pass by pass."""
+    """Take LDA's expected counts of all documents apart, pass by pass, and its first sketch."""
     blocks = []
     for payload, total in summed.sums("all_expected_counts"):
         weights = topic_weights(payload["pseudo_counts"], np.arange(len(summed.words)))
         blocks.append(unit_rows(rows_of(total).dense() / weights))
     directions, groups = one_reply.directions(np.hstack(blocks), 3, DOUBLE)
     told = one_reply.judge(groups, np.zeros((len(summed.words), len(directions))), summed.bags())
-    return Told(1.0, True, some=told.some, member=of_words(summed).member)
+    sketch = of_factors(summed)
+    some = max(told.some, sketch.some)
+    return Told(1.0, True, some=some, wholly=sketch.wholly, member=of_words(summed).member)
 
 
 def of_space(summed: Summed, rows: Numbers, n: int, read: Callable[[Numbers], Numbers]) -> Told:
@@ -212,7 +214,7 @@ def of_projections(summed: Summed) -> Told:
 
 
 def of_factors(summed: Summed) -> Told:
-    """Take NMF's sums of all rounds apart: weighted words by what they are multiplied with."""
+    """Take a sketch and NMF's sums of all rounds apart: weighted words times what is known."""
     blocks = []
     for payload, total in summed.sums("word_products", "factor_sums"):
         rarity = np.where(payload["rarity"] > 0, payload["rarity"], np.inf)

@@ -72,7 +72,7 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
     "gFedNTM, ZeroShotTM": (NETWORK | {"network": "zeroshottm"}, True, by.of_gradients, None),
     "LDA": (LDA | {"max_rounds": ROUNDS}, True, by.of_topics, None),
     'LDA, `learning = "batch"`': (
-        LDA | {"learning": "batch", "max_rounds": PASSES},
+        LDA | {"learning": "batch", "initialisation": "nmf", "max_rounds": PASSES},
         False,
         by.of_all_topics,
         None,

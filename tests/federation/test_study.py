@@ -162,7 +162,7 @@ def test_how_often_which_function_is_called() -> None:
         "shares": "once, at the end",
         "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
-        "pairs": "twice, at the end",
+        "pairs": "once, at the end",
     }
     neurallda = schedule(network="neurallda", coherence="nothing")
     assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")

@@ -56,7 +56,7 @@ def test_with_few_words_a_sketch_is_exact() -> None:
     assert wider.basis.shape == (200, 60)
 
 
-@pytest.mark.parametrize(("method", "steps"), [("nmf", 11), ("lda", 12)])
+@pytest.mark.parametrize(("method", "steps"), [("nmf", 10), ("lda", 11)])
 def test_a_study_takes_a_dozen_steps_and_says_so_before(
     method: str, steps: int, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.metrics import WINDOWS, Measure, npmi_of_pairs, score_pairs
+from fedtopics.metrics import WINDOWS, npmi_of_pairs, score_pairs
 from fedtopics.metrics.coherence import count_numbered
 from fedtopics.text.vocabulary import WordCounts
 
@@ -28,8 +28,7 @@ def federated_coherence(
     With `expected`, the share of documents with each word, shape (n_topics, n_words), words that
     were counted in too few documents are left out. A topic with half of its words left out has NaN.
     """
-    sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
-    counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
+    counts = _count(ask, topics, window_sizes(within))
     in_documents, n_documents = counts[0]
     n_words = in_documents.shape[-1]
     covered = np.ones((len(topics), n_words), bool)
@@ -43,13 +42,18 @@ def federated_coherence(
         covered = (counted > 0) & (counted >= least)
     too_few = covered.sum(1) < max(2, COVERED * n_words)
     scores: dict[str, NDArray[np.float64]] = {}
-    for name, size in sizes.items():
-        pairs, n_windows = counts[size or 0]
+    for name, size in WINDOWS.items():
+        pairs, n_windows = counts[size or 0 if within == "windows" else 0]
         scored = (
             of_topic[np.ix_(words, words)] for of_topic, words in zip(pairs, covered, strict=True)
         )
         scores[name] = np.where(too_few, np.nan, score_pairs(scored, n_windows, name))
     return scores
+
+
+def window_sizes(within: Literal["windows", "documents"]) -> list[int]:
+    """Return the sizes of windows in which pairs are counted; 0 is a whole document."""
+    return sorted({size or 0 for size in WINDOWS.values()}) if within == "windows" else [0]
 
 
 def federated_npmi(
@@ -65,16 +69,37 @@ def _count(
     ask: Ask, topics: Sequence[Sequence[str]], windows: list[int]
 ) -> dict[int, tuple[NDArray[np.int64], int]]:
     """Return, by window size, the number of windows that contain each pair, and of all windows."""
+    words, pairs, places = pairs_of(topics)
+    counts = ask(words=words, pairs=pairs, windows=windows)
+    return {n: (counts[str(n)]["pairs"][places], counts[str(n)]["windows"]) for n in windows}
+
+
+def pairs_of(
+    topics: Sequence[Sequence[str]],
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the topics' words, their pairs, and each topic's places in these, (n_topics, n, n).
+
+    Topics share words: each pair of numbers of words, (n_pairs, 2), occurs once, in order.
+    """
     words = list(dict.fromkeys(word for topic in topics for word in topic))
     place = {word: number for number, word in enumerate(words)}
     numbers = np.array([[place[word] for word in topic] for topic in topics], np.int64)
     both = np.sort(np.stack(np.broadcast_arrays(numbers[:, :, None], numbers[:, None]), -1), -1)
-    # Topics and readings share words: each pair is requested once.
     codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
-    pairs = np.stack(np.divmod(codes, len(words)), 1)
-    counts = ask(words=words, pairs=pairs, windows=windows)
-    places = inverse.reshape(both.shape[:-1])
-    return {n: (counts[str(n)]["pairs"][places], counts[str(n)]["windows"]) for n in windows}
+    return words, np.stack(np.divmod(codes, len(words)), 1), inverse.reshape(both.shape[:-1])
+
+
+def looked_up(counts: Mapping[str, Any], words: list[str], pairs: NDArray[np.int64]) -> Ask:
+    """Return a function that answers with some of the counts of these pairs; see `pairs_of`."""
+    place = {word: number for number, word in enumerate(words)}
+    codes = pairs @ [len(words), 1]
+
+    def ask(words: list[str], pairs: NDArray[np.int64], windows: list[int]) -> dict[str, Any]:
+        numbers = np.sort(np.array([place[word] for word in words])[pairs], 1)
+        rows = np.searchsorted(codes, numbers @ [len(place), 1])
+        return {str(n): {**counts[str(n)], "pairs": counts[str(n)]["pairs"][rows]} for n in windows}
+
+    return ask
 
 
 def count_pairs(

@@ -178,8 +178,12 @@ class DiscriminativeSettings(ChoosesNumber, ClusterSettings):
         description='preset for other settings: "single" finds one clustering from embeddings, '
         "without words and consensus",
     )
-    max_rounds: int = Field(30, ge=1, description="most rounds before the consensus")
-    start: StartSettings = Field(StartSettings(rounds=40), description="k-means at the start")
+    max_rounds: int = Field(14, ge=1, description="most rounds before the consensus")
+    start: StartSettings = Field(
+        StartSettings(tries=20, rounds=7),
+        description="k-means at the start; from 1,000 documents on, it begins with clusters of "
+        "words instead of tries",
+    )
     temperature: float = Field(0.1, gt=0, description="lower values give clearer memberships")
     word_weight: float = Field(
         0.5, ge=0, lt=1, description="how far words move a document's embedding; 0 is not at all"

@@ -1,16 +1,16 @@
 """The last exchanges of every method: shares, words and coherence of the topics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
-from fedtopics.contract.published import LAST, NEVER, Often, Over, Reply, of_method, published
+from fedtopics.contract.published import LAST, NEVER, Over, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_groups, sums
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
@@ -25,7 +25,6 @@ from fedtopics.methods.core.groups import (
 )
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.metrics import WINDOWS
 from fedtopics.model import coherence
 from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
@@ -50,17 +49,22 @@ def period_bounds(settings: TopicSettings) -> Template:
 
 
 def pair_bounds(
-    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int]
+    agreement: Agreement,
+    words: list[str],
+    pairs: NDArray[np.int64],
+    windows: list[int],
+    parts: list[int],
 ) -> Template:
     vocabulary = agreement.vocabulary
     places = [vocabulary.index[word] for word in words]
-    template = {}
+    template: dict[str, Any] = {}
     for size in windows:  # each word occurs in at most this many windows
         counts = at_most(vocabulary.occurrences if size else vocabulary.document_frequency)
         counted = counts * (size or 1)
         bound = agreement.bound_if_announced(counted[places]) if agreement.has_counts else np.inf
         most = np.broadcast_to(bound, len(words))
-        template[str(size)] = Windows(pairs, most, documents=size == 0)
+        in_part = Windows(pairs, most, documents=size == 0, halved=len(parts) > 1)
+        template |= {f"{part}/{size}": in_part for part in parts}
     return template
 
 
@@ -71,7 +75,8 @@ def largest_pairs(settings: TopicSettings, n_words: int) -> Reply:
     return {
         "words": [str(number) for number in range(min(n_topics * n_shown, n_words))],
         "pairs": np.zeros((n_topics * n_shown * (n_shown + 1) // 2, 2), np.int64),
-        "windows": sorted({size or 0 for size in WINDOWS.values()}),
+        "windows": coherence.window_sizes("windows"),
+        "parts": [CHOOSING, SCORED] if settings.chooses_words else [ALL],
     }
 
 
@@ -159,45 +164,47 @@ class LastSums(SharedFunctions):
     @published(
         "For each pair of words of a topic that enough of the documents contain, the number of "
         "windows or documents with both words; the numbers of windows and documents. Words are "
-        "chosen in one half of the documents and scored in the other, and the client draws the "
-        "halves. Words that too few documents of a half contain do not count.",
+        "chosen in one half of the documents and scored in the other, so there are counts of each; "
+        "the client draws the halves. Words that too few documents of a half contain do not count.",
         "counts of pairs of words of a topic",
         often=of_method(
             TopicSettings,
-            lambda s: (
-                NEVER
-                if s.coherence == "nothing"
-                else Often(at_end=2 if s.chooses_words else 1) + s.scoring
-            ),
+            lambda s: NEVER if s.coherence == "nothing" else LAST + s.scoring,
         ),
         reply=pair_bounds,
         largest=largest_pairs,
-        over=ALL_OR_ONE_OF_TWO,
+        over=Over(
+            "all documents, or each half of them",
+            lambda agreement, request: (
+                agreement.n_persons(1) if request["parts"] == [ALL] else agreement.halved
+            ),
+        ),
     )
     def pairs(
         self,
         words: list[str],
         pairs: NDArray[np.int64],
         windows: list[int],
-        part: int,
+        parts: list[int],
     ) -> Reply:
-        """Count how often the topics' words occur together, to choose or to score them."""
-        rows = np.arange(len(self.client.corpus))
+        """Count how often the topics' words occur together, to choose and to score them."""
+        halves = draw_halves(self.client)
         countable = self.client.frequency > 0
-        if part != ALL:
-            halves = draw_halves(self.client)
+        if ALL not in parts:
             in_both = words_in_halves(self.client)
             # If too few words remain in halves, no documents choose words, and all score them.
             if in_both.any():
                 countable = in_both
             else:
-                halves = [halves[0][:0], rows]
-            rows = halves[part]
-        counts = coherence.count_pairs(self.client.counts, words, pairs, windows, rows)
+                halves = [halves[0][:0], np.arange(len(self.client.corpus))]
         both = countable[[self.client.columns[word] for word in words]][pairs].all(1)
-        for by_pair in counts.values():
-            by_pair["pairs"] = by_pair["pairs"] * both
-        return counts | {"documents": self.client.over(rows)}
+        rows = [*halves, np.arange(len(self.client.corpus))]
+        reply: dict[str, Any] = {}
+        for part in parts:
+            counts = coherence.count_pairs(self.client.counts, words, pairs, windows, rows[part])
+            for size, by_pair in counts.items():
+                reply[f"{part}/{size}"] = {**by_pair, "pairs": by_pair["pairs"] * both}
+        return reply | {"documents": sum(self.client.over(rows[part]) for part in parts)}
 
 
 def words_in_halves(client: Any) -> NDArray[np.bool_]:
@@ -310,16 +317,15 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     chosen = readings[0] if len(readings) == 1 else DEFAULT_RANKING
     if within == "nothing":
         return replace(model, word_ranking=chosen)
-    ask: Any = partial(cast("Any", agreement.ask), LastSums.pairs)
-    part = ALL
+    columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
+    words = model.vocabulary.words
+    candidates = [[words[i] for i in topic] for shown in columns for topic in shown]
+    parts = [CHOOSING, SCORED] if settings.chooses_words else [ALL]
+    counts = count_together(agreement, candidates, within, parts)
     if settings.chooses_words:
-        columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
-        words = model.vocabulary.words
-        topics = [[words[i] for i in topic] for shown in columns for topic in shown]
-        npmi = coherence.federated_npmi(partial(ask, part=CHOOSING), topics, within)
+        npmi = coherence.federated_npmi(counts[CHOOSING], candidates, within)
         if npmi is not None:
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
-        part = SCORED
     model = replace(model, word_ranking=chosen)
     vocabulary = model.vocabulary
     shown = model.topics(WORDS_SHOWN)
@@ -328,6 +334,20 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     shares = np.minimum(frequency / max(agreement.documents, 1), 1)
     expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
     scores = coherence.federated_coherence(
-        partial(ask, part=part), shown, within, expected * agreement.has_counts
+        counts[parts[-1]], shown, within, expected * agreement.has_counts
     )
     return replace(model, coherence=scores)
+
+
+def count_together(
+    agreement: Agreement,
+    topics: Sequence[Sequence[str]],
+    within: Literal["windows", "documents"],
+    parts: list[int],
+) -> dict[int, coherence.Ask]:
+    """Count the pairs of the topics' words in parts of the documents; return lookups by part."""
+    words, pairs, _ = coherence.pairs_of(topics)
+    windows = coherence.window_sizes(within)
+    reply = agreement.ask(LastSums.pairs, words=words, pairs=pairs, windows=windows, parts=parts)
+    by_part = {part: {str(size): reply[f"{part}/{size}"] for size in windows} for part in parts}
+    return {part: coherence.looked_up(counts, words, pairs) for part, counts in by_part.items()}

@@ -27,7 +27,7 @@ from fedtopics.text.vocabulary import persons_by_word
 
 COLUMNS = 256  # number of words that are compared with all others at a time
 PER_WORD = 3  # documents, at least
-CONSENSUS_ROUNDS = 30  # at most
+CONSENSUS_ROUNDS = 8  # at most
 Array = NDArray[Any]
 
 

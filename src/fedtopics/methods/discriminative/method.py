@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.contract.events import Candidate
 from fedtopics.contract.interfaces import Run
 from fedtopics.inference.clusters import Consensus, Discriminants
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
-from fedtopics.methods.clusters.settings import SKETCHED, DiscriminativeSettings
+from fedtopics.methods.clusters.settings import SKETCHED, DiscriminativeSettings, StartSettings
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import ConsensusSums, DiscriminativeClient
+from fedtopics.methods.discriminative.known_points import agree_with_oneself
 from fedtopics.methods.discriminative.number import with_number
 from fedtopics.methods.discriminative.separation import (
     Separation,
@@ -36,8 +38,8 @@ from fedtopics.text.rounding import by_lot, coins_of, rounded, whole
 
 PER_DIRECTION = 100  # documents, at least
 LEAST_DIRECTIONS = 10  # with a single one, for instance, all documents are at one of two points
-
-
+START_OF_WORDS = StartSettings(tries=12, rounds=20)  # of words' points; nothing is sent
+WEIGHT_OF_POINT = 10.0  # of words, that one of their points stands for
 SUM_STEP = 4.0  # sums of points of length 1 by word are rounded by lot to multiples of it
 
 
@@ -65,6 +67,9 @@ def start_separation(
     settings = with_number(
         agreement, settings, origin=origin, moments=moments, seed=seed, notify=notify
     )
+    centres = None
+    if isinstance(inference, Consensus) and words:
+        centres = centres_of_words(agreement, settings, inference, words, origin=origin, seed=seed)
     clusters = start_with_kmeans(
         agreement,
         settings.start,
@@ -73,6 +78,7 @@ def start_separation(
         moments=moments,
         seed=seed,
         finalists=settings.separation.finalists,
+        centres=centres,
     )
     split = Split.of(clusters, settings.separation.sizes)
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
@@ -92,11 +98,47 @@ def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     frequency = np.maximum(agreement.vocabulary.document_frequency, 1)
     rarity = np.log(np.maximum(agreement.documents / frequency, 1))
     if n >= LEAST_DIRECTIONS:
-        leading = sketch_of(agreement, rarity, SKETCHED, seed).basis[:, :n]
+        leading = sketch_of(agreement, rarity, min(SKETCHED, n // 2), seed).basis[:, :n]
         directions[:, : leading.shape[1]] = rarity[:, None] * leading
     words["word_directions"] = directions
     learn_words(agreement, words)
     return words
+
+
+def centres_of_words(
+    agreement: Agreement,
+    settings: DiscriminativeSettings,
+    inference: Consensus,
+    words: Arrays,
+    origin: Numbers,
+    seed: int,
+) -> Numbers | None:
+    """Cluster the words' points, which all participants know, for centres to begin with.
+
+    A word stands for more points, the more frequent and the rarer elsewhere it is. Returns None
+    where random starts are better, with few documents, or the only ones, with few words.
+    """
+    present = np.flatnonzero(words["word_means"].any(1))
+    k = settings.n_components
+    if len(present) < k or not words["word_directions"].any():
+        return None
+    frequency = np.maximum(agreement.vocabulary.document_frequency[present], 1)
+    weights = np.sqrt(frequency) * words["rarity"][present]
+    chosen = np.repeat(present, np.ceil(weights / WEIGHT_OF_POINT).astype(np.int64))
+    ends = np.arange(len(chosen) + 1)
+    bag = sparse.csr_array((np.ones(len(chosen)), chosen, ends), (len(chosen), inference.n_words))
+    embeddings = words["word_means"][chosen] + words["word_origin"]
+    points = inference.points(origin, None, inference.mixed(embeddings, bag, words))
+    alone = agree_with_oneself(np.asarray(points, np.float64), settings)
+    return start_with_kmeans(
+        alone,
+        START_OF_WORDS,
+        k,
+        origin=origin,
+        moments=find_moments(alone, origin),
+        seed=seed,
+        finalists=settings.separation.finalists,
+    ).centres
 
 
 def means_by_word(sums: Numbers, counts: Numbers) -> tuple[NDArray[np.int64], Numbers, Numbers]:

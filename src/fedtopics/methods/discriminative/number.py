@@ -16,15 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from fedtopics.contract.events import Candidate, RoundReport
-from fedtopics.contract.interfaces import EVERYONE, Draw, T
-from fedtopics.contract.replies import Template
+from fedtopics.contract.events import Candidate
 from fedtopics.errors import StudyError
-from fedtopics.inference.vectors import TINY, Numbers, nearest_centres, unit_rows
+from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.clusters.program import find_moments
 from fedtopics.methods.clusters.settings import (
@@ -33,10 +30,11 @@ from fedtopics.methods.clusters.settings import (
     DiscriminativeSettings,
     Part,
 )
-from fedtopics.methods.clusters.sums import Moments, agreeing_pairs, sums_by_class, sums_by_label
+from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.settings import TOO_FEW
 from fedtopics.methods.core.training import Arrays
+from fedtopics.methods.discriminative.known_points import agree_with_oneself
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
@@ -45,62 +43,6 @@ MOSTLY = 0.95  # of the documents have to be in parts, if there are more than tw
 PER_CLUSTER = 10  # documents of a part, at least; larger numbers are not tried
 MOST_DRAWN = 16_000  # points
 SEED = 0x6E756D  # keeps these random choices apart from other uses of the seed
-
-
-class DrawnPoints:
-    """Points without clusters, as the documents of a single client that all participants draw."""
-
-    names = ("drawn",)
-    apart = False
-    hidden = False
-
-    def __init__(self, moments: Moments, temperature: float, seed: int) -> None:
-        self.documents = min(moments.count, MOST_DRAWN)
-        drawn = moments.draw(self.documents, np.random.default_rng([seed, SEED]))
-        self._points = unit_rows(drawn)
-        self._temperature = temperature
-
-    def round(
-        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
-    ) -> tuple[T, RoundReport]:
-        return work(), {}
-
-    def sum(self, function: str, template: Template, **request: Any) -> dict[str, Any]:
-        del request["vocabulary"]
-        reply: dict[str, Any] = getattr(self, f"_{function}")(**request)
-        return reply
-
-    def call(self, function: str, template: Template, **request: Any) -> dict[str, dict[str, Any]]:
-        return {name: self.sum(function, template, **request) for name in self.names}
-
-    def tell(self, function: str, **request: Any) -> None:
-        """Do nothing: points have no state."""
-
-    def _part(self, part: Part) -> Numbers:
-        return self._points[part[0] :: part[1]]
-
-    def _moments(self, part: Part, origin: Numbers) -> dict[str, Any]:
-        points = self._part(part)
-        products = points.T @ points
-        return {"points": points.sum(0), "products": products, "documents": len(points)}
-
-    def _cluster_sums(self, part: Part, centres: Numbers, **others: Any) -> dict[str, Any]:
-        points = self._part(part)
-        labels, distances = zip(*(nearest_centres(points, start) for start in centres), strict=True)
-        by_start = [sums_by_label(points, of_start, centres.shape[1]) for of_start in labels]
-        sums, counts = map(np.stack, zip(*by_start, strict=True))
-        totals = {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
-        return totals | {"documents": len(points)}
-
-    def _class_sums(
-        self, part: Part, round: int, origin: Numbers, **discriminants: Numbers
-    ) -> dict[str, Any]:
-        points = self._part(part)
-        sums, weights, _ = sums_by_class(points, self._temperature, None, **discriminants)
-        return {"sums": sums, "weights": weights, "sent": weights, "documents": len(points)}
-
-    def _agreeing_pairs(self, origin: Numbers, **clusterings: Any) -> dict[str, Any]:
-        return {"pairs": agreeing_pairs(self._points, self._temperature, **clusterings)}
 
 
 def with_number(
@@ -115,8 +57,9 @@ def with_number(
     if not settings.candidates:
         return settings
     parts = _moments_of_parts(agreement, origin, moments.count)
-    drawn_points = DrawnPoints(moments, settings.temperature, seed)
-    drawn = Agreement(drawn_points, settings, documents=drawn_points.documents)
+    rng = np.random.default_rng([seed, SEED])
+    points = unit_rows(moments.draw(min(moments.count, MOST_DRAWN), rng))
+    drawn = agree_with_oneself(points, settings)
     drawn_parts: dict[Part, Moments] = {part: find_moments(drawn, origin, part) for part in parts}
     most = min(of_part.count for of_part in parts.values()) // PER_CLUSTER
     scores: dict[int, float] = {}

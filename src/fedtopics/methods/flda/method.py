@@ -14,7 +14,6 @@ The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -25,7 +24,7 @@ from fedtopics.contract.interfaces import Clients, Run
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import ALL, LastSums, assemble_model
+from fedtopics.methods.core.final_model import ALL, assemble_model, count_together
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.core.vocabulary_agreement import adopt, count_documents
@@ -117,9 +116,9 @@ def coherence_of_topics(
         return -1.0
     shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask: Any = partial(cast("Any", adopt_words(before, topics).ask), LastSums.pairs, part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
-    return float(federated_coherence(ask, words, within)["c_v"].mean())
+    counts = count_together(adopt_words(before, topics), words, within, [ALL])
+    return float(federated_coherence(counts[ALL], words, within)["c_v"].mean())
 
 
 def count_topic_words(

@@ -111,9 +111,12 @@ def start_with_kmeans(
     seed: int,
     finalists: int,
     part: Part = WHOLE,
+    centres: Numbers | None = None,
 ) -> Partition:
-    """Cluster embeddings by k-means, from several starts drawn with the points' moments."""
-    first = Partition.first(draw_centres(start, n_clusters, moments, seed))
+    """Cluster embeddings by k-means, by default from starts drawn with the points' moments."""
+    if centres is None:
+        centres = draw_centres(start, n_clusters, moments, seed)
+    first = Partition.first(centres)
     rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, part)
     return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
