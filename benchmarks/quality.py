@@ -148,6 +148,12 @@ def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
     return documents, words
 
 
+def corpus_of(table: pa.Table) -> Corpus:
+    """Return the prepared documents: words and embeddings."""
+    vectors = table["embedding"].combine_chunks().flatten().to_numpy()
+    return Corpus.of(table["tokens"]).with_embeddings(vectors.reshape(len(table), -1))
+
+
 def spread_over(corpus: Corpus, nodes: list[str], clients: str, seed: int) -> dict[str, Corpus]:
     """Spread the documents over clients: by node, evenly, or not at all."""
     if clients == "pooled":
@@ -164,9 +170,7 @@ def ours(
 ) -> dict[str, Any]:
     """Train one of our models; return topics, assignments, seconds and memory."""
     table = pq.read_table(documents)
-    vectors = table["embedding"].combine_chunks().flatten().to_numpy()
-    corpus = Corpus.of(table["tokens"])
-    corpus = corpus.with_embeddings(vectors.reshape(len(corpus), -1))
+    corpus = corpus_of(table)
     parts = spread_over(corpus, table["node"].to_pylist(), clients, seed)
     method = {"n_components": topics, "coherence": within}
     method |= METHODS.get(name, {"name": "gfedntm", "network": name})

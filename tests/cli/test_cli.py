@@ -56,7 +56,7 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
         "backward": 24,
         "shares": 1,
         "word_sums": 1,
-        "pairs": 2,
+        "pairs": 1,
     }
     assert min(row["documents"] for row in ledger["north"]) >= 10
 

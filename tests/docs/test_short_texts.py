@@ -70,7 +70,7 @@ def test_groups_of_settings_are_mappings() -> None:
     one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
     settings: Any = one._as_study(0).method
     assert (settings.candidates, settings.separation.sizes) == ((3, 4), "free")
-    assert (settings.start.tries, settings.start.rounds) == (2, 40)
+    assert (settings.start.tries, settings.start.rounds) == (2, 7)
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def in_all(counted: Reply) -> Reply:
 
 
 def in_windows(size: str, bend: Any) -> Any:
-    """Bend what is said of windows of a size, where words are not chosen in others."""
-    return lambda reply: {size: reply[size] | bend(reply[size])} if size in reply else {}
+    """Bend what is said of windows of a size, in the half of documents where words are scored."""
+    return lambda reply: {size: reply[size] | bend(reply[size])}
 
 
 def many_topics(reply: Reply) -> Reply:
@@ -57,13 +57,13 @@ def as_many(field: str, number: Any) -> Any:
 
 WINDOWS = "contains impossible numbers of windows"
 BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
-    "words in all windows": (LDA, "pairs", in_windows("10", in_all), f"'10' {WINDOWS}"),
-    "words in all documents": (LDA, "pairs", in_windows("0", in_all), f"'0' {WINDOWS}"),
+    "words in all windows": (LDA, "pairs", in_windows("1/10", in_all), f"'1/10' {WINDOWS}"),
+    "words in all documents": (LDA, "pairs", in_windows("1/0", in_all), f"'1/0' {WINDOWS}"),
     "windows of no document": (
         LDA,
         "pairs",
-        in_windows("0", as_many("windows", 10**6)),
-        f"'0.windows' {CANNOT}",
+        in_windows("1/0", as_many("windows", 10**6)),
+        f"'1/0.windows' {CANNOT}",
     ),
     "bound": (LDA, "all_expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
     "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),

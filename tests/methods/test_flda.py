@@ -100,7 +100,7 @@ def test_how_often_which_function_is_called() -> None:
 
     end = ("counted", "word_counts", "shares", "word_sums", "pairs")
     expected = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
-    assert often() == expected | {"pairs": "twice, at the end"}
+    assert often() == expected | {"pairs": "once, at the end"}
     assert often(stop="coherence")["counted"] == "each round, and once, at the end"
     assert FLDAClient.in_study(flda().method).keys() == expected.keys() - {"pairs"}
 
