@@ -86,7 +86,7 @@ def cells_of(row: Row) -> list[str]:
     for steps, size, most in (row["plain"], row["secure"]):
         cells += [str(steps), str(most), f"{size:.1f}"]
     one, five, peer = [*row["seconds"], np.nan][:3]
-    return [*cells, f"{one:.1f}", f"{five / one:.2f}", f"{one / peer:.2f}"]
+    return [*cells, f"{one:.1f}", f"{five / one:.2f}", f"{one / peer:.2f}".replace("nan", "-")]
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ except ImportError:  # Windows
 FOLDER = 0o700  # only the owner, whatever the umask
 FILE = 0o600  # the same for files
 TAIL = 1 << 16  # bytes
+LARGEST_TEXT = 1 << 28  # bytes of a file of settings or records
 MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
 FINGERPRINT_LENGTH = 16  # characters of a fingerprint
 T = TypeVar("T")
@@ -55,6 +56,8 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
     require_file(path)
+    if path.stat().st_size > LARGEST_TEXT:
+        raise InputError(f"{path} is too large: it has {path.stat().st_size:,} bytes.")
     return path.read_text(encoding, errors)
 
 

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from fedtopics import Corpus, Study
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.errors import DataError, IdentityError, RunError
 from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios, rates
+from fedtopics.federation.deletion import delete_files
 from fedtopics.federation.ledger import SEEDED, client_of_ledger, has, head_path, summarise_ledger
 from fedtopics.federation.verify import verify
 from fedtopics.privacy import Privacy
@@ -259,6 +262,76 @@ def test_files_that_are_others_than_the_ledger_names(ledger: Path) -> None:
     assert faults(ledger) == ["study", "file", "file"]
     study.unlink()
     assert faults(ledger) == ["study", "file", "file"]
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../secret", "link", "model/../../secret", "\0"])
+def test_a_name_that_leads_out_of_the_folder_is_not_opened(name: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = written(tmp_path / "run")
+    (path.parent / "link").symlink_to(tmp_path / "secret")
+    ledger = opened(path.parent)
+    ledger._add("stored", file=name, bytes=6, sha256=hashlib.sha256(b"secret").hexdigest())
+    ledger.close()
+    (check,) = [check for check in verify(path.parent) if check.holds is False]
+    assert check.text.endswith(f"names a file outside {path.parent}; it was not opened.")
+
+
+def test_a_file_of_another_size_is_not_read(ledger: Path) -> None:
+    os.truncate(ledger.parent / "model/config.json", 1 << 40)  # sparse: it takes no place
+    assert faults(ledger) == ["file"]
+
+
+def test_lawful_deletion_is_no_tampering(signer: dict[str, Any], ledger: Path) -> None:
+    key = SimpleNamespace(sign=signer["sign"], has_signed=lambda *_: True) if signer else None
+    content = (ledger.parent / "model/config.json").read_bytes()
+    assert delete_files(ledger.parent, ["model"], cast("Any", key)) == ["model/config.json"]
+    assert faults(ledger) == []
+    (deleted,) = [check.text for check in verify(ledger.parent) if "was deleted on" in check.text]
+    assert deleted.startswith(f"{ledger.parent}/model/config.json was deleted on 20")
+    (ledger.parent / "model/config.json").write_bytes(content)
+    assert faults(ledger) == ["file"], "which came back"
+    for name in ("theta.parquet", "mod", "../secret"):
+        with pytest.raises(RunError, match=r"names none of .*; it names study\.toml, model/config"):
+            delete_files(ledger.parent, [name], cast("Any", key))
+
+
+def test_a_signed_ledger_records_a_deletion_only_with_its_key(
+    signers: dict[str, Key], tmp_path: Path
+) -> None:
+    north = signers["north"]
+    path = written(tmp_path / "run", north.sign, north.certificate)
+    with pytest.raises(RunError, match="is signed; give the folder of the key of 'north'"):
+        delete_files(path.parent, ["model"])
+    with pytest.raises(RunError, match="not signed with this client's key"):
+        delete_files(path.parent, ["model"], signers["south"])
+    assert (path.parent / "model/config.json").exists()
+    assert delete_files(path.parent, ["model"], north) == ["model/config.json"]
+    assert faults(path) == []
+
+
+def test_a_ledger_alone(signers: dict[str, Key], tmp_path: Path) -> None:
+    """An auditor gets the file, perhaps without its head: all lines are signed."""
+    north = signers["north"]
+    path = written(tmp_path / "run", north.sign, north.certificate)
+    alone = Path(shutil.copy(path, tmp_path / "ledger.jsonl"))
+    checks = {check.what: check for check in verify(alone)}
+    assert [what for what, check in checks.items() if check.holds] == [
+        "lines",
+        "signature",
+        "data sent",
+    ]
+    assert "lines may have been cut off" in checks["files"].text
+    lines = lines_of(alone)
+    alone.write_bytes(b"".join([*lines[:-1], lines[-1].replace(b"stored", b"storey")]))
+    assert [c.what for c in verify(alone) if c.holds is False] == ["signature"]
+    shutil.copy(path, alone)
+    shutil.copy(head_path(path), head_path(alone))
+    assert {check.what for check in verify(alone) if check.holds} > {"end", "signature"}
+    alone.write_bytes(b"".join(lines_of(alone)[:-1]))
+    assert "end" in {check.what for check in verify(alone) if check.holds is False}
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(RunError, match=r"is not a ledger; give ledger\.jsonl"):
+        list(verify(tmp_path / "notes.txt"))
 
 
 def test_a_study_whose_fingerprint_begins_alike(ledger: Path) -> None:

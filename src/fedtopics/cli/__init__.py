@@ -72,6 +72,7 @@ AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
     log="cli.run_commands:log",
     verify="cli.run_commands:verify_command",
+    delete="cli.run_commands:delete",
     attack="cli.privacy:attack",
     budget="cli.privacy:budget",
     forget="cli.privacy:forget",

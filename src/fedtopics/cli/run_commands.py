@@ -99,9 +99,9 @@ def log(run: Path, as_json: bool) -> None:
 def verify_command(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
     """Check that nobody has changed a run's ledger and files.
 
-    RUN is the folder of a member or of a simulation. The command works offline. To detect that
-    somebody changed all files and signed them with another key, give --certificate. To detect that
-    somebody restored an earlier state of all files, give --head.
+    RUN is the folder of a member or of a simulation, or a ledger.jsonl alone. The command works
+    offline. To detect that somebody changed all files and signed them with another key, give
+    --certificate. To detect that somebody restored an earlier state of all files, give --head.
     """
     from fedtopics.federation.verify import verify as verified
 
@@ -114,6 +114,29 @@ def verify_command(run: Path, certificate: Path | None, head: str, as_json: bool
             say(f"{mark} {check.what:<10} {check.text}", style)
     if any(check.holds is False for check in checks):
         raise RunError(f"A check of the files in {run} failed; see the lines above.")
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@click.option(
+    "--what",
+    required=True,
+    multiple=True,
+    metavar="NAME",
+    help="File or folder of the run, such as theta.parquet or model. Give it once for each.",
+)
+@options.key
+def delete(run: Path, what: tuple[str, ...], key: Path | None) -> None:
+    """Delete files of a run, and record it in the ledger.
+
+    RUN is the folder of a member. Without this record, `fedtopics audit verify` says that the files
+    are missing, as it says of files that somebody removed. A signed ledger needs --key.
+    """
+    from fedtopics.federation.deletion import delete_files
+    from fedtopics.protocol.roster import Key
+
+    deleted = delete_files(run, what, None if key is None else Key.load(key))
+    say(f"Deleted {', '.join(deleted)}; {run / 'ledger.jsonl'} records it. Other copies remain.")
 
 
 @click.command()

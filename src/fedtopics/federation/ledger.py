@@ -294,6 +294,10 @@ class Ledger:
                 sha256=hashlib.sha256(content).hexdigest(),
             )
 
+    def write_deleted(self, name: str) -> None:
+        """Record that a file of the run is deleted on purpose."""
+        self._add("deleted", file=name)
+
     def _add(self, what: str, **content: Any) -> None:
         if self._file is None:
             return
@@ -344,6 +348,22 @@ class Ledger:
         if self._file is not None:
             self._head.close()
             self._file.close()
+
+
+def last_records(lines: Iterable[Line]) -> dict[str, Line]:
+    """Return the last line about each file of a run: that it was stored, or deleted."""
+    kinds = "stored", "deleted"
+    return {
+        str(line.content.get("file")): line for line in lines if line.content.get("what") in kinds
+    }
+
+
+def outside_of(folder: Path, name: str) -> bool:
+    """Whether a name leads out of a folder: a ledger may be of somebody else."""
+    try:
+        return not (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # no name of a file, or links in a circle
+        return True
 
 
 def find_ledgers(folder: Path) -> dict[str, Path]:

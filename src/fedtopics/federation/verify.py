@@ -11,15 +11,15 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedtopics.errors import IdentityError, RunError, StudyError
+from fedtopics.errors import IdentityError, InputError, RunError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation import ledger
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.study import Study
-from fedtopics.files import read_bytes, read_text
+from fedtopics.files import open_file, read_bytes, read_text
 from fedtopics.protocol.roster import certificate_fingerprint, has_signed, name_of
 
 
@@ -42,11 +42,16 @@ class _Key(NamedTuple):
         return has_signed(self.certificate, content, signature)
 
 
-def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
+def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
     """Check ledgers and the files that they name.
 
-    With a `certificate`, only signatures with its key count. A kept `head` must be a line's digest.
+    `place` is a folder, or a ledger alone, of which files and study are not checked. With a
+    `certificate`, only signatures with its key count. A kept `head` must be a line's digest.
     """
+    if place.is_file():
+        yield from _alone(place, certificate, head)
+        return
+    folder = place
     study: Study | str  # or what is wrong with its file
     try:
         study = Study.read(folder / "study.toml")
@@ -69,17 +74,45 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
             yield from _files(path.parent, lines)
             if isinstance(study, Study):
                 try:
-                    yield _data_sent(study, path, lines, is_simulation=path.parent != folder)
+                    rows = data_sent_in(study, is_simulation=path.parent != folder)
+                    table = {row.function: row.plain() for row in rows}
+                    yield _data_sent(table, path, lines)
                 except ledger.DAMAGES:  # of a line that somebody changed
                     yield Check("data sent", False, f"A line of {path} is damaged.")
                 yield _privacy(study, folder, path, lines)
                 if (folder / AUDIT).exists():
                     yield _audit(folder / AUDIT, study)
         if head:
-            number = next((line.number for line in lines if line.sha256 == head.lower()), 0)
-            has = f"has the line with the digest that you kept: {number:,}"
-            text = f"{path} {has if number else 'has no line with the digest that you kept'}."
-            yield Check("head", number > 0, text)
+            yield _kept_head(path, lines, head)
+
+
+def _alone(path: Path, certificate: Path | None, head: str) -> Iterator[Check]:
+    """Check a ledger without the files of its run, as an auditor may get it."""
+    lines = list(ledger.lines_of(path))
+    for line in lines:
+        ledger.check_version(line, path)
+    if not any(line.content for line in lines):
+        raise RunError(f"{path} is not a ledger; give ledger.jsonl, or the folder of a run.")
+    is_whole = ledger.head_path(path).exists()
+    yield from (check for check in _chain(path, lines) if is_whole or check.what != "end")
+    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
+    yield _signature(path, lines, trusted, has_head=is_whole)
+    try:
+        yield _data_sent({}, path, lines)
+    except ledger.DAMAGES:  # of a line that somebody changed
+        yield Check("data sent", False, f"A line of {path} is damaged.")
+    if head:
+        yield _kept_head(path, lines, head)
+    without = "" if is_whole else f" Without {ledger.head_path(path)}, lines may have been cut off."
+    text = f"Only {path} was given, so the study and the files that it names were not checked."
+    yield Check("files", None, text + without)
+
+
+def _kept_head(path: Path, lines: Sequence[ledger.Line], head: str) -> Check:
+    number = next((line.number for line in lines if line.sha256 == head.lower()), 0)
+    has = f"has the line with the digest that you kept: {number:,}"
+    text = f"{path} {has if number else 'has no line with the digest that you kept'}."
+    return Check("head", number > 0, text)
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
@@ -125,7 +158,9 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     yield Check("end", whole, text)
 
 
-def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -> Check:
+def _signature(
+    path: Path, lines: Sequence[ledger.Line], trusted: _Key | None, has_head: bool = True
+) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
     head = ledger.Head.read(path)
     client = ledger.client_of_ledger(path)
@@ -143,19 +178,21 @@ def _signature(path: Path, lines: Sequence[ledger.Line], trusted: _Key | None) -
                 fault = (
                     f"line {line.number} shows the key {shown.fingerprint}, not {key.fingerprint}"
                 )
+    is_signed = bool(head and head.signature) if has_head else "signature" in lines[-1].content
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
-        if not (head and head.signature):
+        if not is_signed:
             return Check(
                 "signature",
                 None,
                 f"{path} is not signed, as its client had no certificate: anybody with access to "
                 "the file can have replaced all of it.",
             )
-    elif head is None or not key.has_signed(head.signed, head.signature):
+    elif has_head and (head is None or not key.has_signed(head.signed, head.signature)):
         fault = f"its head is not signed with {key.fingerprint}"
-    elif not all(line.is_signed(key.has_signed) for line in lines[head.lines :]):
-        fault = f"lines from {head.lines + 1:,} on are not signed with {key.fingerprint}"
+    elif not all(line.is_signed(key.has_signed) for line in lines[head.lines if head else 0 :]):
+        first = head.lines + 1 if head else 1
+        fault = f"lines from {first:,} on are not signed with {key.fingerprint}"
     elif key.name != client:
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
@@ -182,26 +219,37 @@ def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Chec
 
 def _files(folder: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that files have the digests that the ledger recorded last."""
-    stored = {
-        line.content.get("file"): line for line in lines if line.content.get("what") == "stored"
-    }
-    if not stored:
+    records = ledger.last_records(lines)
+    if not records:
         yield Check("files", None, f"The ledger in {folder} names no files.")
-    for name, line in stored.items():
-        path = folder / str(name)
-        if not path.is_file():
-            yield Check("file", False, f"{path}, which line {line.number} records, is missing.")
-            continue
-        same = hashlib.sha256(read_bytes(path)).hexdigest() == line.content.get("sha256")
-        is_it = "is as" if same else "is not as"
-        yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger records it.")
+    for name, line in records.items():
+        yield _file(folder, name, line)
 
 
-def _data_sent(
-    study: Study, path: Path, lines: Sequence[ledger.Line], is_simulation: bool
-) -> Check:
+def _file(folder: Path, name: str, line: ledger.Line) -> Check:
+    """Compare a file with the last line about it; a file outside the folder is not opened."""
+    where = f"line {line.number} of the ledger"
+    if ledger.outside_of(folder, name):
+        return Check(
+            "file", False, f"{where.capitalize()} names a file outside {folder}; it was not opened."
+        )
+    path = folder / name
+    if line.content.get("what") == "deleted":
+        day = str(line.content.get("time"))[:10]
+        if path.exists():
+            return Check("file", False, f"{path} is there, but by {where} it was deleted on {day}.")
+        return Check("file", True, f"{path} was deleted on {day}, as {where} records.")
+    if not path.is_file():
+        return Check("file", False, f"{path}, which line {line.number} records, is missing.")
+    same = path.stat().st_size == line.content.get("bytes")  # a large file is not read for nothing
+    if same:
+        with open_file(path) as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == line.content.get("sha256")
+    return Check("file", same, f"{path} {'is' if same else 'is not'} as {where} records it.")
+
+
+def _data_sent(table: dict[str, dict[str, Any]], path: Path, lines: Sequence[ledger.Line]) -> Check:
     """Check that the client sent only what its table of data sent has, to those who may see it."""
-    table = {row.function: row.plain() for row in data_sent_in(study, is_simulation=is_simulation)}
     for line in lines:
         where = f"Line {line.number:,} of {path} records"
         if "data_sent" in line.content:
@@ -237,7 +285,7 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
     """Check that study, model and the client's account agree about differential privacy."""
     bound = study.differential_privacy
     claim = None
-    with suppress(OSError, *ledger.DAMAGES):  # the model may be missing or damaged
+    with suppress(OSError, InputError, *ledger.DAMAGES):  # it may be missing or damaged
         info = json.loads(read_text(folder / "model/config.json"))["info"]
         claim = info["privacy"] if isinstance(info["privacy"], dict) else {}
     if bound is None:

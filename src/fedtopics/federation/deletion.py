@@ -1,0 +1,75 @@
+"""Delete files of a run, and record it: what `fedtopics audit delete` does."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from fedtopics.errors import RunError
+from fedtopics.federation.ledger import (
+    Head,
+    Ledger,
+    client_of_ledger,
+    last_records,
+    lines_of,
+    outside_of,
+)
+from fedtopics.protocol.roster import Key
+
+
+def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> list[str]:
+    """Delete files or folders that a member's ledger names, and add a line for each to the ledger.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the member, with ``ledger.jsonl``.
+    names : list of str
+        Names as in the ledger, such as ``theta.parquet`` or ``model``.
+    key : Key, optional
+        The client's key; a signed ledger needs it.
+
+    Returns
+    -------
+    list of str
+        The files that were deleted.
+
+    Raises
+    ------
+    RunError
+        If there is no ledger, it names no such file, it was changed, or it is of another key.
+    """
+    path = folder / "ledger.jsonl"
+    lines = list(lines_of(path))
+    recorded = [name for name in last_records(lines) if not outside_of(folder, name)]
+    chosen = [
+        name for what in names for name in recorded if f"{name}/".startswith(f"{what.rstrip('/')}/")
+    ]
+    if not lines or not chosen:
+        raise RunError(
+            f"The ledger {path} names none of {', '.join(names)}; it names "
+            f"{', '.join(recorded) or 'no file'}. Nothing was deleted."
+        )
+    head = Head.read(path)
+    if head and head.signature and key is None:
+        raise RunError(
+            f"The ledger {path} is signed; give the folder of the key of "
+            f"{client_of_ledger(path)!r} with --key. Nothing was deleted."
+        )
+    last = lines[-1].content
+    open_ledger = partial(
+        Ledger,
+        method=str(last.get("method")),
+        study=str(last.get("study")),
+        path=path,
+        run=str(last.get("run")),
+        begun=True,
+    )
+    ledger = open_ledger() if key is None else open_ledger(sign=key.sign, is_own=key.has_signed)
+    try:
+        for name in chosen:
+            # First the line: if the power fails in between, `verify` finds the file.
+            ledger.write_deleted(name)
+            (folder / name).unlink(missing_ok=True)
+    finally:
+        ledger.close()
+    return chosen
