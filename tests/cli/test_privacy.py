@@ -51,7 +51,7 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     assert code == 0
     assert "Words: 6 occur in enough" in said
     assert "140 documents with" in said
-    assert "Yes, some words of some documents: a sum is over 140 of these persons" in said
+    assert "A sum is over 140 of these persons; our attacks computed up to 52" in said
     policy.write_text("min_persons = 100\nmin_persons_per_word = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     assert "Words: 7 occur in enough" in out

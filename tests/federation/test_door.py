@@ -223,10 +223,12 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     few = "attacks recovered 10 of 10 documents from one gradient, 49 of 52"
     assert few in Policy(min_persons=255).described(seen=True)
     assert few not in Policy(min_persons=256).described(seen=True)
-    assert "5 persons; the study would also share words of 2." in Policy().described(False, 2)
+    assert "at least 5 of its persons, as the policy requires." in Policy().described(False, 2)
+    assert "at least 8 of its persons, as the study requires." in Policy().described(False, 8)
     assert Policy(min_persons=12, min_persons_in_sum=1000).described(seen=False) == (
         "By this client's policy, a reply sums over at least 12 persons and a total over at least "
-        "2 clients and 1,000 persons. A word is shared if it is in documents of at least 5 persons."
+        "2 clients and 1,000 persons. A word is shared only if it is in documents of at least 5 "
+        "of its persons, as the policy requires."
     )
 
 
@@ -235,7 +237,10 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     [
         ("min_person = 3", "there is no key 'min_person'; did you mean 'min_persons'?"),
         ("min_persons = 0", "'min_persons' is 0: Input should be greater than or equal to 1"),
-        ('max_rounds = "many"', "'max_rounds' is 'many'"),
+        ('max_rounds = "many"', "max_rounds is a number: write it without quotes"),
+        ('min_persons = "50"', "min_persons is a number: write it without quotes"),
+        ("min_persons = true", "min_persons is a number: write it without quotes"),
+        ('methods = "nmf"', r'methods is a list: write methods = \["nmf"\]'),
         ("min_documents = 3", "there is no key 'min_documents'; use min_persons"),
         ("min_persons = ", "Invalid"),
         (None, "there is no such file"),
@@ -285,15 +290,11 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
 
 
 @pytest.mark.parametrize(
-    ("policy", "demand"),
-    [
-        (Policy(aggregation="secure"), 'aggregation = "secure"'),
-        (Policy(min_persons_in_sum=1000), "min_persons_in_sum"),
-    ],
+    "policy", [Policy(aggregation="secure"), Policy(min_persons_in_sum=1000)], ids=str
 )
-def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
+def test_required_secure_aggregation(policy: Policy) -> None:
     policy.check_aggregation("north", True)
-    with pytest.raises(PolicyError, match=rf"'north' requires secure .*leave {demand} out of"):
+    with pytest.raises(PolicyError, match=r"'north' requires secure .*\"secure\" in the study\."):
         policy.check_aggregation("north", False)
 
 

@@ -113,11 +113,12 @@ def verdicts(**settings: Any) -> dict[str, str]:
 def test_verdicts() -> None:
     words = "which words a single person's documents have"
     few = verdicts(method={"name": "lda", "learning": "stochastic", "batch_size": 52})
-    assert few[words].startswith("yes, many complete documents")
+    assert few[words].startswith("a sum is over 17 of these persons and those of the other mem")
     many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
     assert many[words].startswith("yes, if a sum is over fewer")
-    assert many["what the sum over one client's documents is"].startswith("no")
-    assert many["whether a document was there"].startswith("yes")
+    said = many["what the sum over one client's documents is"]
+    assert said.startswith("all 2 other members together can, by subtraction; the relay, or fewer")
+    assert many["whether a person's documents were used"].startswith("yes: there is no noise")
 
 
 def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +143,24 @@ def test_a_bound_is_said() -> None:
     plan = Study.make(method={"name": "lda"}, differential_privacy={"epsilon": 1})
     private = plan.with_clients(SIZES)
     said = expose(private).verdicts["whether a document was there"]
-    assert said.startswith("somewhat: any conclusion is at most 2.72 times as likely")
-    factors = {0.3: "hardly", 2.9: "somewhat", 12: "yes, the bound is so weak that it protects"}
-    assert all(exposure.in_words(e, 1e-6).startswith(word) for e, word in factors.items())
+    assert said.startswith("any conclusion is at most 2.72 times as likely with a document as w")
+    assert "whether a person's documents were used" not in expose(private).verdicts
     of_authors = PrivacySettings(epsilon=1, unit="person", most_documents=1)
     private = private.model_copy(update={"differential_privacy": of_authors})
     said = expose(private).verdicts["whether a document was there"]
     assert "(epsilon 2.12)" in said, "without the document, another of its person is in the sums"
+    said = expose(private).verdicts["whether a person's documents were used"]
+    assert said.startswith("any conclusion is at most 2.72 times as likely with a person's docum")
+
+
+def test_persons_of_the_others_are_supposed() -> None:
+    study = Study.make(method={"name": "nmf"}, aggregation="secure").with_clients(SIZES)
+    corpus = themed(300)
+    for others, theirs in (((), "those of the other members"), ((1700, 500), "2,200 of the other")):
+        words = expose(study, corpus, others=others).verdicts[
+            "which words a single person's documents have"
+        ]
+        assert words.startswith(f"a sum is over 300 of these persons and {theirs}")
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,8 +317,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert isinstance(error, PolicyError)
     assert str(error) == (
         "The reply to 'forward' of client 'north' sums over documents of 7 persons, but its policy "
-        "requires 10; give the client more documents, or, if fewer are safe to share, lower "
-        "min_persons in its policy."
+        "requires 10; give the client documents of more persons."
     )
     if kind == "secure":
         assert "by north: its policy refuses" in str(scene.partners["east"].error())

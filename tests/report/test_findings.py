@@ -187,9 +187,9 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
         ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
         (
             {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
-            "Yes, epsilon 3",
-            True,
-            "For each document.",
+            "Epsilon 3",
+            None,
+            "Any conclusion is at most 20.1 times as likely with a document as without",
         ),
         (
             {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},

@@ -83,6 +83,12 @@ FEWER_ROUNDS = (
     metavar="FILE",
     help="CSV file for the words that could be shared, the rarest first. It stays here.",
 )
+@click.option(
+    "--others",
+    default="",
+    metavar="N,N,...",
+    help="Persons of each other member, as you suppose; by default their number is not known.",
+)
 @options.as_json
 def check_command(
     study: Path,
@@ -92,6 +98,7 @@ def check_command(
     embedding_model: str | None,
     policy: Path | None,
     words: Path | None,
+    others: str,
     as_json: bool,
 ) -> None:
     """Show what a study would share, and with whom.
@@ -107,6 +114,7 @@ def check_command(
     if data is None and (policy is not None or words is not None or any(columns.values())):
         raise click.UsageError("--policy, --words and options about columns need --data FILE.")
     plan = Study.read(study)
+    supposed = _numbers(others, len(plan.clients) - 1)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
     rules = Policy() if policy is None else Policy.read(policy)
@@ -124,7 +132,7 @@ def check_command(
         problem = error  # shown last, below the proposal
     try:
         allowed = None if isinstance(problem, PolicyError) else corpus
-        exposure = expose(plan, allowed, rules)
+        exposure = expose(plan, allowed, rules, supposed)
         if allowed is not None:
             rehearse_noise(plan, allowed)
     except FedTopicsError as error:  # policy or noise do not allow it for these documents
@@ -145,6 +153,17 @@ def check_command(
             say(reached)
     if problem is not None:
         raise problem
+
+
+def _numbers(text: str, n_others: int) -> list[int]:
+    """Return the numbers of persons of the other members."""
+    numbers = [int(part) for part in text.split(",") if part.strip().isdigit()]
+    if text and (len(numbers) != n_others or len(text.split(",")) != n_others):
+        raise click.UsageError(
+            f"--others {text} has to be {n_others} whole numbers with commas between them: the "
+            "persons of each other member."
+        )
+    return numbers
 
 
 def _chosen(

@@ -141,7 +141,7 @@ class Door:
         if most is not None and len(self._rounds) >= most:
             raise PolicyError(
                 f"The policy of client {self.client!r} allows {most:,} rounds, and this would be "
-                "one more; lower the study's max_rounds, or raise that of the policy."
+                "one more; lower the study's max_rounds."
             )
         self._rounds.add(round_)
 
@@ -154,8 +154,7 @@ class Door:
         if persons < self._policy.min_persons:
             raise PolicyError(
                 f"{what} sums over documents of {persons} persons, but its policy requires "
-                f"{self._policy.min_persons}; give the client more documents, or, if fewer are "
-                "safe to share, lower min_persons in its policy."
+                f"{self._policy.min_persons}; give the client documents of more persons."
             )
         for name, value in flat_fields(reply):
             texts = value if isinstance(value, list) else [value]

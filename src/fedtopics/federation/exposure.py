@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedtopics.contract.payload import content_shape_and_type, flat_fields
 from fedtopics.errors import StudyError
 from fedtopics.federation.data_sent import AFTER_COUNTS, DataSent, OwnWords, data_sent_in
@@ -18,14 +16,17 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.client import ClientWords
 from fedtopics.methods.core.plan import ClientContext
-from fedtopics.model.card import risk
+from fedtopics.model.card import odds
 from fedtopics.privacy.accounting import together
 from fedtopics.text.corpus import Corpus
 
 REHEARSED = 5_000  # own documents in a rehearsal of noise
 MOST_CLIENTS = 10  # in a rehearsal of noise
 SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
-READABLE = 52  # documents in a sum that reveals many of them completely
+READ = (
+    "our attacks computed up to 52 complete documents from a sum over 52, and words of single "
+    f"documents from sums over fewer than {SOME_READABLE:,}"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Exposure:
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
     words: int | None = None  # number of words that the client names
+    others: Sequence[int] = ()  # persons of each other member, as somebody supposes
 
     @property
     def bytes(self) -> int:
@@ -55,20 +57,42 @@ class Exposure:
     def verdicts(self) -> dict[str, str]:
         """What an attacker with all shared data and the strongest known attack learns."""
         privacy = self.study.differential_privacy
-        membership = (
-            "yes, better than by chance: there is no noise, and a model remembers documents"
-        )
-        if privacy is not None:  # for a document, also where the study protects persons
-            membership = in_words(together([privacy]), privacy.delta)
-        return {
-            "whether a document was there": membership,
-            "which words a single person's documents have": _words(self.study, self.persons),
-            "what the sum over one client's documents is": (
-                "no: aggregation is secure, and every sum is over all members"
-                if self.study.is_secure
-                else "yes, the server sees each update: aggregation is plain"
+        used = "whether a person's documents were used"
+        if privacy is None:
+            membership = {
+                used: "yes: there is no noise, and a model differs with and without them; "
+                "`fedtopics audit attack` measures how often a guess is right"
+            }
+        else:
+            membership = (
+                {}
+                if privacy.unit == "document"
+                else {used: odds(privacy.epsilon, privacy.delta, "person")}
+            )
+            # Without the document, another one of its person can take its place.
+            for_document = odds(together([privacy]), privacy.delta, "document")
+            membership |= {"whether a document was there": for_document}
+        return membership | {
+            "which words a single person's documents have": _words(
+                self.study, self.persons, self.others
             ),
+            "what the sum over one client's documents is": self._sum_of_one,
         }
+
+    @property
+    def _sum_of_one(self) -> str:
+        others = len(self.study.clients) - 1
+        if not self.study.is_secure:
+            return "yes: aggregation is plain, so the server sees each update"
+        if self.study.differential_privacy is not None:
+            return f"within the same bound, by all {others} other members together"
+        if others < 1:
+            return "only all other members together, by subtraction"
+        return (
+            f"all {others} other members together can, by subtraction; the relay, or fewer "
+            "members, see only sums over more clients, except of a topic, cluster or word that no "
+            "other client has"
+        )
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -81,16 +105,16 @@ class Exposure:
         }
 
 
-def in_words(epsilon: float, delta: float) -> str:
-    factor = float(f"{np.exp(epsilon):.3g}")
-    return (
-        f"{risk(epsilon)}: any conclusion is at most {factor:,.8g} times as likely with the "
-        f"document as without it (epsilon {epsilon:.3g}), except with probability {delta:g}"
-    )
+def expose(
+    study: Study,
+    corpus: Corpus | None = None,
+    policy: Policy = OPEN_POLICY,
+    others: Sequence[int] = (),
+) -> Exposure:
+    """Return what a study would reveal, of a corpus if there is one; nothing is sent.
 
-
-def expose(study: Study, corpus: Corpus | None = None, policy: Policy = OPEN_POLICY) -> Exposure:
-    """Return what a study would reveal, of a corpus if there is one; nothing is sent."""
+    `others` are numbers of persons that the other members are supposed to have.
+    """
     if corpus is None:
         return Exposure(study, data_sent_in(study))
     own_words = _own_words(study, corpus, policy)
@@ -101,6 +125,7 @@ def expose(study: Study, corpus: Corpus | None = None, policy: Policy = OPEN_POL
         persons=corpus.n_persons(),
         texts=corpus.text_bytes,
         words=own_words.number if own_words else None,
+        others=others,
     )
 
 
@@ -127,9 +152,9 @@ def rehearse_noise(study: Study, corpus: Corpus) -> None:
         raise StudyError(f"With such documents at all members, the study fails: {error}") from None
 
 
-def _words(study: Study, persons: int | None) -> str:
+def _words(study: Study, persons: int | None, others: Sequence[int]) -> str:
     if study.differential_privacy is not None:
-        return f"{risk(study.differential_privacy.epsilon)}, within the same bound"
+        return "within the same bound"
     method = study.method
     rounds = study.method.max_rounds
     if method.draws and "max_rounds" not in method.model_fields_set and persons is not None:
@@ -148,11 +173,10 @@ def _words(study: Study, persons: int | None) -> str:
     of_client = min((size for size in (batch, persons) if size is not None), default=None)
     in_sum = 0 if batch is None else batch * (clients if study.is_secure else 1)
     if of_client is None or (persons is None and in_sum >= SOME_READABLE):
-        return f"yes, if a sum is over fewer than about {SOME_READABLE:,} persons"
-    others = " and those of the others, whose number is not known yet" if study.is_secure else ""
-    reason = f"a sum is over {of_client:,} of these persons{others}"
-    if of_client <= READABLE:
-        return f"yes, many complete documents: {reason}"
-    if of_client < SOME_READABLE:
-        return f"yes, some words of some documents: {reason}"
-    return f"hardly: {reason}"
+        return f"yes, if a sum is over fewer than {SOME_READABLE:,} persons: {READ}"
+    theirs = ""
+    if study.is_secure and others and batch is None:
+        theirs = f" and {sum(others):,} of the other members, as you suppose"
+    elif study.is_secure:
+        theirs = " and those of the other members, whose number is not known yet"
+    return f"a sum is over {of_client:,} of these persons{theirs}; {READ}"

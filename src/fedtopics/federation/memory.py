@@ -226,7 +226,7 @@ class Memory:
         if not (choice.staying or grows):
             raise PolicyError(
                 f"None of these documents can be used. {choice.text} Nothing was sent; wait for "
-                "more documents, or, if fewer are safe to share, lower min_persons in the policy."
+                "documents of more persons."
             )
         return choice
 

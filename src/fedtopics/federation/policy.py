@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import PolicyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
@@ -25,6 +25,8 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
 SEEN_DOCUMENTS = 256
+LISTS_OF = {"methods", "token_patterns"}
+NUMBERS = {"max_rounds", "max_epsilon"}  # and all that begin with "min_"
 FEW_TELL = (
     "Others see each update, and an update over few documents reveals them: attacks recovered 10 "
     "of 10 documents from one gradient, 49 of 52, and of 256 a third of their words."
@@ -110,6 +112,17 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         (), description="patterns that may split texts into words, besides the named ones"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kinds_as_written(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Refuse "50" for a number and "nmf" for a list, as a policy has to be read with care."""
+        for name, value in values.items():
+            if name in LISTS_OF and isinstance(value, str):
+                raise ValueError(f'{name} is a list: write {name} = ["{value}"]')
+            if (name in NUMBERS or name.startswith("min_")) and isinstance(value, (str, bool)):
+                raise ValueError(f"{name} is a number: write it without quotes")
+        return values
+
     @field_validator("methods")
     @classmethod
     def _methods_not_misspelt(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -133,6 +146,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             members = policy.known_members
             entries = (members,) if isinstance(members, str) else members
             resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
+            _fingerprints_of(resolved)  # a file that is missing is told now
             policy = policy.model_copy(update={"known_members": tuple(resolved)})
         if policy.memory is not None:
             memory = Path(path).parent / policy.memory
@@ -144,7 +158,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         if self.methods is not None and method not in self.methods:
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; choose "
-                "a method that it allows, or add this one to the policy's methods."
+                f"one that it allows: {', '.join(self.methods) or 'none'}."
             )
 
     def check_persons(self, client: str, corpus: Corpus) -> None:
@@ -172,7 +186,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_clients_in_sum} clients, but this one is over {len(members)}; wait for "
-                "more of them, or lower min_clients_in_sum in its policy."
+                "more of them."
             )
 
     def check_sum(self, client: str, persons: int) -> None:
@@ -181,8 +195,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             raise PolicyError(
                 f"The policy of client {client!r} requires secure sums over at least "
                 f"{self.min_persons_in_sum:,} persons, but this one would be over {persons:,}. "
-                "Nothing of it was sent; raise the study's batch_size, wait for more clients, or "
-                "lower min_persons_in_sum in its policy."
+                "Nothing of it was sent; raise the study's batch_size, or wait for more clients."
             )
 
     def in_study(self, is_secure: bool) -> Policy:
@@ -196,12 +209,13 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         fewest = self.min_persons_in_sum
         together = f" and {fewest:,} persons" if fewest else ""
         few = f" {FEW_TELL}" if seen and self.min_persons < SEEN_DOCUMENTS else ""
-        least = self.min_persons_per_word
-        also = f"; the study would also share words of {rarest:,}" if 0 < rarest < least else ""
+        least = max(self.min_persons_per_word, rarest)
+        decides = "study" if rarest > self.min_persons_per_word else "policy"
         return (
             f"By this client's policy, a reply sums over at least {self.min_persons:,} persons "
             f"and a total over at least {self.min_clients_in_sum} clients{together}. A word is "
-            f"shared if it is in documents of at least {least:,} persons{also}.{few}"
+            f"shared only if it is in documents of at least {least:,} of its persons, as the "
+            f"{decides} requires.{few}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
@@ -216,11 +230,9 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
                 f"{SEEN_DOCUMENTS} to the policy, or another number."
             )
-        demand = 'aggregation = "secure"' if self.aggregation else "min_persons_in_sum"
         raise PolicyError(
             f"The policy of client {client!r} requires secure aggregation, but the study has plain "
-            f'aggregation. Nothing was sent; set aggregation = "secure" in the study. Only if '
-            f"the server may see each update, leave {demand} out of the policy."
+            f'aggregation. Nothing was sent; set aggregation = "secure" in the study.'
         )
 
     def check_roster(
@@ -307,15 +319,13 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         if text is not None and text.token_pattern not in named:
             raise PolicyError(
                 f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
-                f"of client {client!r} does not allow; use one of {', '.join(PATTERNS)}, or add it "
-                "to the policy's token_patterns."
+                f"of client {client!r} does not allow; use one of {', '.join(PATTERNS)}."
             )
         most = self.max_rounds or most_drawn
         if most is not None and rounds > most:
             raise PolicyError(
                 f"The study has {rounds:,} rounds, but the policy of client {client!r} allows "
-                f"{most:,}. Nothing was sent; lower the study's max_rounds, or raise "
-                "that of the policy."
+                f"{most:,}. Nothing was sent; lower the study's max_rounds."
             )
         if clients_per_word is not None and clients_per_word < self.min_clients_per_word:
             raise PolicyError(
@@ -329,14 +339,13 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_clients_in_sum} clients, but a round of the study has {clients}. "
-                "Nothing was sent; let more take part, or lower min_clients_in_sum in the policy."
+                "Nothing was sent; let more take part."
             )
         if persons < self.min_persons:
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
-                "sent; give it more documents, or, if fewer are safe to share, lower min_persons "
-                "in its policy."
+                "sent; give it documents of more persons."
             )
 
 

@@ -54,17 +54,16 @@ def merger(model: Topics) -> str:
 
 
 ALONE = 0.8  # share of a topic's documents, from which it is called a client's own
-STRENGTHS = (  # by the factor by which a document can change the probability of a conclusion
-    (1.5, "hardly"),
-    (20.0, "somewhat"),
-    (1e3, "yes, the bound is weak"),
-    (math.inf, "yes, the bound is so weak that it protects nothing"),
-)
+OF_UNIT = {"document": "a document", "person": "a person's documents"}
 
 
-def risk(epsilon: float) -> str:
-    """Say whether others can learn that a document was there."""
-    return next(word for most, word in STRENGTHS if epsilon <= math.log(most))
+def odds(epsilon: float, delta: float, unit: str) -> str:
+    """Say how much likelier conclusions can be with a document, or a person's documents."""
+    factor = float(f"{math.exp(epsilon):.3g}")
+    return (
+        f"any conclusion is at most {factor:,.8g} times as likely with {OF_UNIT[unit]} as without "
+        f"(epsilon {epsilon:.3g}), except with probability {delta:g}"
+    )
 
 
 def promise(model: Topics) -> str:
@@ -80,10 +79,10 @@ def promise(model: Topics) -> str:
         )
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
-    learned = f"Can others learn whether it was there? {risk(bound['epsilon']).capitalize()}."
+    learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
-        f"everything that the study released. {learned} Settings, words and encoder are public; "
+        f"everything that the study released; {learned}. Settings, words and encoder are public; "
         "the control in docs/concepts/differential-privacy.md shows what they yield alone"
     )
 

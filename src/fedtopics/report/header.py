@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from fedtopics.federation.study_tables import About
-from fedtopics.model.card import counted_units, promise, risk
+from fedtopics.model.card import counted_units, odds, promise
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import Rows, RunFacts
 
@@ -63,12 +63,9 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
         return _fact("Is it private?", "Only sums, no guarantee", f"{UNBOUND} {seen}".strip())
     if bound["seeded"]:
         return _fact("Is it private?", "Only for experiments", f"{promise(model)}.", False)
-    answer = risk(bound["epsilon"])
-    learned = f"Can others learn whether it was there? {answer.capitalize()}."
-    detail = f"For each {bound['unit']}. {learned} {seen}".strip()
-    protects = "nothing" not in answer
-    value = f"{'Yes' if protects else 'Hardly'}, epsilon {bound['epsilon']:g}"
-    return _fact("Is it private?", value, detail, protects)
+    learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
+    detail = f"{learned[0].upper()}{learned[1:]}. {seen}".strip()
+    return _fact("Is it private?", f"Epsilon {bound['epsilon']:g}", detail)
 
 
 def _policy(run: RunFacts) -> Fact:

@@ -96,6 +96,5 @@ def check_enough(weights: Numbers) -> None:
     if not weights.any():
         raise StudyError(
             "No cluster has as many documents as a policy requires, from one client or, with "
-            "secure aggregation, from all; set fewer clusters, give more documents, or lower "
-            "min_persons in the policies."
+            "secure aggregation, from all; set fewer clusters, or give documents of more persons."
         )

@@ -69,8 +69,7 @@ class Minibatches:
         if len(usable) == 0:
             raise DataError(
                 "no document contains a word of the agreed vocabulary that enough documents have; "
-                "give more documents, raise max_words, or lower min_clients_per_word or "
-                "min_persons_per_word."
+                "give more documents, or raise max_words."
             )
         whose = np.arange(len(usable)) if owners is None else owners
         people = secret.rng("validation").permutation(np.unique(whose))
