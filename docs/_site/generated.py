@@ -23,7 +23,7 @@ from fedtopics.federation.data_sent import ALL_SEE, TOTAL, TableMaker
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
-from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
+from fedtopics.guarantees import PLAIN, SECURE, not_promised, promises
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final_model import LastSums
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -259,7 +259,7 @@ def evidence() -> str:
         for each in promises(aggregation, 5):
             tests = ", ".join(f"[{Path(test).stem}](../../{test})" for test in each.tests)
             parts.append(f"| {each.adversary} | {each.sees} | {each.can} | {tests} |")
-    parts += ["\n## Not promised\n", *(f"- {sentence}" for sentence in NOT_PROMISED)]
+    parts += ["\n## Not promised\n", *(f"- {sentence}" for sentence in not_promised())]
     parts += ["\n## Attacks\n", "| script | what it does |", "| --- | --- |"]
     for path in sorted((ROOT / "benchmarks/attacks").glob("[!_]*.py")):
         text = str(ast.get_docstring(ast.parse(path.read_text("utf-8"))))

@@ -8,7 +8,6 @@ from fedtopics.files import read_toml
 SECURE = "secure"
 PLAIN = "plain"
 TABLES = read_toml(Path(__file__).with_name("guarantees.toml"))
-NOT_PROMISED: tuple[str, ...] = tuple(TABLES["not_promised"])
 
 
 @dataclass(frozen=True)
@@ -19,6 +18,16 @@ class Promise:
     sees: str
     can: str
     tests: tuple[str, ...] = ()
+
+
+def not_promised(aggregation: str = "", noise: bool | None = None) -> list[str]:
+    """Return what a study does not promise; without arguments, what any does not."""
+    return [
+        row["text"]
+        for row in TABLES["not_promised"]
+        if aggregation in ("", row.get("aggregation", aggregation))
+        and noise in (None, row.get("noise", noise))
+    ]
 
 
 def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise]:

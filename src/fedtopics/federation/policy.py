@@ -146,7 +146,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             members = policy.known_members
             entries = (members,) if isinstance(members, str) else members
             resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
-            _fingerprints_of(resolved)  # a file that is missing is told now
+            _fingerprints_of(resolved)  # a missing file is an error at once
             policy = policy.model_copy(update={"known_members": tuple(resolved)})
         if policy.memory is not None:
             memory = Path(path).parent / policy.memory

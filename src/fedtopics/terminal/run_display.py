@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedtopics.federation.progress import SHOWN_EVENTS, ProgressDisplay
 from fedtopics.files import shortened
-from fedtopics.guarantees import NOT_PROMISED
+from fedtopics.guarantees import not_promised
 from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, status, topic_news
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def show_offer(event: dict[str, Any]) -> None:
 
 def show_promises(proposal: Proposal) -> None:
     say("\nWhat others could learn")
-    for line in (*proposal.adversaries, *NOT_PROMISED):
+    has_noise = proposal.study.differential_privacy is not None
+    for line in (*proposal.adversaries, *not_promised(proposal.kind, has_noise)):
         say(f"  - {line}")
     say("  More: docs/concepts/threat-model.md.")
 
