@@ -134,27 +134,26 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         "raise max_document_share",
         lambda: NMF(2, max_document_share=1.0).fit(TREES),
     ),
-    "documents of a policy": (
-        lambda: train(study(), CLIENTS, policies=policies(min_persons=99)),
-        "lower min_persons in its policy",
-        lambda: train(study(), CLIENTS, policies=policies(min_persons=40)),
-    ),
     "more documents": (
         lambda: train(study(), CLIENTS, policies=policies(min_persons=99)),
-        "give it more documents",
+        "give it documents of more persons",
         lambda: train(study(), MORE, policies=policies(min_persons=99)),
     ),
     "rounds of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(max_rounds=1)),
-        "lower the study's max_rounds, or raise that of the policy",
+        "lower the study's max_rounds",
         lambda: train(
             study(method=PLAIN | {"max_rounds": 1}), CLIENTS, policies=policies(max_rounds=1)
         ),
     ),
     "methods of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda"])),
-        "add this one to the policy's methods",
-        lambda: train(study(), CLIENTS, policies=policies(methods=["lda", "nmf"])),
+        "choose one that it allows: lda",
+        lambda: train(
+            study(method={"name": "lda", "n_components": 2}),
+            CLIENTS,
+            policies=policies(methods=["lda"]),
+        ),
     ),
     "fewest clients": (
         lambda: study(federation={"quorum": 3}, clients={"a": {}, "b": {}}),

@@ -91,9 +91,9 @@ def _check_number(n_words: int, least: int) -> None:
     if n_words < max(least, 2):
         fewer = f"n_components = {least}; lower n_components," if least > 2 else "2;"
         raise StudyError(
-            f"The agreed vocabulary has {n_words} words, fewer than {fewer} give documents of more "
-            "persons. The study's min_clients_per_word and min_persons_per_word, and policies with "
-            "a larger min_persons_per_word, left out rarer words."
+            f"The agreed vocabulary has {n_words} words, fewer than {fewer} give more documents, "
+            "of more persons. The study's min_clients_per_word and min_persons_per_word, and "
+            "policies with a larger min_persons_per_word, left out rarer words."
         )
 
 

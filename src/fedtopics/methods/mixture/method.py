@@ -53,9 +53,9 @@ from fedtopics.text.rounding import (
 class MixtureSettings(TopicSettings, MixtureShape):
     name: Literal["mixture"] = Field("mixture", description="the method")
     start: StartSettings = Field(
-        StartSettings(rounds=5), description="settings of k-means at the start"
+        StartSettings(rounds=20), description="settings of k-means at the start"
     )
-    max_rounds: int = Field(7, ge=1, description="maximum number of rounds")
+    max_rounds: int = Field(50, ge=1, description="maximum number of rounds")
     tolerance: float = Field(
         1e-3,
         ge=0,
