@@ -178,7 +178,11 @@ BEFORE = "before round 1"
 ROUNDS = "rounds"
 END = "end"
 GRADIENTS = "gradients"  # of a round, where the lie is in nothing else
-USUAL = {"vocabulary": {WORDS}, "counted": {NUMBERS}, "backward": {ROUNDS, GRADIENTS}}
+USUAL = {
+    "vocabulary": {WORDS},
+    "document_counts": {NUMBERS},
+    "weight_gradients": {ROUNDS, GRADIENTS},
+}
 ANYWHERE: dict[str, Callable[[Reply], Reply]] = {
     "documents = -512": partial(documents, -512),
     "int64 for float64": partial(arrays, other_type),

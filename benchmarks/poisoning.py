@@ -237,7 +237,7 @@ class Lies:
         return self._said(true_reply, OPTIMAL[name](honest, self._factor(name, honest, true_reply)))
 
     def _said(self, true_reply: dict[str, Any], vector: Vectors) -> dict[str, Any]:
-        if self._exchange[0] == "forward":
+        if self._exchange[0] == "batch_sums":
             vector = possible_moments(vector)
         ends = np.cumsum([array.size for array in arrays(true_reply)])
         with np.errstate(over="ignore"):

@@ -155,9 +155,9 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     ledgers = json.loads(fedtopics("audit", "log", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
         "vocabulary": 1,
-        "counted": 1,
+        "document_counts": 1,
         "count_words": 3,
-        "shares": 1,
+        "topic_shares": 1,
         "word_sums": 1,
         "pairs": 1,
     }

@@ -40,7 +40,7 @@ class Told:
 def of_gradients(summed: Summed) -> Told:
     """Take the gradients of the encoder's first layer apart, by words and by embeddings."""
     told = []
-    totals = (backward for backward in summed.sums("backward") if "weights" in backward[1])
+    totals = (backward for backward in summed.sums("weight_gradients") if "weights" in backward[1])
     for (asked, _), (payload, total) in zip(summed.sums("loss"), totals, strict=True):
         one = Told()
         documents = None
@@ -233,7 +233,7 @@ def of_mixture(summed: Summed) -> Told:
 
 def of_points(summed: Summed) -> Told:
     """Take sums of clusters apart; ask after documents by the sum of outer products."""
-    payload, total = next(iter(summed.sums("moments")))
+    payload, total = next(iter(summed.sums("embedding_moments")))
     vectors, others = (
         centred(np.asarray(embeddings, np.float32), payload["origin"]).astype(float)
         for embeddings in (summed.embedded(), summed.others.embeddings)

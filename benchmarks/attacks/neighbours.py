@@ -190,7 +190,7 @@ def run(case: Case, present: bool, number: int) -> tuple[float, bool]:
         documents=DOCUMENTS,
         training=DOCUMENTS,
     )
-    agreement.ask(NoisyClient.extent)
+    agreement.ask(NoisyClient.noisy_document_count)
     state: dict[str, Any] = {}
     try:
         for stage in program.stages:

@@ -215,7 +215,7 @@ def put_together(fragments: Iterable[set[int]]) -> list[set[int]]:
 def of_fragments(summed: Summed, case: Case) -> dict[str, Any]:
     """Put together the words of documents that sums of gradients tell."""
     fragments = []
-    for _, total in summed.sums("backward"):
+    for _, total in summed.sums("weight_gradients"):
         if "weights" in total:
             rows = rows_of(total)
             _, groups = one_reply.directions(rows.values, ALIKE, 1e-9)

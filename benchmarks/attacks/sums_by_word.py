@@ -74,7 +74,7 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
         for groups in ({}, {"least": least, "clients": 1, "counted": counted}):
             for side, corpus in zip(sides, corpora, strict=True):
                 side.guard.of_all = bool(groups)
-                reply = side.function("point_sums")(origin, groups)
+                reply = side.function("embedding_sums_by_word")(origin, groups)
                 has = (side.bag > 0).toarray() * (reply["sent"] > 0)
                 points = centred(np.asarray(corpus.embeddings), origin).astype(float)
                 sums.append(Sums(reply["sums"], has.astype(np.int64), points))

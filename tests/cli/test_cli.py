@@ -50,11 +50,11 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
     assert set(ledger) == {"north", "south"}
     assert {row["function"]: row["replies"] for row in ledger["north"]} == {
         "vocabulary": 1,
-        "counted": 1,
-        "forward": 24,
+        "document_counts": 1,
+        "batch_sums": 24,
         "loss": 12,
-        "backward": 24,
-        "shares": 1,
+        "weight_gradients": 24,
+        "topic_shares": 1,
         "word_sums": 1,
         "pairs": 1,
     }

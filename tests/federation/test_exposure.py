@@ -91,14 +91,14 @@ def test_secure_updates_have_eight_bytes_a_number() -> None:
     assert (masked["gradients"].bytes or 0) >= 8 * (masked["gradients"].numbers or 0)
     assert masked["word_sums"].seen == TOTAL
     assert plain["word_sums"].seen == SERVER_SEES
-    assert masked["shares"].seen == plain["shares"].seen == ALL_SEE
+    assert masked["topic_shares"].seen == plain["topic_shares"].seen == ALL_SEE
 
 
 def test_every_method_says_what_leaves_and_who_sees_it() -> None:
     for name in METHODS.names:
         method = find_method(name)
         often = method.client.in_study(method.settings())
-        assert {"shares", "word_sums", "pairs"} <= often.keys()
+        assert {"topic_shares", "word_sums", "word_pairs"} <= often.keys()
         assert all(map(str, often.values()))
         for function, of in method.client.functions().items():
             assert of.short
@@ -126,9 +126,9 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     exposed = expose(with_noise("lda", 1).with_clients(SIZES), themed(300))
     rows = {row.function: row for row in exposed.rows}
-    assert rows["occurrences"].bytes == 8 * len(PUBLIC)
+    assert rows["noisy_word_counts"].bytes == 8 * len(PUBLIC)
     assert exposed.bytes >= sum(row.calls * (row.bytes or 0) for row in rows.values()) > 0
-    assert {name for name, row in rows.items() if row.seen != TOTAL} == {"model", "arrays"}
+    assert {name for name, row in rows.items() if row.seen != TOTAL} == {"model: digest", "model: of the first member"}
 
 
 def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,11 +128,11 @@ def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> N
     twice = 2 * ROUNDS[kind]
     expected = {
         "vocabulary": 1,
-        "counted": 1,
-        "forward": twice,
+        "document_counts": 1,
+        "batch_sums": twice,
         "loss": loss,
-        "backward": twice,
-        "shares": 1,
+        "weight_gradients": twice,
+        "topic_shares": 1,
         "word_sums": 1,
         "pairs": 1,
     }
@@ -308,7 +308,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         reply = forward(self, *given, **named)
         return reply | {"documents": 7} if self.client.name == "north" else reply
 
-    monkeypatch.setattr(Passes, "forward", of_few)
+    monkeypatch.setattr(Passes, "batch_sums", of_few)
     scene = Scene(planned(kind, federation={"round_timeout": 2.0}), tmp_path)
     scene.serve()
     for name in SIZES:
@@ -324,7 +324,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     else:
         scene.partners["east"].result()
         assert scene.events.of("round")[-1]["clients"] == ["east", "south"]
-    assert "forward" not in {
+    assert "batch_sums" not in {
         row["function"] for row in summarise_ledger(tmp_path / "north/ledger.jsonl")
     }
 

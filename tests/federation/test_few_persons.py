@@ -59,12 +59,19 @@ def on_disk(folder: Path) -> set[str]:
     [
         ({"learning": "stochastic", "batch_size": 600}, 1, 700, set()),
         ({"name": "gfedntm", "network": "neurallda", "batch_size": 80}, 1, 100, set()),
-        ({"name": "nmf"}, 3, 500, {"documents"}),
+        ({"name": "nmf"}, 3, 500, {"client sizes"}),
         (
             {"name": "nmf", "coherence": "documents"},
             1,
             700,
-            {"documents", "counted", "word_products", "factor_sums", "shares", "word_sums"},
+            {
+                "client sizes",
+                "document_counts",
+                "word_products",
+                "factor_sums",
+                "topic_shares",
+                "word_sums",
+            },
         ),
     ],
     ids=["minibatches", "gradients", "persons", "halves"],
@@ -79,9 +86,9 @@ def test_too_small_a_total_is_never_opened(
     with pytest.raises((FederationError, PolicyError)):
         federated(plan, corpora(letters=letters), tmp_path, policies=policies)
     functions = on_disk(tmp_path)
-    assert not functions & {"expected_counts", "gradients", "forward", "pairs"}
+    assert not functions & {"expected_counts", "gradients", "batch_sums", "word_pairs"}
     assert opened <= functions
-    assert opened != {"documents"} or functions <= {"documents", ""}, "not even the words"
+    assert opened != {"client sizes"} or functions <= {"client sizes", ""}, "not even the words"
 
 
 def test_a_dry_run_refuses_small_minibatches() -> None:

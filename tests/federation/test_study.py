@@ -155,19 +155,19 @@ def test_how_often_which_function_is_called() -> None:
     assert schedule() == {
         "known_words": "once instead of vocabulary, if a model keeps its own words",
         "vocabulary": "once",
-        "counted": "once",
-        "forward": "twice per round",
+        "document_counts": "once",
+        "batch_sums": "twice per round",
         "loss": "each round",
-        "backward": "twice per round",
-        "shares": "once, at the end",
+        "weight_gradients": "twice per round",
+        "topic_shares": "once, at the end",
         "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
         "pairs": "once, at the end",
     }
     neurallda = schedule(network="neurallda", coherence="nothing")
-    assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")
+    assert (neurallda["batch_sums"], neurallda["weight_gradients"]) == ("each round", "each round")
     assert "pairs" not in neurallda
-    assert "forward" not in schedule(network="neurallda", norm="server")
+    assert "batch_sums" not in schedule(network="neurallda", norm="server")
 
 
 AGGREGATION: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why it is plain

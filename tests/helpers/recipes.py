@@ -76,7 +76,10 @@ def questions(name: str, rng: np.random.Generator) -> list[tuple[str, dict[str, 
     where = {"origin": origin, "centres": unit(rng.normal(size=(THEMES, DIMENSION)))}
     topics = rng.dirichlet(np.full(len(columns), 0.05), THEMES).T + 1e-9
     rarity = rng.exponential(10.0, len(columns))
-    by_words = [("occurrences", {}), ("sketch", {"columns": columns, "rarity": rarity})]
+    by_words = [
+        ("noisy_word_counts", {}),
+        ("noisy_word_products", {"columns": columns, "rarity": rarity}),
+    ]
     if name == "lda":
         return [
             *by_words,
@@ -86,7 +89,7 @@ def questions(name: str, rng: np.random.Generator) -> list[tuple[str, dict[str, 
         factors = {"number": 1, "columns": columns, "rarity": rarity, "topics": unit(topics.T).T}
         return [*by_words, ("noisy_factors", factors)]
     return [
-        ("key_words", {}),
+        ("noisy_key_words", {}),
         ("noisy_cluster_sums", {"number": 1, **where}),
-        ("cluster_words", {"columns": columns, **where}),
+        ("noisy_cluster_words", {"columns": columns, **where}),
     ]

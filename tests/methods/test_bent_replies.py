@@ -67,7 +67,7 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     ),
     "bound": (LDA, "all_expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
     "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
-    "validation": (NETWORK, "validate", as_many("loss", -1e9), f"'loss' {CANNOT}"),
+    "validation": (NETWORK, "validation_loss", as_many("loss", -1e9), f"'loss' {CANNOT}"),
     "topics": (
         FLDA,
         "local_topics",

@@ -163,8 +163,8 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     assert_same_bits(resumed, whole(case)[0])
     lines = lines_that_left(tmp_path / "clients/c0/ledger.jsonl")
     often = Counter(line["function"] for line in lines)
-    once = {"vocabulary", "counted", "first_centres", "projections"} & often.keys()
-    assert once >= {"vocabulary", "counted"}
+    once = {"vocabulary", "document_counts", "first_centres", "projections"} & often.keys()
+    assert once >= {"vocabulary", "document_counts"}
     assert {often[function] for function in once} == {1}
     moments = [line["position"] for line in lines]
     assert moments == sorted(moments)

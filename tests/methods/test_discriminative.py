@@ -235,14 +235,14 @@ def test_a_part_of_too_few_documents_says_nothing(n: int, parts: int, in_part: i
     def replies(of: Part) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}
         return [
-            client.function("moments")(origin, of),
+            client.function("embedding_moments")(origin, of),
             client.function("cluster_sums")(centres=clusters, starts=[0], **given),
             client.function("class_sums")(**given, **discriminants),
         ]
 
     for part in ((2, 2), (-1, 2), (0, 3)):
         with pytest.raises(ValueError, match="there is no part"):
-            client.function("moments")(origin, part)
+            client.function("embedding_moments")(origin, part)
     for part in ((0, parts), (parts - 1, parts)):
         assert [reply["documents"] for reply in replies(part)] == [in_part] * 3
         for reply in replies(part):

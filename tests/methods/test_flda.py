@@ -98,11 +98,11 @@ def test_how_often_which_function_is_called() -> None:
         method = flda(coherence="documents", **given).method
         return {name: str(of) for name, of in FLDAClient.in_study(method).items()}
 
-    end = ("counted", "word_counts", "shares", "word_sums", "pairs")
+    end = ("document_counts", "word_counts", "topic_shares", "word_sums", "word_pairs")
     expected = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
-    assert often() == expected | {"pairs": "once, at the end"}
-    assert often(stop="coherence")["counted"] == "each round, and once, at the end"
-    assert FLDAClient.in_study(flda().method).keys() == expected.keys() - {"pairs"}
+    assert often() == expected | {"word_pairs": "once, at the end"}
+    assert often(stop="coherence")["document_counts"] == "each round, and once, at the end"
+    assert FLDAClient.in_study(flda().method).keys() == expected.keys() - {"word_pairs"}
 
 
 def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:

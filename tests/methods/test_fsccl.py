@@ -136,7 +136,7 @@ def test_a_round_is_plain_training() -> None:
     corpus = blobs(70, CLUSTERS)
     client = half(plan(dropout=0), corpus)
     weights = drawn(corpus)
-    reply = client.train_locally(2, weights)
+    reply = client.network_changes(2, weights)
     plain = Plain(weights)
     optimizer = torch.optim.Adam(plain.parameters(), lr=5e-4)
     vectors = unit_rows(corpus.embeddings) - weights["origin"]
@@ -165,7 +165,7 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
     first, second = (load_file(checkpoints / f"0000000{n}.safetensors") for n in (1, 2))
     replies = {}
     for name, documents in corpora.items():
-        replies[name] = half(study, documents, name=name).train_locally(2, first)["changes"]
+        replies[name] = half(study, documents, name=name).network_changes(2, first)["changes"]
     for name in replies["a"]:
         mean = (replies["a"][name] + replies["b"][name]) / 120
         np.testing.assert_allclose(second[name], first[name] + mean, rtol=1e-12)

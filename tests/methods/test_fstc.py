@@ -272,9 +272,9 @@ def test_global_centres_are_means_of_local_ones_by_documents(
 ) -> None:
     """Equation 16; a cluster with too few of a client's documents counts nothing there."""
     _, messages = conversation(monkeypatch, policy)
-    functions = ("first_centres", "train_locally")
+    functions = ("first_centres", "adapter_sums")
     replies = [[r for function in functions for r in messages.of(function, n)] for n in UNEVEN]
-    payloads = asked(messages, "train_locally")
+    payloads = asked(messages, "adapter_sums")
     assert [given["round"] for given in payloads] == [1, 2, 3, 4]
     for round_replies, given in zip(zip(*replies, strict=True), payloads, strict=False):
         counts = sum(reply["counts"] for reply in round_replies)
@@ -299,7 +299,7 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(EncoderTrainer, "take", noting)
     _, messages = conversation(monkeypatch, average_every=2)
     assert [given["round"] for given in asked(messages, "network")] == [2, 4, 4]
-    payloads = asked(messages, "train_locally")
+    payloads = asked(messages, "adapter_sums")
     assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
     replies = [messages.of("network", name)[0] for name in UNEVEN]
     for name, weight in payloads[2]["network"].items():
@@ -388,7 +388,7 @@ def whole(corpora: dict[str, Corpus]) -> Any:
     return trained(planned("fstc", **LONG), corpora)
 
 
-@pytest.mark.parametrize(("function", "round_"), [("train_locally", 4), ("network", 6)])
+@pytest.mark.parametrize(("function", "round_"), [("adapter_sums", 4), ("network", 6)])
 def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
     function: str,
     round_: int,

@@ -94,14 +94,14 @@ def test_networks_tell_centres_of_enough_of_all(monkeypatch: pytest.MonkeyPatch)
     """FSTC: its first centres, and those of each round, of the training that was counted."""
     messages = overheard(monkeypatch)
     model_of(True, {"name": "fstc", "n_components": 12, "max_rounds": 2}, 4)
-    for function, rounds in ("first_centres", 1), ("train_locally", 2):
+    for function, rounds in ("first_centres", 1), ("adapter_sums", 2):
         told = [messages.of(function, f"client-{n}") for n in range(1, 5)]
         replies = np.array([[reply["counts"] for reply in of[1::2]] for of in told])
         assert replies.shape == (4, rounds, 12)
         size = replies.sum(0)
         assert (size[size > 0] >= LEAST).all()
         assert ((replies > 0) & (replies < LEAST)).any(), "of one client it can be few"
-        if function == "train_locally":
+        if function == "adapter_sums":
             counted = np.sum([[reply["counts"] for reply in of[::2]] for of in told], axis=0)
             np.testing.assert_array_equal(size, np.where(counted < LEAST, 0, counted))
 

@@ -228,4 +228,7 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     assert not client.function("factor_sums")(round=0, topics=np.eye(4), **given)["sums"][2].any()
     few = NMFClient(plan, ClientContext("b", Corpus.of(texts[:19]), policy))
     few.adopt(["oak", "elm"], 19, 2.0)
-    assert few.function("prediction")(np.ones(2), np.eye(2)) == {"cosines": 0.0, "documents": 0}
+    assert few.function("prediction_scores")(np.ones(2), np.eye(2)) == {
+        "cosines": 0.0,
+        "documents": 0,
+    }

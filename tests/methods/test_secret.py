@@ -155,7 +155,7 @@ HALVES = [
     for path in (Path(fedtopics.__file__).parent / "methods").glob(pattern)
     if path.name != "method.py" or not path.with_name("client.py").exists()
 ]
-PUBLIC = {"projections", "sketch", "_new_trainer", "shorten"}
+PUBLIC = {"projections", "noisy_word_products", "_new_trainer", "shorten"}
 """Directions and first weights, the same at all clients; which words of a text its views lack."""
 OF_PROGRAMS = {"first_state", "leading_directions"}  # in a file with the client; first topics
 

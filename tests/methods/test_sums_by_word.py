@@ -128,7 +128,7 @@ def test_a_client_sums_the_points_of_each_word() -> None:
     plan = planned("discriminative")
     client = half(plan, corpus_of(embeddings, texts=texts), Policy(min_persons=10))
     origin = rng.normal(size=DIMENSION)
-    reply = client.function("point_sums")(origin)
+    reply = client.function("embedding_sums_by_word")(origin)
     points = centred(np.asarray(client.corpus.embeddings), origin).astype(float)
     many = [i for i in range(20) if i != 3] + [30]
     expected = np.array([np.zeros(DIMENSION), points[many].sum(0), points[29:].sum(0)])
@@ -143,7 +143,7 @@ def test_with_masks_enough_documents_of_all_have_a_word() -> None:
     corpus = corpus_of(np.random.default_rng(0).normal(size=(40, DIMENSION)), texts=texts)
     client = half(plan, corpus, Policy(min_persons=10))
     client.guard.of_all = True
-    ask = client.function("point_sums")
+    ask = client.function("embedding_sums_by_word")
     counted = ask(np.zeros(DIMENSION), {"least": 10, "clients": 1})
     np.testing.assert_array_equal(counted["squares"], [31, 6, 0])  # in alphabetical order
     assert "sums" not in counted

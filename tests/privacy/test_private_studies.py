@@ -63,7 +63,7 @@ def test_a_study_with_a_bound_begins_with_no_model() -> None:
 def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where noise hides all that it is added to, documents change nothing of what leaves."""
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.zeros(np.shape(values)))
-    asked = [("extent", {}), *questions(name, np.random.default_rng(0))]
+    asked = [("noisy_document_count", {}), *questions(name, np.random.default_rng(0))]
     replies = []
     for corpus in (themed(30), themed(70, 1)):
         half = half_of(corpus, name, 3)
@@ -85,11 +85,11 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     trained(plan, of_themes("ab") | {"empty": nothing})
     sums = [(f, r) for name, f, _, r in messages.calls if name == "empty" and f != "word_vectors"]
     assert [function for function, _ in sums] == [
-        "extent",
-        "key_words",
+        "noisy_document_count",
+        "noisy_key_words",
         "noisy_cluster_sums",
         "noisy_cluster_sums",
-        "cluster_words",
+        "noisy_cluster_words",
     ]
     budget = RECIPES.find("kmeans").budget(Privacy(epsilon=8), plan.method)
     part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
@@ -100,7 +100,7 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_study_would_show() -> None:
     exposure = expose(planned("nmf", 3).with_clients("abc"), themed(300))
     shown = {row.function: row for row in exposure.rows}
-    noisy = {"extent", "occurrences", "sketch", "noisy_factors"}
+    noisy = {"noisy_document_count", "noisy_word_counts", "noisy_word_products", "noisy_factors"}
     assert set(shown) == noisy | {"model", "arrays"}
     assert all(shown[name].calls * (shown[name].bytes or 0) > 0 for name in noisy)
     said = exposure.verdicts["whether a document was there"]

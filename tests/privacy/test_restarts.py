@@ -35,9 +35,11 @@ def started(folder: Path, corpus: Corpus = DOCUMENTS, plan: Study = PLAN) -> Ite
 def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None:
     """The difference of two replies with the same noise would be the documents'."""
     with started(tmp_path) as door:
-        first = door.call(Call("extent", {}, Position(1)))
+        first = door.call(Call("noisy_document_count", {}, Position(1)))
     with started(tmp_path) as door:
-        assert door.call(Call("extent", {}, Position(1, 2))) == first, "in another attempt"
+        assert door.call(Call("noisy_document_count", {}, Position(1, 2))) == first, (
+            "in another attempt"
+        )
     with pytest.raises(RunError, match="needs the same documents"), started(tmp_path, themed(101)):
         pass
     # Documents without words are in no release of the memory, but count here.
@@ -45,14 +47,14 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
         started(tmp_path, Corpus.of([*DOCUMENTS.documents.to_pylist(), []])) as door,
         pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
     ):
-        door.call(Call("extent", {}, Position(1, 3)))
+        door.call(Call("noisy_document_count", {}, Position(1, 3)))
 
 
 def sketched(door: Any, position: Position, masked: bool = False, **other: Any) -> Any:
     door._client.take(PUBLIC)
     columns = np.arange(10)
     how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
-    return door.call(Call("sketch", how | other, position, hidden=masked))["sketch"]
+    return door.call(Call("noisy_word_products", how | other, position, hidden=masked))["sketch"]
 
 
 def test_a_sum_is_asked_for_in_one_way_also_after_a_restart(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     """Whoever says that it is the same would get other noise on the same sums."""
     for _ in range(2):
         with started(tmp_path) as door:
-            door.call(Call("extent", {}, Position(1)))
+            door.call(Call("noisy_document_count", {}, Position(1)))
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match=r"runs \(1\) used 3"), started(tmp_path):
         pass

@@ -86,7 +86,7 @@ def released(
     corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
     corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
     half = half_of(corpus, name)
-    released_fields = {"extent": half.extent()["size"]}
+    released_fields = {"noisy_document_count": half.extent()["size"]}
     for function, how in asked:
         reply = getattr(half, function)(**how)
         released_fields |= {f"{function} {field}": value for field, value in reply.items()}
@@ -155,15 +155,15 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
         half = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), name)
         assert isinstance(half, TopicClient)
         public = set() if name in BY_WORDS else {"word_vectors"}
-        assert set(half.in_study(settings)) == asked | {"extent"} | public
+        assert set(half.in_study(settings)) == asked | {"noisy_document_count"} | public
 
 
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
-        ("sketch", "rarity", np.inf),
-        ("sketch", "rarity", np.nan),
-        ("sketch", "columns", 3),
+        ("noisy_word_products", "rarity", np.inf),
+        ("noisy_word_products", "rarity", np.nan),
+        ("noisy_word_products", "columns", 3),
         ("noisy_topic_words", "topics", -1.0),
         ("noisy_topic_words", "topics", 0.0),
         ("noisy_topic_words", "topics", np.nan),
@@ -211,7 +211,7 @@ def test_words_of_weights_at_the_end_of_numbers(name: str, number: float) -> Non
     weights = {"columns": columns, "rarity": np.where(columns < 9, number, 1.0)}
     topics = 10 ** rng.uniform(-320, 308, (10, 3))
     topics[:3] = abs(number)
-    asked: list[tuple[str, dict[str, Any]]] = [("sketch", weights)]
+    asked: list[tuple[str, dict[str, Any]]] = [("noisy_word_products", weights)]
     if name == "nmf":
         asked.append(("noisy_factors", {"number": 1, **weights, "topics": topics}))
     else:

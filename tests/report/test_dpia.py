@@ -303,7 +303,7 @@ def test_what_is_promised(runs: Path) -> None:
         assess(runs / "south"), "3.1"
     )
     tables = [part for part in parts(form, "1.2") if isinstance(part, FormTable)]
-    assert [row[0] for table in tables for row in table.rows if ALL_SEE in row] == ["model"]
+    assert [row[0] for table in tables for row in table.rows if ALL_SEE in row] == ["model: digest"]
 
 
 def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:

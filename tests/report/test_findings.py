@@ -164,7 +164,13 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
 
 
 def test_a_policy_that_was_not_kept_to_is_told() -> None:
-    row = {"function": "forward", "method": "gfedntm", "documents": 9, "fields": [], "replies": 1}
+    row = {
+        "function": "batch_sums",
+        "method": "gfedntm",
+        "documents": 9,
+        "fields": [],
+        "replies": 1,
+    }
     facts = RunFacts(
         "run",
         ledgers={"north": [row | {"bytes": 7, "masked": False}]},

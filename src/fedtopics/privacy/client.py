@@ -91,7 +91,7 @@ class NoisyClient(TopicClient[Settings]):
         has_words=False,
         has_documents=False,
     )
-    def extent(self) -> Reply:
+    def noisy_document_count(self) -> Reply:
         """Count the documents, or their persons."""
         return {"size": float(self._noisy("documents", self._weights.sum()))}
 
@@ -162,9 +162,9 @@ class ByWords(NoisyClient[Settings]):
         reply=lambda agreement: noisy(words=(len(agreement.vocabulary),)),
         has_documents=False,
     )
-    def occurrences(self) -> Reply:
+    def noisy_word_counts(self) -> Reply:
         """Count the documents with each word."""
-        self._check_request("occurrences", ())
+        self._check_request("noisy_word_counts", ())
         return {
             "words": self._noisy(
                 "words", contributions.bounded_occurrences(self.bag, self._weights)
@@ -180,9 +180,9 @@ class ByWords(NoisyClient[Settings]):
         largest=lambda s, n_words: {"columns": unknown(n_words)},
         has_documents=False,
     )
-    def sketch(self, columns: NDArray[np.int64], rarity: Numbers) -> Reply:
+    def noisy_word_products(self, columns: NDArray[np.int64], rarity: Numbers) -> Reply:
         """Sum sketches of which words occur together; rare words count more in them."""
-        self._check_request("sketch", columns, (rarity, columns.shape))
+        self._check_request("noisy_word_products", columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self.public_seed)
         bag = self._of(columns)
         sketch = contributions.sketched(bag, relative(rarity), projection, self._weights)

@@ -44,9 +44,9 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
         ),
         has_documents=False,
     )
-    def key_words(self) -> Reply:
+    def noisy_key_words(self) -> Reply:
         """Sum the documents' nearest words, and their embeddings."""
-        self._check_request("key_words", ())
+        self._check_request("noisy_key_words", ())
         mean, products = contributions.moments(self.embeddings, self._weights)
         return {
             "words": self._noisy("words", self._nearest.sum(0)),
@@ -96,9 +96,11 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
         largest=lambda s, n_words: {"columns": unknown(n_words)},
         has_documents=False,
     )
-    def cluster_words(self, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]) -> Reply:
+    def noisy_cluster_words(
+        self, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
+    ) -> Reply:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        _, nearest = self._placed("cluster_words", columns, origin=origin, centres=centres)
+        _, nearest = self._placed("noisy_cluster_words", columns, origin=origin, centres=centres)
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
 
@@ -155,7 +157,7 @@ def _vectors_of(
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, and the directions in which embeddings spread."""
     n = releases.settings.embedding.dimension
-    reply = agreement.ask(NoisyKMeansClient.key_words)
+    reply = agreement.ask(NoisyKMeansClient.noisy_key_words)
     columns = releases.known_words(reply["words"])
     products = contributions.unpacked(reply["products"], n)
     number = max(float(np.trace(products)), 1.0)
@@ -206,7 +208,7 @@ def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
 def words_of_clusters(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words of the clusters."""
     summed = agreement.ask(
-        NoisyKMeansClient.cluster_words, columns=state["kept"], **clusters_of(state)
+        NoisyKMeansClient.noisy_cluster_words, columns=state["kept"], **clusters_of(state)
     )["counts"]
     sigma = releases.budget.sigma("histogram")
     of_words = releases.budget.sigma("words")

@@ -192,7 +192,7 @@ class PrivateProgram(Program[Any, Arrays]):
         words = self._recipe.public_words(self._words, self.settings, self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
-            reply = Agreement(clients, self.settings).ask_once(NoisyClient.extent)
+            reply = Agreement(clients, self.settings).ask_once(NoisyClient.noisy_document_count)
             agreed = {"documents": max(round(reply["size"]), 1)}
             run.keep("agreement", agreed)
         documents = agreed["documents"]

@@ -53,7 +53,7 @@ Stage = Callable[[Releases, Agreement, Arrays], Arrays]
 
 def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, for documents without embeddings."""
-    counts = agreement.ask(ByWords.occurrences)["words"]
+    counts = agreement.ask(ByWords.noisy_word_counts)["words"]
     columns = releases.known_words(counts)
     # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
     frequency = counts[columns] * max(counts.sum() / agreement.documents, 1)
@@ -63,7 +63,9 @@ def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> 
 
 def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find first topics from the words that occur together."""
-    reply = agreement.ask(ByWords.sketch, columns=state["kept"], rarity=state["rarity"])
+    reply = agreement.ask(
+        ByWords.noisy_word_products, columns=state["kept"], rarity=state["rarity"]
+    )
     sigma = releases.budget.sigma("sketch")
     shares = estimates.estimate_topics(reply["sketch"], sigma, releases.settings.n_components)
     of_words = shares / state["rarity"][:, None]

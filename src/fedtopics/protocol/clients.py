@@ -33,9 +33,9 @@ from fedtopics.protocol.record import OpenedStep
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
-DOCUMENTS = "documents"
-MODEL = "model"
-ARRAYS = "arrays"
+DOCUMENTS = "client sizes"
+MODEL = "model: digest"
+ARRAYS = "model: of the first member"
 STEPS = (
     Published(
         name=DOCUMENTS,

@@ -207,7 +207,7 @@ class PointSums(SharedFunctions):
         largest=lambda s, n_words: {"origin": unknown(n_dimensions(s, n_words))},
         over=A_PART,
     )
-    def moments(self, origin: Numbers, part: Part) -> Reply:
+    def embedding_moments(self, origin: Numbers, part: Part) -> Reply:
         """Sum the embeddings (minus the origin, of unit length), and their outer products."""
         rows = self.rows(part)
         points = self.points(origin)[rows]
@@ -470,7 +470,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         },
         seen_by_all=True,
     )
-    def sizes(self, weights: dict[str, NDArray[Any]]) -> Reply:
+    def cluster_sizes(self, weights: dict[str, NDArray[Any]]) -> Reply:
         """Count the documents in each cluster with a probability of at least one half."""
         n = self.n_topics(weights=weights)
         groups = [  # documents without a clear cluster are a group of their own, the last

@@ -46,7 +46,9 @@ class ClusterProgram(Program[Settings, State]):
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
-        sizes = replace(agreement, settings=settings).ask(ClusterClient.sizes, weights=weights)
+        sizes = replace(agreement, settings=settings).ask(
+            ClusterClient.cluster_sizes, weights=weights
+        )
         info: dict[str, Any] = {
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
@@ -71,7 +73,7 @@ def _count_same(prototypes: Numbers) -> int:
 
 def find_origin(agreement: Agreement, dimension: int) -> Numbers:
     """Return the mean embedding from sums rounded by lot, which show no single document."""
-    reply = agreement.ask(PointSums.moments, origin=np.zeros(dimension), part=WHOLE)
+    reply = agreement.ask(PointSums.embedding_moments, origin=np.zeros(dimension), part=WHOLE)
     documents = np.array([max(reply["documents"], 1)])
     if agreement.is_example:
         return np.asarray(reply["points"] / documents)
@@ -81,7 +83,7 @@ def find_origin(agreement: Agreement, dimension: int) -> Numbers:
 
 def find_moments(agreement: Agreement, origin: Numbers, part: Part = WHOLE) -> Moments:
     """Return the moments of points; raise StudyError if no two of them differ."""
-    reply = agreement.ask(PointSums.moments, origin=origin, part=part)
+    reply = agreement.ask(PointSums.embedding_moments, origin=origin, part=part)
     moments = Moments.of(max(reply["documents"], 1), reply["points"], reply["products"])
     if moments.scatter.trace() <= LEAST_SPREAD:
         raise StudyError(

@@ -329,7 +329,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         ),
         seen_by_all=True,
     )
-    def counted(self) -> Reply:
+    def document_counts(self) -> Reply:
         documents = self.over(np.arange(self.bag.shape[0]))
         numbers = {
             "documents": documents,

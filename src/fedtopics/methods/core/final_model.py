@@ -91,7 +91,7 @@ class LastSums(SharedFunctions):
         reply=lambda settings: {"theta": Bounds((settings.n_components,), least=0, adds_up=True)},
         seen_by_all=True,
     )
-    def shares(self, /, **model: Any) -> Reply:
+    def topic_shares(self, /, **model: Any) -> Reply:
         total = np.zeros(self.client.n_topics(**model))
         for _, theta in self.client.thetas(**model):
             total += theta.sum(0)
@@ -180,7 +180,7 @@ class LastSums(SharedFunctions):
             ),
         ),
     )
-    def pairs(
+    def word_pairs(
         self,
         words: list[str],
         pairs: NDArray[np.int64],
@@ -280,7 +280,7 @@ def assemble_model(
 ) -> Topics:
     """Sum the topics' shares and words over the clients, and choose which words are shown."""
     described = replace(agreement, settings=settings)  # with the number of topics of this model
-    replies = described.ask(LastSums.shares, **model)
+    replies = described.ask(LastSums.topic_shares, **model)
     documents = {name: reply["documents"] for name, reply in replies.items()}
     word_sums = described.ask_once(LastSums.word_sums, **model)["sums"]
     if not agreement.is_example:  # before words are chosen, so that those shown are those scored
@@ -348,6 +348,8 @@ def count_together(
     """Count the pairs of the topics' words in parts of the documents; return lookups by part."""
     words, pairs, _ = coherence.pairs_of(topics)
     windows = coherence.window_sizes(within)
-    reply = agreement.ask(LastSums.pairs, words=words, pairs=pairs, windows=windows, parts=parts)
+    reply = agreement.ask(
+        LastSums.word_pairs, words=words, pairs=pairs, windows=windows, parts=parts
+    )
     by_part = {part: {str(size): reply[f"{part}/{size}"] for size in windows} for part in parts}
     return {part: coherence.looked_up(counts, words, pairs) for part, counts in by_part.items()}

@@ -127,7 +127,7 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
 
 def count_documents(agreement: Agreement) -> dict[str, Any]:
     """Return numbers of documents: the total ("counts"), by client ("sizes"), "least" in groups."""
-    replies = agreement.ask(TopicClient.counted)
+    replies = agreement.ask(TopicClient.document_counts)
     counted: dict[str, Any] = {
         "counts": {name: sum(reply[name] for reply in replies.values()) for name in COUNTED},
         "sizes": {name: reply["documents"] for name, reply in replies.items()},

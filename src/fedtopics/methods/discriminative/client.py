@@ -50,7 +50,7 @@ class ConsensusSums(SharedFunctions):
         counts_first=lambda agreement: replies.of_groups(len(agreement.vocabulary)),
         largest=lambda s, n_words: {"origin": unknown(s.embedding.dimension)},
     )
-    def point_sums(self, origin: Numbers, groups: GroupRequest = SEEN) -> Reply:
+    def embedding_sums_by_word(self, origin: Numbers, groups: GroupRequest = SEEN) -> Reply:
         """Sum the points of the documents with each word; see `distinct_words`."""
         client = self.client
         rows = client.usable
@@ -98,7 +98,7 @@ class ConsensusSums(SharedFunctions):
             "clusters": {"bias": unknown(2 * s.separation.finalists, s.most_topics)}
         },
     )
-    def member_sums(self, clusters: dict[str, Array], groups: GroupRequest = SEEN) -> Reply:
+    def membership_sums(self, clusters: dict[str, Array], groups: GroupRequest = SEEN) -> Reply:
         """Sum memberships by the consensus' clusters, at first those of the first clustering."""
         points = self.client.part(ClusterSums).points(clusters["origin"])
         bias = clusters["bias"]

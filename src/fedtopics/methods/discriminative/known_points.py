@@ -47,7 +47,7 @@ class KnownPoints:
     def _part(self, part: Part) -> Numbers:
         return self._points[part[0] :: part[1]]
 
-    def _moments(self, part: Part, origin: Numbers) -> Reply:
+    def _embedding_moments(self, part: Part, origin: Numbers) -> Reply:
         points = self._part(part)
         products = points.T @ points
         return {"points": points.sum(0), "products": products, "documents": len(points)}

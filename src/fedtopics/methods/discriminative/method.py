@@ -87,7 +87,7 @@ def start_separation(
 def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     """Send clients the words' points, rarity and directions, with zeros for words without sums."""
     no_origin = np.zeros(inference.settings.embedding.dimension)
-    reply = agreement.ask(ConsensusSums.point_sums, origin=no_origin)
+    reply = agreement.ask(ConsensusSums.embedding_sums_by_word, origin=no_origin)
     documents = max(reply["documents"], 1)
     counts, means, origin = means_by_word(reply["sums"], reply["sent"])
     rarity = np.log(np.maximum(documents / np.where(counts > 0, counts, documents), 1))

@@ -192,7 +192,7 @@ class ConsensusRounds:
         sums, weights = state
         # Without sums, clients take the clusters of the first clustering.
         clusters = self.arrays | (votes_of(sums, weights) if weights.any() else {})
-        return agreement.ask(ConsensusSums.member_sums, clusters=clusters)
+        return agreement.ask(ConsensusSums.membership_sums, clusters=clusters)
 
     def step(
         self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int

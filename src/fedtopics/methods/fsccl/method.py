@@ -164,7 +164,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         },
         largest=lambda settings, n_words: {"weights": first_network(settings, 0)},
     )
-    def train_locally(self, round: int, weights: Arrays) -> Reply:
+    def network_changes(self, round: int, weights: Arrays) -> Reply:
         arrays = dict(weights)
         n = len(self.usable)
         origin = arrays.pop("origin")
@@ -217,7 +217,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         }
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> Reply:
-        return agreement.ask(FSCCLClient.train_locally, round=round_, weights=dict(state))
+        return agreement.ask(FSCCLClient.network_changes, round=round_, weights=dict(state))
 
     def step(
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int

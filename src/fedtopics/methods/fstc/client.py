@@ -111,7 +111,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         },
         seen_by_all=True,
     )
-    def encoder(self) -> Reply:
+    def encoder_shapes(self) -> Reply:
         """Identify the encoder to train: all clients need the same one."""
         first = {} if self._encoder is None else self._encoder.first
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
@@ -180,7 +180,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         reply=lambda settings: {**centre_bounds(settings), "loss": Bounds(per_document=LONGEST)},
         counts_first=lambda settings: {"counts": sums(settings.n_components, per_document=1)},
     )
-    def train_locally(
+    def adapter_sums(
         self,
         round: int,
         centres: Numbers,
@@ -227,7 +227,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         reply=network_bounds,
         largest=encoder_of_size,
     )
-    def network(self, round: int, encoder: Mapping[str, NDArray[np.int64]]) -> Reply:
+    def network_weights(self, round: int, encoder: Mapping[str, NDArray[np.int64]]) -> Reply:
         self._go_to(round)
         # A client that was never sampled has not trained.
         n = len(self.usable) if self._trainer.round else 0
@@ -326,7 +326,7 @@ def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
     """Check that all clients train the same encoder; return the shapes of its weights, if any."""
     if not settings.fine_tune:
         return {}
-    replies = agreement.ask(FSTCClient.encoder)
+    replies = agreement.ask(FSTCClient.encoder_shapes)
     digests = {
         name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
         for name, reply in replies.items()

@@ -78,7 +78,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
         reply = self._with_clusters(agreement).ask(
-            FSTCClient.train_locally,
+            FSTCClient.adapter_sums,
             round=round_,
             centres=state["centres"],
             counts=state["counts"],
@@ -145,7 +145,9 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         shapes = {name: np.array(shape) for name, shape in self._encoder_shapes.items()}
-        reply = self._with_clusters(agreement).ask(FSTCClient.network, round=round_, encoder=shapes)
+        reply = self._with_clusters(agreement).ask(
+            FSTCClient.network_weights, round=round_, encoder=shapes
+        )
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
         return mean | {name: mean[name].astype(np.float32) for name in shapes}
 

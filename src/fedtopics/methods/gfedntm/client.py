@@ -112,7 +112,7 @@ def _synchronises(settings: GFedNTMSettings) -> bool:
 class Passes(SharedFunctions):
     """Passes over the minibatch of one client, or of several clients in one process."""
 
-    functions = frozenset({"forward", "loss", "backward", "gradients"})
+    functions = frozenset({"batch_sums", "topic_gradients", "weight_gradients", "gradients"})
     client: GFedNTMClient
     _pass: ClientPass
 
@@ -140,7 +140,7 @@ class Passes(SharedFunctions):
         over=MINIBATCH,
         noise=True,
     )
-    def forward(self, round: int, stage: int, shared: Payload, weights: Payload) -> Reply:
+    def batch_sums(self, round: int, stage: int, shared: Payload, weights: Payload) -> Reply:
         """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
             batch = self.minibatch(round)
@@ -157,7 +157,7 @@ class Passes(SharedFunctions):
         over=MINIBATCH,
         noise=True,
     )
-    def loss(self, round: int, shared: Payload) -> Reply:
+    def topic_gradients(self, round: int, shared: Payload) -> Reply:
         """Compute the loss and its gradient with respect to values that all documents share."""
         loss, gradient = self._pass.loss(self.client.tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": self._over()}
@@ -175,7 +175,7 @@ class Passes(SharedFunctions):
         over=MINIBATCH,
         noise=True,
     )
-    def backward(self, round: int, stage: int, gradient: NDArray[Any]) -> Reply:
+    def weight_gradients(self, round: int, stage: int, gradient: NDArray[Any]) -> Reply:
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
         reply: dict[str, Any] = {"documents": self._over()}
         if stage > 0:
@@ -184,7 +184,7 @@ class Passes(SharedFunctions):
         return reply | {"weights": weights}
 
     @published(
-        "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
+        "The minibatch's summed loss, the sums of `batch_sums`, and the summed gradients of the "
         "weights and, with the server's statistics, of the values computed from them.",
         "gradients of weights",
         often=of_method(
@@ -299,14 +299,14 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
 
     @published(
         "The change of the weights by training, times the number of documents; the summed loss and "
-        "the sums of `forward` over the minibatches.",
+        "the sums of `batch_sums` over the minibatches.",
         "change of the weights",
         often=of_method(GFedNTMSettings, lambda s: EACH_ROUND if s.local_steps > 1 else NEVER),
         reply=step_bounds,
         over=MINIBATCHES,
         noise=True,
     )
-    def steps(self, round: int, weights: Payload, averages: Payload) -> Reply:
+    def weight_changes(self, round: int, weights: Payload, averages: Payload) -> Reply:
         """Take several local steps with a new Adam optimiser (FedAvg's client update)."""
         start = self.tensors(weights)
         local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
@@ -349,7 +349,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         reply=lambda agreement: {"loss": agreement.loss()},
         over=HELD_OUT,
     )
-    def validate(self, round: int, weights: Payload, shared: Mapping[str, Payload]) -> Reply:
+    def validation_loss(self, round: int, weights: Payload, shared: Mapping[str, Payload]) -> Reply:
         """Compute the loss of the held-out documents, without noise."""
         rows = self.minibatches.held
         total = 0.0

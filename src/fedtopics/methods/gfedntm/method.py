@@ -69,7 +69,7 @@ class Gradients:
     def first_sums(self) -> tuple[Payload, int]:
         stage = self.state.network.stages[0].name
         reply = self.agreement.ask(
-            Passes.forward,
+            Passes.batch_sums,
             round=self.round,
             stage=0,
             shared={},
@@ -87,20 +87,20 @@ class Gradients:
         sums = {}
         for number, stage in enumerate(network.stages):
             reply = self.agreement.ask(
-                Passes.forward, round=self.round, stage=number, shared=shared, weights=weights
+                Passes.batch_sums, round=self.round, stage=number, shared=shared, weights=weights
             )
             weights = {}  # sent once
             sums[stage.name] = reply["sums"]
             totals = to_tensor(reply["sums"], torch.float64)
             shared = to_arrays(server.finish(number, totals, reply["documents"]))
-        reply = self.agreement.ask(Passes.loss, round=self.round, shared=shared)
+        reply = self.agreement.ask(Passes.topic_gradients, round=self.round, shared=shared)
         documents = reply["documents"]
         loss = reply["loss"]
         for number in reversed(range(len(network.stages))):
             upstream = to_tensors(reply["shared"], network.dtype)
             gradient = server.backward(number, upstream).numpy()
             reply = self.agreement.ask(
-                Passes.backward, round=self.round, stage=number, gradient=gradient
+                Passes.weight_gradients, round=self.round, stage=number, gradient=gradient
             )
         return {
             "weights": reply["weights"] | to_arrays(server.weight_gradients),
@@ -134,7 +134,7 @@ class Gradients:
         state = self.state
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
         reply = self.agreement.ask(
-            GFedNTMClient.steps,
+            GFedNTMClient.weight_changes,
             round=self.round,
             weights=to_arrays(state.weights),
             averages=averages,
@@ -202,7 +202,9 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        reply = agreement.ask(GFedNTMClient.validate, round=round_, **evaluation_payload(state))
+        reply = agreement.ask(
+            GFedNTMClient.validation_loss, round=round_, **evaluation_payload(state)
+        )
         return reply["loss"] / reply["documents"], reply["documents"]
 
     def best(self, state: NetworkState) -> Arrays:

@@ -198,7 +198,7 @@ class FactorSums(WordProducts):
         reply=lambda: {"cosines": sums(per_document=1)},
         over=ONE_OF_TWO,
     )
-    def prediction(self, rarity: Numbers, topics: Numbers) -> Reply:
+    def prediction_scores(self, rarity: Numbers, topics: Numbers) -> Reply:
         """Infer topics from about half of each document's words; predict the others."""
         from fedtopics.inference.variational import solve
 

@@ -120,7 +120,7 @@ def best_number(
         rounds = Factorisation(rarity, part=CHOOSING)
         state = NMFState.first(topics)
         topics = iterate(agreement, rounds, state, repeat(0, ROUNDS_OF_CHOICE)).topics
-        reply = agreement.ask_once(FactorSums.prediction, rarity=rarity, topics=topics)
+        reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
         notify(Candidate(number, scores[number]))
         best = max(scores, key=lambda tried: scores[tried])
