@@ -159,7 +159,7 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
         "count_words": 3,
         "topic_shares": 1,
         "word_sums": 1,
-        "pairs": 1,
+        "word_pairs": 1,
     }
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)

@@ -20,13 +20,18 @@ class Promise:
     tests: tuple[str, ...] = ()
 
 
-def not_promised(aggregation: str = "", noise: bool | None = None) -> list[str]:
-    """Return what a study does not promise; without arguments, what any does not."""
+def not_promised(**has: bool) -> list[str]:
+    """Return what a study does not promise.
+
+    Parameters
+    ----------
+    has : whether the study has secure aggregation ("secure"), differential privacy ("noise"),
+        minibatches ("draws") and a column of persons ("persons"); what is left out may be either.
+    """
     return [
         row["text"]
         for row in TABLES["not_promised"]
-        if aggregation in ("", row.get("aggregation", aggregation))
-        and noise in (None, row.get("noise", noise))
+        if all(has.get(name, value) == value for name, value in row.items() if name != "text")
     ]
 
 

@@ -52,11 +52,11 @@ def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typ
         "vocabulary": 1,
         "document_counts": 1,
         "batch_sums": 24,
-        "loss": 12,
+        "topic_gradients": 12,
         "weight_gradients": 24,
         "topic_shares": 1,
         "word_sums": 1,
-        "pairs": 1,
+        "word_pairs": 1,
     }
     assert min(row["documents"] for row in ledger["north"]) >= 10
 

@@ -112,10 +112,10 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert code == 0
     assert f"north: {READ}" in said
     assert f"Study {Study.read('study.toml').fingerprint:.16}: gfedntm with prodlda" in said
-    assert "Aggregation is secure: the server sees no document, word, number, total or" in said
+    assert "The relay: who takes part, which functions run, when, and how many bytes; no" in said
     assert "the policy allows this study; nothing was sent" in said
-    assert "rounds, from 41 documents with" in said
-    assert "Can others learn which words a single person's documents have? A sum is over 4" in said
+    assert "In all at most " in said
+    assert "A sum over a minibatch is of 4" in said
     assert not (folder / "runs").exists()
     code, out, _ = typed(*JOIN, "--dry-run", "--json")
     events = [json.loads(line) for line in out.splitlines()]
@@ -134,7 +134,11 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     said = " ".join(out.split())
     assert code == 0
     assert Study.read("study.toml").fingerprint in said
-    for words in ("The operator of the relay", "2 members together", "What others could learn"):
+    for words in (
+        "The relay: who takes",
+        "All 2 other members together",
+        "What others could learn",
+    ):
         assert words in said
 
 

@@ -102,8 +102,13 @@ def test_events_of_others(screen: StringIO) -> None:
             words=3,
             documents=None,
             rows=rows,
-            study=SimpleNamespace(method=SimpleNamespace(max_rounds=6)),
-            verdicts={TEXT: TEXT},
+            persons=None,
+            study=SimpleNamespace(
+                method=SimpleNamespace(max_rounds=6, draws=False),
+                is_secure=True,
+                differential_privacy=None,
+            ),
+            adversaries={TEXT: TEXT},
         ),
     }
     with run_display.ServerNews() as server, run_display.MemberNews("a") as client:

@@ -128,7 +128,7 @@ def test_ten_outputs_describe_the_same(case: str, tmp_path: Path) -> None:
 MUTANTS = {
     "another text": (FactorSums.factor_sums, {"data_sent": "Nothing."}),
     "a wrong bound": (FactorSums.factor_sums, {"reply": lambda: {"sums": sums(2, most=7)}}),
-    "called summed": (LastSums.shares, {"seen_by_all": False}),
+    "called summed": (LastSums.topic_shares, {"seen_by_all": False}),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics import Corpus, Policy, Study, train
+from fedtopics import Columns, Corpus, Policy, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation import exposure
 from fedtopics.federation.data_sent import (
@@ -20,7 +20,8 @@ from fedtopics.federation.exposure import expose
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.privacy import PrivacySettings
+from fedtopics.privacy import Privacy, PrivacySettings
+from fedtopics.privacy.accounting import epsilon_of, mu_of
 from tests.helpers.federation import ANY_WORDS, DIMENSION, embedded, subjects
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.noted import noted
@@ -105,20 +106,37 @@ def test_every_method_says_what_leaves_and_who_sees_it() -> None:
             assert of.seen_by_all == ("all participants" in of.data_sent.lower()), (name, function)
 
 
-def verdicts(**settings: Any) -> dict[str, str]:
+def adversaries(corpus: Corpus | None = None, **settings: Any) -> list[str]:
     plan = Study.make(**{"method": {"name": "lda"}, **settings}).with_clients(SIZES)
-    return expose(plan).verdicts
+    return [f"{who}: {text}" for who, text in expose(plan, corpus).adversaries.items()]
 
 
-def test_verdicts() -> None:
-    words = "which words a single person's documents have"
-    few = verdicts(method={"name": "lda", "learning": "stochastic", "batch_size": 52})
-    assert few[words].startswith("a sum is over 17 of these persons and those of the other mem")
-    many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
-    assert many[words].startswith("yes, if a sum is over fewer")
-    said = many["what the sum over one client's documents is"]
-    assert said.startswith("all 2 other members together can, by subtraction; the relay, or fewer")
-    assert many["whether a person's documents were used"].startswith("yes: there is no noise")
+def test_four_adversaries() -> None:
+    secure = adversaries(method={"name": "nmf"}, aggregation="secure")
+    relay, one, together, reader = secure
+    assert relay.startswith("The relay: who takes part, which functions run, when, and how many")
+    assert "A sum over all documents is of all persons of this client; those of the" in one
+    assert together.startswith("All 2 other members together: this client's own sums, which are")
+    assert together.endswith("as it counts persons of all members.")
+    assert "in topics only if 5 or more of its persons and 2 or more clients have it." in reader
+    minibatches = {"name": "lda", "learning": "stochastic", "batch_size": 52}
+    server, one, together, _ = adversaries(method=minibatches, aggregation="plain")
+    assert server.startswith("The server: every update of every member. Aggregation is plain, as")
+    assert "is of 17 persons of this client." in server
+    assert together.endswith("persons of this client.")
+    computed = adversaries(themed(300), method=minibatches | {"max_rounds": 500})
+    assert "500 rounds suffice to compute the documents of all 300 documents" in computed[1]
+
+
+def test_sentences_name_what_the_column_of_persons_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,patient\n" + "oak tree,p1\nelm tree,p2\noak,p2\n" * 9)
+    few = {"method": {"name": "nmf"}, "vocabulary": ANY_WORDS}
+    corpus = Corpus.read(tmp_path / "a.csv", Columns(person="patient"))
+    assert "of 2 patients of this client" in adversaries(corpus, **few)[1]
+    assert corpus.whose == "of 2 patients, at most 18 of one"
+    named = Corpus.read(tmp_path / "*.csv", Columns(person="patient"))
+    assert named.unit == "patients"
+    assert Corpus.read(tmp_path / "a.csv", Columns()).unit == "documents"
 
 
 def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,39 +146,48 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {row.function: row for row in exposed.rows}
     assert rows["noisy_word_counts"].bytes == 8 * len(PUBLIC)
     assert exposed.bytes >= sum(row.calls * (row.bytes or 0) for row in rows.values()) > 0
-    assert {name for name, row in rows.items() if row.seen != TOTAL} == {"model: digest", "model: of the first member"}
+    assert {name for name, row in rows.items() if row.seen != TOTAL} == {
+        "model: digest",
+        "model: of the first member",
+    }
 
 
 def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     plan = with_noise("nmf", 1).with_clients(SIZES)
-    with pytest.raises(StudyError, match="With such documents at all members, the study fails: "):
+    with pytest.raises(StudyError, match=r"documents of 60, 60, 60 of these documents .* fails: "):
         exposure.rehearse_noise(plan, themed(60))
-    exposure.rehearse_noise(plan.model_copy(update={"differential_privacy": None}), themed(60))
+    with pytest.raises(StudyError, match=r"documents of 60, 20, 60 of these documents .* fails: "):
+        exposure.rehearse_noise(plan, themed(60), [20, 900])
+    without = plan.model_copy(update={"differential_privacy": None})
+    assert exposure.rehearse_noise(without, themed(60)) == ""
+    assert "no rehearsal with noise" in exposure.rehearse_noise(
+        plan.with_clients(range(11)), themed(9)
+    )
 
 
 def test_a_bound_is_said() -> None:
-    plan = Study.make(method={"name": "lda"}, differential_privacy={"epsilon": 1})
-    private = plan.with_clients(SIZES)
-    said = expose(private).verdicts["whether a document was there"]
-    assert said.startswith("any conclusion is at most 2.72 times as likely with a document as w")
-    assert "whether a person's documents were used" not in expose(private).verdicts
+    """With a part of the noise alone, as all others know theirs, the bound is another one."""
+    private = Study.make(method={"name": "lda"}, differential_privacy={"epsilon": 1})
+    _, one, together, reader = expose(private.with_clients(SIZES)).adversaries.values()
+    assert "any conclusion is at most 2.72 times as likely with a document as without" in one
+    assert "(epsilon 1), except with a probability of 1 in 1,000,000." in reader
+    assert "The bound of the study needs 2 such parts; with one, any conclusion is" in together
+    of_two = mu_of(Privacy(epsilon=1)) * 2**0.5
+    assert f"(epsilon {epsilon_of(of_two, 1e-6):.3g})" in together
     of_authors = PrivacySettings(epsilon=1, unit="person", most_documents=1)
     private = private.model_copy(update={"differential_privacy": of_authors})
-    said = expose(private).verdicts["whether a document was there"]
-    assert "(epsilon 2.12)" in said, "without the document, another of its person is in the sums"
-    said = expose(private).verdicts["whether a person's documents were used"]
-    assert said.startswith("any conclusion is at most 2.72 times as likely with a person's docum")
+    one = expose(private.with_clients(SIZES)).adversaries["One other member"]
+    assert "is at most 2.72 times as likely with a person's documents as without" in one
 
 
 def test_persons_of_the_others_are_supposed() -> None:
     study = Study.make(method={"name": "nmf"}, aggregation="secure").with_clients(SIZES)
     corpus = themed(300)
-    for others, theirs in (((), "those of the other members"), ((1700, 500), "2,200 of the other")):
-        words = expose(study, corpus, others=others).verdicts[
-            "which words a single person's documents have"
-        ]
-        assert words.startswith(f"a sum is over 300 of these persons and {theirs}")
+    theirs = "; those of the other members are added"
+    for others, rest in (((), theirs), ((1700, 500), " and 2,200 of the other members, as you")):
+        totals = expose(study, corpus, others=others).adversaries["One other member"]
+        assert f"A sum over all documents is of 300 documents of this client{rest}" in totals
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

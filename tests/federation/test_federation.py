@@ -130,14 +130,14 @@ def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> N
         "vocabulary": 1,
         "document_counts": 1,
         "batch_sums": twice,
-        "loss": loss,
+        "topic_gradients": loss,
         "weight_gradients": twice,
         "topic_shares": 1,
         "word_sums": 1,
-        "pairs": 1,
+        "word_pairs": 1,
     }
     if kind == "secure":  # groups are counted before they are summed
-        expected |= {"documents": 1, "model": 1, "word_sums": 2}
+        expected |= {"client sizes": 1, "model: digest": 1, "word_sums": 2}
         expected |= {f"vocabulary: {stage}": 1 for stage in ("table", "words", "counts")}
     for name in SIZES:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
@@ -274,15 +274,15 @@ def test_a_member_killed_in_every_step_has_the_same_model(kind: str, tmp_path: P
 def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loss = Passes.loss
+    loss = Passes.topic_gradients
 
-    @wraps(Passes.loss)
+    @wraps(Passes.topic_gradients)
     def raises(self: Passes, *given: Any, **named: Any) -> dict[str, Any]:
         if self.client.name == "south":
             raise ValueError(f"a document: {CANARIES[2]}")
         return loss(self, *given, **named)
 
-    monkeypatch.setattr(Passes, "loss", raises)
+    monkeypatch.setattr(Passes, "topic_gradients", raises)
     scene = Scene(planned("secure"), tmp_path)
     scene.serve()
     for name in SIZES:
@@ -301,9 +301,9 @@ def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
 def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = Passes.forward
+    forward = Passes.batch_sums
 
-    @wraps(Passes.forward)
+    @wraps(Passes.batch_sums)
     def of_few(self: Passes, *given: Any, **named: Any) -> dict[str, Any]:
         reply = forward(self, *given, **named)
         return reply | {"documents": 7} if self.client.name == "north" else reply
@@ -316,8 +316,8 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     error = scene.partners["north"].error()
     assert isinstance(error, PolicyError)
     assert str(error) == (
-        "The reply to 'forward' of client 'north' sums over documents of 7 persons, but its policy "
-        "requires 10; give the client documents of more persons."
+        "The reply to 'batch_sums' of client 'north' sums over documents of 7 persons, but its "
+        "policy requires 10; give the client documents of more persons."
     )
     if kind == "secure":
         assert "by north: its policy refuses" in str(scene.partners["east"].error())

@@ -75,8 +75,10 @@ def looked(plan: Study, policy: Policy) -> dict[str, Any]:
 def test_what_is_shown_of_a_secure_study() -> None:
     plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
     shown = looked(plan, Policy())
-    assert shown["seen"].startswith("Aggregation is secure: the server sees no document, word")
-    assert shown["policy"].startswith("By this client's policy, a reply sums over at least 10 per")
+    assert shown["seen"].startswith("The relay: who takes part, which functions run, when, and ")
+    assert shown["policy"].startswith(
+        "By this client's policy, an update sums over at least 10 doc"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,9 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     with pytest.raises(PolicyError, match="does not set min_persons"):
         looked(plan, Policy())
     shown = looked(plan, Policy(min_persons=10))
-    assert shown["seen"].startswith(f"Aggregation is plain, as {why}")
-    assert shown["seen"].endswith(": the server sees every update of this client.")
+    assert shown["seen"].startswith(
+        f"The server: every update of every member. Aggregation is plain, as {why}"
+    )
     assert "recovered 10 of 10 documents from one gradient" in shown["policy"]
     with pytest.raises(PolicyError, match="requires secure aggregation, but the study has plain"):
         looked(plan, Policy(min_persons=10, min_persons_in_sum=1000))

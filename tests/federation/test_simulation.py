@@ -151,7 +151,7 @@ def test_who_replies_what_cannot_be_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
     def bent(self: Door, call: Call) -> dict[str, Any]:
         reply = honest(self, call)
-        false = self.client == "b" and call.function in ("loss", "gradients")
+        false = self.client == "b" and call.function in ("topic_gradients", "gradients")
         return reply | {"documents": -5} if false else reply
 
     monkeypatch.setattr(Door, "call", bent)

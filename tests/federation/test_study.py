@@ -157,16 +157,16 @@ def test_how_often_which_function_is_called() -> None:
         "vocabulary": "once",
         "document_counts": "once",
         "batch_sums": "twice per round",
-        "loss": "each round",
+        "topic_gradients": "each round",
         "weight_gradients": "twice per round",
         "topic_shares": "once, at the end",
         "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
-        "pairs": "once, at the end",
+        "word_pairs": "once, at the end",
     }
     neurallda = schedule(network="neurallda", coherence="nothing")
     assert (neurallda["batch_sums"], neurallda["weight_gradients"]) == ("each round", "each round")
-    assert "pairs" not in neurallda
+    assert "word_pairs" not in neurallda
     assert "batch_sums" not in schedule(network="neurallda", norm="server")
 
 

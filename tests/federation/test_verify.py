@@ -104,7 +104,7 @@ def test_any_byte_of_any_line(ledger: Path) -> None:
     ("function", "says"),
     [
         ("theta", "records theta, .*the study"),
-        ("document_counts", "records counted.* 802 bytes.* 125 "),
+        ("document_counts", "records document_counts.* 802 bytes.* 125 "),
     ],
 )
 def test_what_the_study_does_not_send(function: str, says: str, tmp_path: Path) -> None:

@@ -57,16 +57,16 @@ def as_many(field: str, number: Any) -> Any:
 
 WINDOWS = "contains impossible numbers of windows"
 BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
-    "words in all windows": (LDA, "pairs", in_windows("1/10", in_all), f"'1/10' {WINDOWS}"),
-    "words in all documents": (LDA, "pairs", in_windows("1/0", in_all), f"'1/0' {WINDOWS}"),
+    "words in all windows": (LDA, "word_pairs", in_windows("1/10", in_all), f"'1/10' {WINDOWS}"),
+    "words in all documents": (LDA, "word_pairs", in_windows("1/0", in_all), f"'1/0' {WINDOWS}"),
     "windows of no document": (
         LDA,
-        "pairs",
+        "word_pairs",
         in_windows("1/0", as_many("windows", 10**6)),
         f"'1/0.windows' {CANNOT}",
     ),
     "bound": (LDA, "all_expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
-    "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
+    "loss": (NETWORK, "topic_gradients", as_many("loss", 1e9), f"'loss' {CANNOT}"),
     "validation": (NETWORK, "validation_loss", as_many("loss", -1e9), f"'loss' {CANNOT}"),
     "topics": (
         FLDA,

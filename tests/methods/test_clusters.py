@@ -123,7 +123,13 @@ def test_no_embedding_and_no_rare_word_leaves(
     assert asked ^ announced <= {"known_words", "word_products"}, (
         "of kept words, of 1,000 documents"
     )
-    for function in ("cluster_sums", "own_centres", "first_centres", "adapter_sums", "network_changes"):
+    for function in (
+        "cluster_sums",
+        "own_centres",
+        "first_centres",
+        "adapter_sums",
+        "network_changes",
+    ):
         for reply in messages.of(function, "client-1"):
             if "counts" in reply:
                 assert ((reply["counts"] == 0) | (reply["counts"] >= 10)).all()

@@ -309,7 +309,7 @@ def test_who_says_other_shapes_is_named(
     """Those of the first client were all others', whatever it said."""
 
     def bend(function: str, reply: Reply) -> Reply:
-        return reply | {"shapes": reply["shapes"] + 1000} if function == "encoder" else reply
+        return reply | {"shapes": reply["shapes"] + 1000} if function == "encoder_shapes" else reply
 
     bend_replies(monkeypatch, client, bend)
     with pytest.raises(StudyError, match=OTHER.format(client)):

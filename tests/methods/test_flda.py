@@ -307,7 +307,7 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert not any(np.size(value) for name, value in reply.items() if name != "documents")
     few.adopt(THEMES["apple"], 1, 1.0)
     nothing = dict.fromkeys(COUNTED, 0)
-    assert few.counted() == nothing
+    assert few.document_counts() == nothing
 
 
 def further(model: TopicModel) -> WarmStart:

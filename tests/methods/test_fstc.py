@@ -252,7 +252,7 @@ def test_the_model_is_the_mean_of_the_networks_by_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, messages = conversation(monkeypatch)
-    (replies,) = zip(*(messages.of("network", name) for name in UNEVEN), strict=True)
+    (replies,) = zip(*(messages.of("network_weights", name) for name in UNEVEN), strict=True)
     assert [reply["documents"] for reply in replies] == [80, 40, 25]
     networks = [
         {n: w / reply["documents"] for n, w in reply["weights"].items()} for reply in replies
@@ -263,7 +263,7 @@ def test_the_model_is_the_mean_of_the_networks_by_documents(
             sum(n * network[name] for n, network in zip((80, 40, 25), networks, strict=True)) / 145
         )
         np.testing.assert_allclose(model.weights[name], mean, rtol=1e-10, atol=1e-12)
-    assert [given["round"] for given in asked(messages, "network")] == [4]
+    assert [given["round"] for given in asked(messages, "network_weights")] == [4]
 
 
 @pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
@@ -298,17 +298,17 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(EncoderTrainer, "take", noting)
     _, messages = conversation(monkeypatch, average_every=2)
-    assert [given["round"] for given in asked(messages, "network")] == [2, 4, 4]
+    assert [given["round"] for given in asked(messages, "network_weights")] == [2, 4, 4]
     payloads = asked(messages, "adapter_sums")
     assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
-    replies = [messages.of("network", name)[0] for name in UNEVEN]
+    replies = [messages.of("network_weights", name)[0] for name in UNEVEN]
     for name, weight in payloads[2]["network"].items():
         mean = sum(reply["weights"][name] for reply in replies) / 145
         np.testing.assert_allclose(weight, mean, rtol=1e-12)
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
     often = find_method("fstc").client.in_study(settings(average_every=2))
-    assert str(often["network"]) == "every 2 rounds, and once, at the end"
+    assert str(often["network_weights"]) == "every 2 rounds, and once, at the end"
 
 
 @pytest.mark.parametrize("start", ["discriminative", "kmeans"])
@@ -388,7 +388,7 @@ def whole(corpora: dict[str, Corpus]) -> Any:
     return trained(planned("fstc", **LONG), corpora)
 
 
-@pytest.mark.parametrize(("function", "round_"), [("adapter_sums", 4), ("network", 6)])
+@pytest.mark.parametrize(("function", "round_"), [("adapter_sums", 4), ("network_weights", 6)])
 def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
     function: str,
     round_: int,

@@ -82,7 +82,7 @@ def test_the_strictest_policy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     policies["client-3"] = policies["client-3"].model_copy(update={"counts_of_all": False})
     messages = overheard(monkeypatch)
     train(study(True, "kmeans", max_rounds=2), corpora, policies=policies)
-    said = {name: messages.of("counted", name)[0]["least"] for name in corpora}
+    said = {name: messages.of("document_counts", name)[0]["least"] for name in corpora}
     assert said == least
     assert {p["groups"]["least"] for _, f, p, _ in messages.calls if f == "cluster_sums"} == {20}
     for reply in messages.of("cluster_sums", "client-3"):

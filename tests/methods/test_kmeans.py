@@ -110,7 +110,7 @@ def test_sizes_are_told_only_of_enough_documents(least: int, size: int, unclear:
     client = each_apart(12, Policy(min_persons=least), temperature=0.01)
     centres = np.zeros((3, 12))
     centres[0, :8] = 0.125  # the others are as near to the one as to the other
-    told = client.sizes({"origin": np.zeros(12), "centres": centres})
+    told = client.cluster_sizes({"origin": np.zeros(12), "centres": centres})
     assert (told["sizes"].tolist(), told["unclear"]) == ([size, 0, 0], unclear)
     assert told["documents"] == 12
 

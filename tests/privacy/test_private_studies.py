@@ -101,10 +101,10 @@ def test_what_a_study_would_show() -> None:
     exposure = expose(planned("nmf", 3).with_clients("abc"), themed(300))
     shown = {row.function: row for row in exposure.rows}
     noisy = {"noisy_document_count", "noisy_word_counts", "noisy_word_products", "noisy_factors"}
-    assert set(shown) == noisy | {"model", "arrays"}
+    assert set(shown) == noisy | {"model: digest", "model: of the first member"}
     assert all(shown[name].calls * (shown[name].bytes or 0) > 0 for name in noisy)
-    said = exposure.verdicts["whether a document was there"]
-    assert said.startswith("any conclusion is at most 20.1 times as likely with a document as wi")
+    for who, epsilon in (("One other member", "20.1"), ("All 2 other members together", "83.3")):
+        assert f" is at most {epsilon} times as likely with a d" in exposure.adversaries[who]
 
 
 def test_factors_by_hand() -> None:
@@ -197,7 +197,7 @@ def test_a_half_looks_at_no_other_documents() -> None:
     site = ClientContext("a", themed(20).with_embeddings(None), OPEN_POLICY)
     half: Any = client_of(plan, site)
     with pytest.raises(PolicyError, match="it has no public words yet"):
-        half.occurrences()
+        half.noisy_word_counts()
     assert type(half).__name__ == "NoisyNMFClient"
     assert type(client_of(planned("nmf"), site)).__name__ == "NMFClient"
 
@@ -247,7 +247,10 @@ def test_a_study_between_machines(tmp_path: Path) -> None:
     assert accuracy(model, corpora) > 0.9
     seen = {row["function"]: row["seen"] for row in model.info["data_sent"]}
     assert model.info["masked"]
-    assert {name for name in seen if seen[name] == ALL_SEE} == {"model", "arrays"}
+    assert {name for name in seen if seen[name] == ALL_SEE} == {
+        "model: digest",
+        "model: of the first member",
+    }
     assert model.info["privacy"] == plan.differential_privacy.promise.plain | {"seeded": False}
     rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
     left = {row["function"] for row in rows if row["masked"]}

@@ -127,7 +127,7 @@ def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[s
     half.take(PUBLIC)
     replies = [getattr(half, function)(**how) for function, how in asked]
     fields = {field: reply[field] for reply in replies for field in reply}
-    return fields | {"size": half.extent()["size"]}
+    return fields | {"size": half.noisy_document_count()["size"]}
 
 
 def writings(rng: np.random.Generator, person: str) -> list[Row]:
@@ -196,7 +196,7 @@ def test_a_document_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     corpus = themed(40)
     twice = Corpus.pool([corpus, corpus.take([5, 7, 7])])
     halves = [half_of(documents, "lda") for documents in (corpus, twice)]
-    once, again = (half.occurrences()["words"] for half in halves)
+    once, again = (half.noisy_word_counts()["words"] for half in halves)
     np.testing.assert_array_equal(once, again)
     assert [half.summed for half in halves] == [40, 40]
 

@@ -86,7 +86,7 @@ def released(
     corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
     corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
     half = half_of(corpus, name)
-    released_fields = {"noisy_document_count": half.extent()["size"]}
+    released_fields = {"noisy_document_count": half.noisy_document_count()["size"]}
     for function, how in asked:
         reply = getattr(half, function)(**how)
         released_fields |= {f"{function} {field}": value for field, value in reply.items()}

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fedtopics.report.dpia_document import (
 from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.terminal.run_display import show_offer
+from tests.helpers.command_line import Typed
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.recipes import PUBLIC, planned, themed
@@ -47,7 +49,7 @@ HEADINGS = (
     *("2", "2.1", "2.1.a", "2.1.b", "2.2", "2.2.a", "2.2.b"),
     *("2.3", "2.3.a", "2.3.b", "2.3.c", "2.3.d", "2.3.e", "3", "3.1", "3.2", "3.3"),
     *("4", "4.1", "4.1.a", "4.1.b", "4.1.c", "4.2", "4.2.a", "4.2.b", "4.2.c"),
-    *("5", "5.1", "5.2", "6"),
+    *("5", "5.1", "5.2", "6", "A"),
 )
 
 
@@ -139,7 +141,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     texts = number[0]["text_bytes"]
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
     assert f"{wire:,} bytes left north, {wire / texts:,.0f} times" in said(form, "1.2")
-    assert f"north has 60 documents, {texts:,} bytes." in said(form, "1.1.a")
+    assert f"north has 60 documents with {texts:,} bytes of text." in said(form, "1.1.a")
     first, last = (number[i]["time"][:19].replace("T", " ") for i in (0, -1))
     assert f"north took part from {first} UTC to {last} UTC." in said(form, "0.4")
     policy, files = (
@@ -308,22 +310,30 @@ def test_what_is_promised(runs: Path) -> None:
 
 def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
     form = assess(runs / "north")
-    assert "know each other's numbers of documents" not in said(form, "3.1")
-    assert "that enough of a client's documents have" not in said(form, "1.1.a")
+    assert "each member's numbers of documents" not in said(form, "3.1")
+    assert "words that enough" not in said(form, "1.1.a")
+    assert "encoder" not in said(form, "3.1"), "the study has none"
     tables = [part for part in everything(form) if isinstance(part, FormTable)]
     cells = {cell for table in tables for row in table.rows for cell in row}
-    assert not any(cell.startswith("A word in fewer documents") for cell in cells)
+    assert not any(cell.startswith("A word in documents of fewer") for cell in cells)
     assert any("change each sum by a vector of length 1 at most" in cell for cell in cells)
     assert 'coherence = "nothing"' not in cells
-    assert "what the model and totals reveal about a single document, within epsilon 3" in cells
+    assert "what model and totals reveal about a single document, within epsilon 3" in cells
     assert 'unit = "person" in the study' in cells
 
 
 def test_each_statement_names_its_record(runs: Path) -> None:
     told = [part for part in everything(assess(runs / "north")) if isinstance(part, Statement)]
     (promise,) = [part for part in told if "differentially private" in part.text]
-    fingerprint = Study.read(runs / "north/study.toml").fingerprint
-    assert promise.source.startswith(f"study.toml, fingerprint {fingerprint}, [differential_")
+    assert promise.source.startswith("study.toml, [differential_privacy]")
+    form = assess(runs / "north")
+    text = form_as_markdown(form)
+    places = [form.sources.index(record) + 1 for record in promise.source.split("; ")]
+    assert f"\\[{', '.join(map(str, places))}\\]" in text
+    listed = text.split("## Records")[1].replace("\\", "")
+    assert all(f"{n}. {name}" in listed for n, name in enumerate(form.sources, 1))
+    digest = Study.read(runs / "north/study.toml").fingerprint
+    assert text.count(digest) == 1 == text.split("## A Digests")[1].count(digest)
     (spent,) = [part for part in told if "By the privacy budget of north" in part.text]
     line = int(spent.source.removeprefix("ledger of north, line "))
     began = json.loads((runs / "north/ledger.jsonl").read_text().splitlines()[line - 1])
@@ -337,6 +347,71 @@ def test_of_authors(tmp_path: Path) -> None:
     told = said(assess(path), "3.1")
     assert "for each person: epsilon 3" in told
     assert "At most 5 documents per person count, together as one" in told
+    (measures,) = [part for part in parts(assess(path), "4.2.a") if isinstance(part, FormTable)]
+    assert [row[0] for row in measures.rows] == ["a smaller epsilon", "max_epsilon in policies"]
+
+
+def test_before_a_run(tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes documents and policy, and speaks of what the column of persons names."""
+    monkeypatch.chdir(tmp_path)
+    method = {"name": "nmf", "n_components": 2}
+    study_ = Study.make(method=method).with_clients("abc")
+    Path("study.toml").write_text(study_.to_toml())
+    rows = [f"{text},p{i % 30}" for i, text in enumerate(corpora()["south"].documents.to_pylist())]
+    Path("south.csv").write_text("\n".join(["text,patient", *rows]))
+    Path("policy.toml").write_text("min_persons = 12\n")
+    command = ["audit", "dpia", "study.toml", "--data", "south.csv", "--policy", "policy.toml"]
+    code, out, _ = typed(*command, "--columns", "person=patient", "-o", "dpia.md")
+    assert code == 0
+    text = Path("dpia.md").read_text()
+    for sentence in (
+        "this client has 60 documents of 30 patients, with ",
+        "A sum over all documents is of 30 patients of this client",
+        "Each is over at least 12 patients of this client.",
+        "reveal about a single patient has no bound",
+        "| min\\_persons | 12 |",
+    ):
+        assert sentence in text
+    assert "k-means" not in text
+    assert "encoder" not in text
+    answers = tomllib.loads(Path("answers.toml").read_text())["question"]
+    assert len(answers) == text.count("to be filled in by") > 30
+    assert f"answers.toml has {len(answers)} questions for people to answer." in out
+
+
+def test_answers_are_used_again(tmp_path: Path, typed: Typed, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(study().to_toml())
+    command = "audit", "dpia", "study.toml", "-o", "dpia.md", "--answers", "ours.toml"
+    assert typed(*command)[0] == 0
+    asked_ = Path("ours.toml").read_text()
+    legal = asked_.index("Which legal basis (Article 6(1))")
+    place = asked_.index('answer = ""', legal)
+    given = 'answer = """Article 6(1)(e):\n"public" interest \U0001f600."""'
+    old = '[[question]]\nsection = "9"\nwho = "x"\nquestion = "An old one?"\nanswer = "Yes."\n'
+    changed = asked_[:place] + given + asked_[place + len('answer = ""') :] + old
+    Path("ours.toml").write_text(changed, "utf-8")
+    for _ in range(2):
+        code, out, _ = typed(*command)
+        text = Path("dpia.md").read_text("utf-8")
+        assert code == 0
+        assert 'Article 6(1)(e): "public" interest \U0001f600.' in " ".join(text.split())
+        assert "ours.toml has" in out
+    kept = tomllib.loads(Path("ours.toml").read_text("utf-8"))["question"]
+    assert {row["question"] for row in tomllib.loads(asked_)["question"]} < {
+        row["question"] for row in kept
+    }
+    assert {row["answer"] for row in kept} == {
+        "",
+        "Yes.",
+        'Article 6(1)(e):\n"public" interest \U0001f600.',
+    }
+    Path("ours.toml").write_text("[[question]]\nsection = 1\n")
+    code, _, err = typed(*command)
+    assert (code, "ours.toml is not a file of answers: each [[question]] has section" in err) == (
+        2,
+        True,
+    )
 
 
 def test_verify_checks_what_is_promised(private_north: Path) -> None:
@@ -358,7 +433,10 @@ def test_verify_finds_what_left_without_masks(private_north: Path) -> None:
     ledger.write_text(text.replace(', "masked": true', ""))
     (check,) = [check for check in verify(private_north) if check.what == "data sent"]
     assert check.holds is False
-    assert "extent, as sent in the clear, but the study has secure aggregation for it" in check.text
+    assert (
+        "noisy_document_count, as sent in the clear, but the study has secure aggregation for it"
+        in check.text
+    )
 
 
 def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
     facts = answers(page.summary)
     assert facts["When"]["value"] == answers(demo.summary)["When"]["value"]
     assert facts["Was its policy met?"]["good"] is True
-    assert "policy, a reply sums over at least 10 persons" in page.html
+    assert "policy, an update sums over at least 10 persons" in page.html
     assert ">Data that we sent</h2>" in page.html
     assert ">Data sent by each client</h2>" not in page.html
 

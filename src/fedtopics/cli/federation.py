@@ -17,7 +17,7 @@ from fedtopics.escaping import as_json as to_json
 from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
 from fedtopics.terminal.display import event_sentence, print_json, say, write
-from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure, show_promises
+from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
@@ -109,17 +109,18 @@ def check_command(
     from fedtopics import Columns, Corpus, Policy, Study
     from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
-    from fedtopics.federation.proposal import proposal_of, reach
+    from fedtopics.federation.proposal import Proposal, reach
 
     if data is None and (policy is not None or words is not None or any(columns.values())):
         raise click.UsageError("--policy, --words and options about columns need --data FILE.")
     plan = Study.read(study)
     supposed = _numbers(others, len(plan.clients) - 1)
-    proposal = proposal_of(plan)
+    proposal = Proposal(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
     rules = Policy() if policy is None else Policy.read(policy)
     reached = ""
     remembered = ""
+    rehearsed = ""
     problem: FedTopicsError | None = None
     try:
         if corpus is not None:
@@ -130,14 +131,13 @@ def check_command(
         reached = "" if key_folder is None else reach(plan, key_folder)
     except (PolicyError, FederationError) as error:
         problem = error  # shown last, below the proposal
+    exposure = expose(plan)
     try:
-        allowed = None if isinstance(problem, PolicyError) else corpus
-        exposure = expose(plan, allowed, rules, supposed)
-        if allowed is not None:
-            rehearse_noise(plan, allowed)
+        if corpus is not None and not isinstance(problem, PolicyError):
+            exposure = expose(plan, corpus, rules.in_study(plan.is_secure), supposed)
+            rehearsed = rehearse_noise(plan, corpus, supposed)
     except FedTopicsError as error:  # policy or noise do not allow it for these documents
         problem = error
-        exposure = expose(plan)
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:
@@ -148,9 +148,8 @@ def check_command(
             _show_own_policy(corpus, rules.in_study(plan.is_secure), plan, problem)
             say(remembered)
         show_exposure(exposure)
-        show_promises(proposal)
-        if reached:
-            say(reached)
+        for news in filter(None, (rehearsed, reached)):
+            say(news)
     if problem is not None:
         raise problem
 
@@ -188,7 +187,8 @@ def _show_own_policy(
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
     say(event_sentence(Documents.of("this client", corpus).plain()))
-    say(policy.described(not study.is_secure, study.vocabulary.min_persons_per_word))
+    rarest = study.vocabulary.min_persons_per_word
+    say(policy.described(not study.is_secure, rarest, corpus.unit))
     if corpus.persons is None:
         say(EACH_A_PERSON)
     if study.method.draws:

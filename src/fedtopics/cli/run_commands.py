@@ -145,19 +145,52 @@ def delete(run: Path, what: tuple[str, ...], key: Path | None) -> None:
 @click.option(
     "--audit", type=FOLDER, help="File of `fedtopics audit attack`.  [default: RUN/audit.json]"
 )
-def dpia(place: Path, out: Path, audit: Path | None) -> None:
+@click.option("--data", type=FOLDER, help="Before a run: the documents that would take part.")
+@options.columns("text", "tokens", "embedding", "person", "time")
+@options.policy
+@click.option(
+    "--answers",
+    type=FOLDER,
+    help="File of people's answers, which gets the questions.  [default: answers.toml next to OUT]",
+)
+def dpia(
+    place: Path,
+    out: Path,
+    audit: Path | None,
+    data: Path | None,
+    columns: dict[str, Any],
+    policy: Path | None,
+    answers: Path | None,
+) -> None:
     """Draft a data protection impact assessment.
 
-    The draft is filled in from the records of a run; questions that only people can answer are
-    marked. It contains no text of a document. RUN is the folder of a member, a server, or a
-    simulation. Before there is a run, give the STUDY file.
+    Before a run, give the STUDY file, with --data and --policy of a client; nothing is sent. After
+    it, give RUN, the folder of a member, a server, or a simulation. The draft contains no text of a
+    document. Questions that only people can answer are marked, and are in a file for the answers,
+    which the next draft uses.
     """
+    from fedtopics import Columns, Corpus, Policy, Study
+    from fedtopics.federation.exposure import expose
     from fedtopics.report.dpia import assess
+    from fedtopics.report.dpia_answers import FILE, read_answers, write_answers
     from fedtopics.report.dpia_document import write_document
 
-    form = assess(place, audit)
-    write_document(form, out, [place, audit])
-    say(f"The draft is in {out}; people have to answer {form.gaps} of its questions.")
+    if (data is None and (policy is not None or any(columns.values()))) or (
+        data and place.is_dir()
+    ):
+        raise click.UsageError("--data is for a STUDY file; --policy and --columns need --data.")
+    exposure = None
+    if data is not None:
+        study = Study.read(place)
+        rules = Policy() if policy is None else Policy.read(policy)
+        corpus = Corpus.read(data, Columns(**columns))
+        exposure = expose(study, corpus, rules.in_study(study.is_secure))
+    file = answers or out.with_name(FILE)
+    given = read_answers(file)
+    form = assess(place, audit, exposure, given)
+    write_document(form, out, [place, audit, data, policy, file])
+    write_answers(form, file, given)
+    say(f"The draft is in {out}; {file} has {form.gaps} questions for people to answer.")
 
 
 @click.command()

@@ -277,4 +277,4 @@ def _range_of(bounds: Any) -> str:
         return "sums of vectors of length 1"
     if most >= MOST_COUNT:
         return "0 or more" if least >= 0 else "without a bound"
-    return f"{least:,g} to {most:,g}"
+    return " to ".join(f"{n:,.0f}" if n.is_integer() else f"{n:,g}" for n in (least, most))

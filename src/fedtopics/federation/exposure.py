@@ -3,9 +3,12 @@
 The attacks behind the verdicts: docs/concepts/threat-model.md.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from fedtopics.contract.payload import content_shape_and_type, flat_fields
 from fedtopics.errors import StudyError
@@ -13,19 +16,28 @@ from fedtopics.federation.data_sent import AFTER_COUNTS, DataSent, OwnWords, dat
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import plan_of
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, why_plain
 from fedtopics.methods.core.client import ClientWords
 from fedtopics.methods.core.plan import ClientContext
 from fedtopics.model.card import odds
-from fedtopics.privacy.accounting import together
+from fedtopics.privacy.accounting import PrivacySettings, epsilon_of, mu_of
+from fedtopics.privacy.noise import needed_parts
 from fedtopics.text.corpus import Corpus
 
 REHEARSED = 5_000  # own documents in a rehearsal of noise
 MOST_CLIENTS = 10  # in a rehearsal of noise
 SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
 READ = (
-    "our attacks computed up to 52 complete documents from a sum over 52, and words of single "
-    f"documents from sums over fewer than {SOME_READABLE:,}"
+    "From a sum over 52 persons, our attacks computed up to 52 complete documents; from sums over "
+    f"fewer than {SOME_READABLE:,}, words of single documents."
+)
+OF_GROUPS = (
+    " A sum over a topic, cluster or period can be over fewer of them, as it counts persons of all "
+    "members."
+)
+WITHOUT_NOISE = (
+    "There is no noise, so a model differs with and without a person's documents: `fedtopics audit "
+    "attack` measures how often a guess is right."
 )
 
 
@@ -33,6 +45,8 @@ READ = (
 class Exposure:
     study: Study
     rows: Sequence[DataSent]
+    policy: Policy = OPEN_POLICY
+    unit: str = "persons"  # what the column of persons names, in the plural
     persons: int | None = None  # of these documents
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
@@ -54,45 +68,91 @@ class Exposure:
         )
 
     @property
-    def verdicts(self) -> dict[str, str]:
-        """What an attacker with all shared data and the strongest known attack learns."""
-        privacy = self.study.differential_privacy
-        used = "whether a person's documents were used"
-        if privacy is None:
-            membership = {
-                used: "yes: there is no noise, and a model differs with and without them; "
-                "`fedtopics audit attack` measures how often a guess is right"
+    def adversaries(self) -> dict[str, str]:
+        """What four adversaries learn who have all that they can see and the strongest attacks."""
+        study = self.study
+        host = f", which {study.server.host} runs" if study.server.host else ""
+        why = f"Aggregation is plain, as {why_plain(study)}."
+        server = {f"The server{host}": f"every update of every member. {why} {self._sum} {READ}"}
+        if study.is_secure:
+            # The text is tested by the attacks that tests/protocol tries as a relay.
+            server = {
+                f"The relay{host}": "who takes part, which functions run, when, and how many "
+                "bytes; no document, word, number, total or model."
             }
-        else:
-            membership = (
-                {}
-                if privacy.unit == "document"
-                else {used: odds(privacy.epsilon, privacy.delta, "person")}
-            )
-            # Without the document, another one of its person can take its place.
-            for_document = odds(together([privacy]), privacy.delta, "document")
-            membership |= {"whether a document was there": for_document}
-        return membership | {
-            "which words a single person's documents have": _words(
-                self.study, self.persons, self.others
-            ),
-            "what the sum over one client's documents is": self._sum_of_one,
+        return server | {
+            "One other member": self._totals,
+            f"All {len(study.clients) - 1} other members together": self._subtracted,
+            "A reader of the model": self._model,
         }
 
     @property
-    def _sum_of_one(self) -> str:
-        others = len(self.study.clients) - 1
-        if not self.study.is_secure:
-            return "yes: aggregation is plain, so the server sees each update"
-        if self.study.differential_privacy is not None:
-            return f"within the same bound, by all {others} other members together"
-        if others < 1:
-            return "only all other members together, by subtraction"
+    def _noise(self) -> PrivacySettings | None:
+        return self.study.differential_privacy
+
+    @property
+    def _totals(self) -> str:
+        if self._noise is not None:
+            return f"totals with noise. From all of them and the model, {bound_of(self._noise)}."
+        theirs = "; those of the other members are added"
+        if self.others and not self.study.method.draws:
+            theirs = f" and {sum(self.others):,} of the other members, as you suppose"
         return (
-            f"all {others} other members together can, by subtraction; the relay, or fewer "
-            "members, see only sums over more clients, except of a topic, cluster or word that no "
-            "other client has"
+            f"totals. {self._sum.removesuffix('.')}{theirs}. {READ} It also sees each member's "
+            "numbers of documents, persons and words, and which of the words in question a member "
+            "has."
         )
+
+    @property
+    def _subtracted(self) -> str:
+        if self._noise is not None:
+            # The others know their own parts of the noise; only this client's protects it.
+            parts = needed_parts(len(self.study.clients))
+            return (
+                "sums of this client with its own part of the noise. The bound of the study needs "
+                f"{parts} such parts; with one, {bound_of(self._noise, parts)}."
+            )
+        groups = OF_GROUPS if self.study.is_secure and self.policy.counts_of_all else ""
+        return (
+            "this client's own sums, which are totals less their own updates. Each is over at "
+            f"least {self.policy.min_persons:,} {self.unit} of this client.{groups}"
+        )
+
+    @property
+    def _model(self) -> str:
+        if self._noise is not None:
+            return f"topics with their words. From them, {bound_of(self._noise)}."
+        limits = self.study.vocabulary
+        least = max(self.policy.min_persons_per_word, limits.min_persons_per_word)
+        return (
+            "topics, rounded counts of documents and words, and each member's shares of topics. A "
+            f"word of this client is in topics only if {least:,} or more of its {self.unit} and "
+            f"{limits.min_clients_per_word} or more clients have it. {WITHOUT_NOISE}"
+        )
+
+    @property
+    def _sum(self) -> str:
+        """Of how many persons of this client a sum is."""
+        method = self.study.method
+        rounds = method.max_rounds
+        persons = self.persons
+        if method.draws and "max_rounds" not in method.model_fields_set and persons is not None:
+            rounds = min(rounds, persons // 2)  # see `Policy.max_rounds`
+        clients = method.clients_per_round or len(self.study.clients)
+        batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
+        if getattr(method, "learning", "") == "batch":
+            batch = None
+        elif batch is not None and getattr(method, "batch_split", "") != "fixed":
+            batch //= clients
+        if batch is not None and persons is not None and persons <= rounds:
+            return (
+                f"{rounds:,} rounds suffice to compute the documents of all {persons:,} "
+                f"{self.unit}; lower max_rounds."
+            )
+        of = "all documents" if batch is None else "a minibatch"
+        sizes = [size for size in (batch, persons) if size is not None]
+        size = f"{min(sizes):,}" if sizes else "all"
+        return f"A sum over {of} is of {size} {self.unit} of this client."
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -101,8 +161,15 @@ class Exposure:
             "texts": self.texts,
             "bytes": self.bytes,
             "steps": self.steps,
-            **self.verdicts,
+            "adversaries": self.adversaries,
         }
+
+
+def bound_of(privacy: PrivacySettings, parts: int = 1) -> str:
+    """Describe a study's bound for those who know all but one of the parts of noise it needs."""
+    mu = mu_of(privacy) * math.sqrt(parts)
+    epsilon = privacy.epsilon if parts == 1 else epsilon_of(mu, privacy.delta)
+    return odds(epsilon, privacy.delta, privacy.unit)
 
 
 def expose(
@@ -121,6 +188,8 @@ def expose(
     return Exposure(
         study=study,
         rows=data_sent_in(study, own_words),
+        policy=policy,
+        unit=corpus.unit,
         documents=len(corpus),
         persons=corpus.n_persons(),
         texts=corpus.text_bytes,
@@ -141,42 +210,42 @@ def _own_words(study: Study, corpus: Corpus, policy: Policy) -> OwnWords | None:
     return OwnWords(len(proposed.names), sum(map(len, contents)))
 
 
-def rehearse_noise(study: Study, corpus: Corpus) -> None:
-    """Train a private study on few documents for all members; StudyError if noise hides them."""
-    is_small = len(corpus) <= REHEARSED and len(study.clients) <= MOST_CLIENTS
-    if study.differential_privacy is None or not is_small:
-        return
-    try:
-        train(study.here(study.clients), dict.fromkeys(study.clients, corpus), policies={})
-    except StudyError as error:
-        raise StudyError(f"With such documents at all members, the study fails: {error}") from None
+def rehearse_noise(study: Study, corpus: Corpus, others: Sequence[int] = ()) -> str:
+    """Train a private study on documents of one member, in place of all members' documents.
 
+    Parameters
+    ----------
+    study : without [differential_privacy] there is nothing to rehearse.
+    corpus : the documents.
+    others : how many persons each other member is supposed to have. A member gets the documents of
+        so many of these persons, at most all; by default it gets all.
 
-def _words(study: Study, persons: int | None, others: Sequence[int]) -> str:
-    if study.differential_privacy is not None:
-        return "within the same bound"
-    method = study.method
-    rounds = study.method.max_rounds
-    if method.draws and "max_rounds" not in method.model_fields_set and persons is not None:
-        rounds = min(rounds, persons // 2)  # see `Policy.max_rounds`
-    clients = method.clients_per_round or len(study.clients)
-    batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
-    if getattr(method, "learning", "") == "batch":
-        batch = None
-    elif batch is not None and getattr(method, "batch_split", "") != "fixed":
-        batch //= clients
-    if batch is not None and persons is not None and persons <= rounds:
+    Returns
+    -------
+    What was tried, for people; "" if nothing was.
+
+    Raises
+    ------
+    StudyError
+        If noise hides the topics of so few documents.
+    """
+    if study.differential_privacy is None:
+        return ""
+    if len(corpus) > REHEARSED or len(study.clients) > MOST_CLIENTS:
         return (
-            f"yes, all: {rounds:,} rounds suffice to compute the documents of all {persons:,} "
-            "persons; lower max_rounds"
+            f"There was no rehearsal with noise: it is for at most {REHEARSED:,} documents and "
+            f"{MOST_CLIENTS} clients."
         )
-    of_client = min((size for size in (batch, persons) if size is not None), default=None)
-    in_sum = 0 if batch is None else batch * (clients if study.is_secure else 1)
-    if of_client is None or (persons is None and in_sum >= SOME_READABLE):
-        return f"yes, if a sum is over fewer than {SOME_READABLE:,} persons: {READ}"
-    theirs = ""
-    if study.is_secure and others and batch is None:
-        theirs = f" and {sum(others):,} of the other members, as you suppose"
-    elif study.is_secure:
-        theirs = " and those of the other members, whose number is not known yet"
-    return f"a sum is over {of_client:,} of these persons{theirs}; {READ}"
+    owners = np.arange(len(corpus)) if corpus.owners is None else corpus.owners
+    sizes = [corpus.n_persons(), *(others or [corpus.n_persons()] * (len(study.clients) - 1))]
+    corpora = {
+        name: corpus.take(np.flatnonzero(owners < size))
+        for name, size in zip(study.clients, sizes, strict=True)
+    }
+    numbers = ", ".join(f"{min(size, sizes[0]):,}" for size in sizes)
+    tried = f"A rehearsal with documents of {numbers} of these {corpus.unit} at the members"
+    try:
+        train(study.here(study.clients), corpora, policies={})
+    except StudyError as error:
+        raise StudyError(f"{tried} fails: {error}") from None
+    return f"{tried} ends with a model."

@@ -279,6 +279,8 @@ class Ledger:
                 **budget,
                 **answers,
                 documents=len(corpus),
+                persons=corpus.n_persons(),
+                unit=corpus.unit,
                 text_bytes=corpus.text_bytes,
                 data_sent=data_sent,
                 **shown,

@@ -31,7 +31,7 @@ from fedtopics.federation.memory import (
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import check_growth, client_of, recipe_of
 from fedtopics.federation.run_folder import require_no_other_study
-from fedtopics.federation.study import Study, why_plain
+from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_bytes, write_durably
 from fedtopics.methods.core.groups import check_times
@@ -50,15 +50,9 @@ NO_ACCOUNT = Account()
 DONE = "done"  # a file in the state folder of a finished study
 SIGNED = "signed"  # a file in the folder of a key that has taken part in a study
 TEXTS_CHANGED = "texts changed"  # the operator confirms that texts, or rules for words, changed
-SECURE = (
-    "Aggregation is secure: the server sees no document, word, number, total or model. All members "
-    "see totals over all members, each member's number of documents, its replies to calls, and "
-    "which candidate words it lists."
-)
 SEEDED = (
     "This client's random choices follow from the study's seed, which all know: only for tests."
 )
-PLAIN = "Aggregation is plain, as {}: the server sees every update of this client."
 
 
 class Participation:
@@ -213,13 +207,16 @@ class Participation:
             return
         check_growth(study, self._growing)
         policy = self.policy.in_study(study.is_secure)
-        seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
-        seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
+        rows = data_sent_in(study, start=self.begun(study))
+        exposure = Exposure(study, rows, policy, self.corpus.unit, self.corpus.n_persons())
+        learned = [f"{who}: {learns}" for who, learns in exposure.adversaries.items()]
         offer = Offered(
             study=study,
-            data_sent=self._rows(study),
-            seen=seen,
-            policy=policy.described(not study.is_secure, study.vocabulary.min_persons_per_word),
+            data_sent=[row.plain() for row in rows],
+            seen="\n".join([*learned, SEEDED] if self._insecure_seed else learned),
+            policy=policy.described(
+                not study.is_secure, study.vocabulary.min_persons_per_word, self.corpus.unit
+            ),
             known=(self._place(study) / "study.toml").exists(),
         )
         self.notify(offer)

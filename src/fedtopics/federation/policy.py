@@ -204,18 +204,21 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
 
-    def described(self, seen: bool, rarest: int = 0) -> str:
-        """Describe the policy in a study whose single updates are `seen`, with its rarest words."""
+    def described(self, seen: bool, rarest: int = 0, unit: str = "persons") -> str:
+        """Describe the policy in a study whose single updates are `seen`, with its rarest words.
+
+        `unit` is what thresholds count, in the plural.
+        """
         fewest = self.min_persons_in_sum
-        together = f" and {fewest:,} persons" if fewest else ""
+        together = f" and {fewest:,} {unit}" if fewest else ""
         few = f" {FEW_TELL}" if seen and self.min_persons < SEEN_DOCUMENTS else ""
         least = max(self.min_persons_per_word, rarest)
+        of = "at least" if unit == "documents" else "documents of at least"
         decides = "study" if rarest > self.min_persons_per_word else "policy"
         return (
-            f"By this client's policy, a reply sums over at least {self.min_persons:,} persons "
+            f"By this client's policy, an update sums over at least {self.min_persons:,} {unit} "
             f"and a total over at least {self.min_clients_in_sum} clients{together}. A word is "
-            f"shared only if it is in documents of at least {least:,} of its persons, as the "
-            f"{decides} requires.{few}"
+            f"shared only if it is in {of} {least:,} of its {unit}, as the {decides} requires.{few}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:

@@ -213,5 +213,10 @@ def together(promises: Sequence[Privacy]) -> float:
         return promises[0].epsilon
     mu = math.sqrt(sum((promise.sensitivity * mu_of(promise)) ** 2 for promise in promises))
     delta = min(promise.delta for promise in promises) * (1 - ROUNDING) ** len(promises)
-    exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS))
-    return float(exact) + ROUNDING * len(promises)
+    return epsilon_of(mu, delta) + ROUNDING * len(promises)
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Return the epsilon at delta of a release of sensitivity mu with standard normal noise."""
+    most = mu * (mu / 2 + FAR_DEVIATIONS)
+    return float(brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, most))

@@ -29,6 +29,7 @@ from fedtopics.text.vocabulary import fingerprint
 
 Shape = tuple[int, ...]
 Settings = TypeVar("Settings", bound=TopicSettings)
+WHOSE = "a document, or all documents of a person, are"
 NOISE = "with this client's part of the noise added"
 
 
@@ -155,7 +156,7 @@ class ByWords(NoisyClient[Settings]):
     """Sums by the words of documents."""
 
     @published(
-        "For each public word, the number of documents with it, as a sum in which a document is a "
+        f"For each public word, the number of documents with it, as a sum in which {WHOSE} a "
         f"vector of length 1, {NOISE}.",
         "counts of words",
         often=ONCE,
@@ -172,7 +173,7 @@ class ByWords(NoisyClient[Settings]):
         }
 
     @published(
-        "Random mixtures of the words that occur together, as a sum in which a document is a "
+        f"Random mixtures of the words that occur together, as a sum in which {WHOSE} a "
         f"matrix of at most length 1, {NOISE}.",
         "random mixtures of words that occur together",
         often=ONCE,

@@ -17,7 +17,7 @@ from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, NoisyClient, n_pairs, noisy, repeated
+from fedtopics.privacy.client import NOISE, WHOSE, NoisyClient, n_pairs, noisy, repeated
 from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases
 from fedtopics.text.corpus import Corpus
@@ -33,8 +33,8 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
 
     @published(
         "For each public word, in how many documents it is among the words nearest to the "
-        "document's embedding; the sums of embeddings and of their outer products. In each sum, a "
-        f"document is a vector of length 1. The sums are sent {NOISE}.",
+        "document's embedding; the sums of embeddings and of their outer products. In each sum, "
+        f"{WHOSE} a vector of length 1. The sums are sent {NOISE}.",
         "counts of words, sums of embeddings and of their products",
         often=ONCE,
         reply=lambda agreement, settings: noisy(
@@ -89,7 +89,7 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
 
     @published(
         "For each word and cluster, how often the word is among the nearest words of the cluster's "
-        f"documents, as a sum in which a document is a vector of length 1, {NOISE}.",
+        f"documents, as a sum in which {WHOSE} a vector of length 1, {NOISE}.",
         "words by cluster",
         often=ONCE,
         reply=lambda settings, columns: noisy(counts=(len(columns), settings.n_components)),

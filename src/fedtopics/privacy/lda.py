@@ -10,7 +10,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.lda.method import LDASettings
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, ByWords, noisy, repeated
+from fedtopics.privacy.client import NOISE, WHOSE, ByWords, noisy, repeated
 from fedtopics.privacy.recipe import Recipe
 from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
 
@@ -27,7 +27,7 @@ class NoisyLDAClient(ByWords[LDASettings]):
 
     @published(
         "For each word and topic, the topic's share of the word, summed over documents. In the "
-        f"sum, a document is a matrix of length 1. The sum is sent {NOISE}.",
+        f"sum, {WHOSE} a matrix of length 1. The sum is sent {NOISE}.",
         "words by topic",
         often=repeated(2),
         reply=lambda topics: noisy(counts=topics.shape),

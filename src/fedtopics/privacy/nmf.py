@@ -21,6 +21,7 @@ from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.privacy import contributions, estimates
 from fedtopics.privacy.client import (
     NOISE,
+    WHOSE,
     ByWords,
     n_pairs,
     noisy,
@@ -37,7 +38,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
     @published(
         "For each word and topic, the word's weight in a document times the document's share of "
         "the topic, and for each two topics the product of their shares, summed over documents. In "
-        f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}.",
+        f"each sum, {WHOSE} a matrix of at most length 1. The sums are sent {NOISE}.",
         "weights of words by topic",
         often=repeated(2),
         reply=lambda topics: noisy(factors=topics.shape, products=(n_pairs(topics.shape[1]),)),

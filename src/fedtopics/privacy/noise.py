@@ -45,12 +45,17 @@ BITS = 32  # bits after the point in a sum below the bound, less those for the n
 MOST_CLIENTS = 1000  # so that steps stay small compared with the noise
 
 
+def needed_parts(clients: int) -> int:
+    """Return how many clients' parts of the noise suffice for a study's bound."""
+    return clients - clients // 3
+
+
 class Noise:
     """A client's parts of the noise, drawn from its secret; two thirds of the clients suffice."""
 
     def __init__(self, derive: Callable[..., bytes], clients: int) -> None:
         self._derive = derive
-        self.fewest = clients - clients // 3  # clients whose parts suffice
+        self.fewest = needed_parts(clients)
         self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # kept by masks
         self._answers: dict[str, bytes] = {}
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.federation.audit import FALSE_POSITIVES
-from fedtopics.federation.data_sent import NOT_RECORDED, data_sent_in
+from fedtopics.federation.data_sent import NOT_RECORDED
+from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
+from fedtopics.report.dpia_answers import Answer, answered
 from fedtopics.report.dpia_document import (
     PROGRAM,
     Document,
@@ -51,9 +53,22 @@ WHO = {
 NOISY_MODEL = "public words found in documents, topics and weights, all from noisy sums"
 
 
-def assess(place: Path, audit: Path | None = None) -> Document:
-    """Fill in the DPIA for a run's folder or a study's file, with the audit found there."""
-    records = Records.read(place, audit)
+def assess(
+    place: Path,
+    audit: Path | None = None,
+    exposure: Exposure | None = None,
+    answers: Sequence[Answer] = (),
+) -> Document:
+    """Fill in the DPIA.
+
+    Parameters
+    ----------
+    place : the folder of a run, or the file of a study.
+    audit : the result of `fedtopics audit attack`; by default the one that the run's folder has.
+    exposure : before a run, what the study would show of the documents of the client that asks.
+    answers : what people have answered before, to the questions that no record answers.
+    """
+    records = Records.read(place, audit, exposure)
     phrases = _phrases(records)
     sections = []
     for number, section in SECTIONS.items():
@@ -63,7 +78,15 @@ def assess(place: Path, audit: Path | None = None) -> Document:
             for part in _parts(entry, records, phrases)
             if not isinstance(part, FormTable) or part.rows  # no record, or an empty one
         ]
+        parts = [answered(number, part, answers) for part in parts]
         sections.append(Section(number, section["title"], parts))
+    digests = [["study.toml", "its fingerprint, which members compare", records.study.fingerprint]]
+    digests += [
+        [facts.name, f"last of {facts.lines:,} lines", facts.head] for facts in records.ledgers
+    ]
+    if records.audit is not None:
+        digests.append([records.audit.path.name, "SHA-256", records.audit.sha256])
+    sections.append(Section("A", "Digests", [FormTable(["record", "what", "digest"], digests)]))
     return Document(
         f"Data protection impact assessment: {records.study.name}",
         [
@@ -71,16 +94,10 @@ def assess(place: Path, audit: Path | None = None) -> Document:
             "1.0 of 10 March 2026, as it was published for consultation; its final version may "
             "differ.",
             f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
-            "Each statement names the record that it comes from. Questions that no record answers "
-            "are marked for people, whose assessment this is. Statements about the program come "
-            "from its documentation and tests.",
-            *(
-                f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-                f"{facts.head}. To check that it is unchanged, run fedtopics audit verify RUN with "
-                "this digest as --head, and with --certificate."
-                for facts in records.ledgers
-                if facts.head
-            ),
+            "Numbers in brackets name the records, which are listed at the end. Questions that no "
+            "record answers are marked for people, whose assessment this is. Statements about the "
+            "program come from its documentation and tests. Annex A has digests: to check that a "
+            "ledger is unchanged, run fedtopics audit verify RUN with its digest as --head.",
         ],
         sections,
     )
@@ -105,6 +122,7 @@ def _phrases(records: Records) -> dict[str, Any]:
         "words": f"the {words:,} words that may be in topics" if words else "the encoder's words",
         "privacy_page": DOCS,
         "spare": n // 3,
+        "one": f"a single {records.unit.removesuffix('s')}",
         "seed_source": PROGRAM if records.place == "simulation" else seed_source,
         "records": records,
         "study": records.cited,
@@ -162,7 +180,7 @@ def _flows(records: Records) -> list[Part]:
                     *_about(row.function, row.plain()),
                     *("not known" if n is None else f"{n:,}" for n in (row.numbers, row.bytes)),
                 ]
-                for row in data_sent_in(records.study)
+                for row in records.planned
             ],
             source=f"{records.cited}; {PROGRAM}; no ledger of a run was found",
         )
@@ -238,9 +256,9 @@ def _files(records: Records) -> list[Part]:
 def _measures(records: Records, purposes: Sequence[str]) -> list[Part]:
     return [
         FormTable(
-            head=["principle or requirement", "measure, implemented in the program", "its tests"],
+            head=["principle or requirement", "measure, implemented in the program"],
             rows=[
-                [measure["serves"], measure["what"], ", ".join(measure["tests"])]
+                [measure["serves"], measure["what"]]
                 for measure in records.holding("measures")
                 if measure["serves"] in purposes
             ],
@@ -254,11 +272,14 @@ def _policies(records: Records) -> list[Part]:
     meanings = {name: field.description or "" for name, field in Policy.model_fields.items()}
     policies = [
         FormTable(
-            head=[f"policy of {facts.client}", "value", "meaning"],
-            rows=[[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()],
-            source=f"{facts.began}; meanings: {PROGRAM}",
+            head=[f"policy of {client}", "value", "meaning"],
+            rows=[
+                [name, _shown(value), meanings.get(name, "")]
+                for name, value in exposure.policy.model_dump(mode="json").items()
+            ],
+            source=f"{source}; {PROGRAM}",
         )
-        for facts in records.ledgers
+        for client, source, exposure in records.exposures
     ]
     seeded = [
         Statement(
@@ -270,6 +291,31 @@ def _policies(records: Records) -> list[Part]:
         if facts.seeded
     ]
     return [*policies, *seeded]
+
+
+def _documents(records: Records) -> list[Part]:
+    """State what each client whose records are here has."""
+    return [
+        Statement(
+            f"{client} has {exposure.documents:,} documents of {exposure.persons:,} "
+            f"{exposure.unit}, with {exposure.texts:,} bytes of text."
+            if exposure.unit != "documents"
+            else f"{client} has {exposure.documents:,} documents with {exposure.texts:,} bytes of "
+            "text. No column says whose they are, so each counts as a person.",
+            source,
+        )
+        for client, source, exposure in records.exposures
+    ]
+
+
+def _adversaries(records: Records) -> list[Part]:
+    """State what the server, members and readers of the model can learn."""
+    unknown = ("any client", records.cited, Exposure(records.study, []))
+    return [
+        Statement(f"{who}, about {client}: {learns}", f"{source}; {MODEL}")
+        for client, source, exposure in records.exposures or [unknown]
+        for who, learns in exposure.adversaries.items()
+    ]
 
 
 def _shown(value: object) -> str:
@@ -337,26 +383,23 @@ def _risks(records: Records) -> list[Part]:
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
     risks = [
         *(f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")),
-        f"what the model and totals reveal about a single document, {within}",
+        f"what model and totals reveal about a single {records.unit.removesuffix('s')}, {within}",
         *(row[0] for row in TABLES["threats"]["rows"]),
     ]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
-    return [FormTable(head, [[risk, "", "", "", ""] for risk in risks], "3.1 and 4.1.a")]
+    return [FormTable(head, [[risk, "", "", "", ""] for risk in risks])]
 
 
 def _settings(records: Records) -> list[Part]:
-    rows = []
-    if records.seeded:
-        rows.append(["no --insecure-seed", "noise and random choices are secret"])
-    elif not records.masked:
-        rows.append(['aggregation = "secure" in the study', "nobody sees a single client's update"])
-    rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
+    rows = [[row["what"], row["changes"]] for row in records.holding("settings")]
     return [
         FormTable(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}")
     ]
 
 
 FILLED = {
+    "adversaries": _adversaries,
+    "documents": _documents,
     "flows": _flows,
     "files": _files,
     "policies": _policies,

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,7 +42,7 @@ class FormTable:
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    source: str
+    source: str = PROGRAM
     kind: ClassVar[str] = "table"
 
 
@@ -68,6 +70,18 @@ class Document:
     title: str
     opening: Sequence[str]
     sections: Sequence[Section]
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The records that parts name, in order of their first appearance."""
+        parts = [part for section in self.sections for part in section.parts]
+        of_parts = [part.source.split("; ") for part in parts if not isinstance(part, Gap)]
+        return list(dict.fromkeys(chain.from_iterable(of_parts)))
+
+    def cited(self, source: str) -> str:
+        """Return the numbers of a part's records in the list at the end."""
+        numbers = [self.sources.index(record) + 1 for record in source.split("; ")]
+        return f"[{', '.join(map(str, numbers))}]"
 
     @property
     def gaps(self) -> int:

@@ -10,9 +10,12 @@ from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import AUDIT, Audit
+from fedtopics.federation.data_sent import DataSent, data_sent_in
+from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
+from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
@@ -28,12 +31,15 @@ class Records:
     place: Place | Literal["study"]
     ledgers: Sequence[LedgerFacts]
     audit: Audit | None = None
+    before: Exposure | None = None  # of the client that asks before a run
 
     @classmethod
-    def read(cls, place: Path, audit: Path | None = None) -> Records:
+    def read(
+        cls, place: Path, audit: Path | None = None, before: Exposure | None = None
+    ) -> Records:
         """Read a study's file or a run's folder, with the audit given or found there."""
         if place.is_file():
-            records = cls(place.parent, Study.read(place), "study", [])
+            records = cls(place.parent, Study.read(place), "study", [], before=before)
         elif not (place / "study.toml").is_file():
             raise RunError(f"There is no study.toml in {place}; give a run's folder, or a study.")
         else:
@@ -52,8 +58,29 @@ class Records:
 
     @property
     def cited(self) -> str:
-        """The study as it is cited, by the fingerprint that all participants share."""
-        return f"study.toml, fingerprint {self.study.fingerprint}"
+        """The study as it is cited; the annex has the fingerprint that all participants share."""
+        return "study.toml"
+
+    @property
+    def exposures(self) -> list[tuple[str, str, Exposure]]:
+        """For each client whose records are here: its name, the record, what the study shows."""
+        if self.before is not None:
+            return [("this client", "the documents and policy given", self.before)]
+        return [(facts.client, facts.began, facts.exposure(self.study)) for facts in self.ledgers]
+
+    @property
+    def planned(self) -> Sequence[DataSent]:
+        """The table of data sent before a run."""
+        return data_sent_in(self.study) if self.before is None else self.before.rows
+
+    @property
+    def unit(self) -> str:
+        """What sentences count, in the plural."""
+        units = [exposure.unit for _, _, exposure in self.exposures]
+        bound = self.study.differential_privacy
+        named = [unit for unit in units if unit != "documents"]
+        of_persons = bound is not None and bound.unit == "person"
+        return next(iter(named), "persons" if of_persons else "documents")
 
     @property
     def minibatches(self) -> bool:
@@ -119,6 +146,17 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "secret noise": lambda records: records.private and not records.has_public_noise,
     "one client": lambda records: len(records.study.clients) < 2,
     "several clients": lambda records: len(records.study.clients) > 1,
+    "not seeded": lambda records: not records.seeded,
+    "seeded": lambda records: records.seeded,
+    "embeddings": lambda records: records.study.method.needed_embedding is not None,
+    "documents as units": lambda records: (
+        (bound := records.study.differential_privacy) is not None and bound.unit == "document"
+    ),
+    "no budget": lambda records: (
+        not any(exposure.policy.max_epsilon for _, _, exposure in records.exposures)
+    ),
+    "pairs": lambda records: records.study.method.coherence != "nothing",
+    "with recipe": lambda records: records.study.method.method_name in RECIPES.names,
     "with audit": lambda records: records.audit is not None,
     "without audit": lambda records: records.audit is None,
 }

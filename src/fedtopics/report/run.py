@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation import ledger
+from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
@@ -39,6 +41,8 @@ class LedgerFacts:
     lines: int = 0
     began_line: int = 0  # the last line about the start of a process
     documents: int = 0
+    persons: int | None = None
+    unit: str = "documents"  # what thresholds counted
     text_bytes: int = 0
     version: str = ""
     spent: float | None = None  # epsilon, from the client's privacy budget
@@ -68,6 +72,8 @@ class LedgerFacts:
             self.version = str(line["fedtopics"])
             self.documents = int(line["documents"])
             self.text_bytes = int(line["text_bytes"])
+            self.persons = line.get("persons")
+            self.unit = str(line.get("unit", self.unit))
             self.policy = dict(line["policy"])
             self.data_sent = {row["function"]: row for row in line.get("data_sent", ())}
             self.has_certificate = "certificate" in line
@@ -80,6 +86,18 @@ class LedgerFacts:
             self.spans[line["function"]] = first, self.lines
             if line["what"] == "sent":
                 self.left[int(line["round"])] += int(line["bytes"])
+
+    def exposure(self, study: Study) -> Exposure:
+        """Return what the study showed of the client's documents."""
+        return Exposure(
+            study=study,
+            rows=[],
+            policy=Policy(**self.policy),
+            unit=self.unit,
+            persons=self.persons,
+            documents=self.documents,
+            texts=self.text_bytes,
+        )
 
     @property
     def name(self) -> str:

@@ -17,7 +17,6 @@ from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, 
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
-    from fedtopics.federation.proposal import Proposal
     from fedtopics.protocol.plain_server import PlainServer
     from fedtopics.protocol.relay import RelayService
 
@@ -153,30 +152,22 @@ def show_offer(event: dict[str, Any]) -> None:
     return show_data_sent(event["data_sent"])
 
 
-def show_promises(proposal: Proposal) -> None:
-    say("\nWhat others could learn")
-    has_noise = proposal.study.differential_privacy is not None
-    for line in (*proposal.adversaries, *not_promised(proposal.kind, has_noise)):
-        say(f"  - {line}")
-    say("  More: docs/concepts/threat-model.md.")
-
-
 def show_data_sent(rows: Sequence[Mapping[str, Any]]) -> None:
     """Show the table of data sent, and below it what each function sends."""
-    table = Table("function", "who sees it", box=None, padding=(0, 2, 0, 0))
-    sizes = "calls", "numbers", "bytes"
-    for column in sizes:
-        table.add_column(column, justify="right", overflow="fold")
+    table = Table("data sent", "who sees it", box=None, padding=(0, 2, 0, 0))
+    sizes = {"calls": "times", "numbers": "numbers", "bytes": "bytes"}
+    for title in sizes.values():
+        table.add_column(title, justify="right", overflow="fold")
     for row in rows:
         table.add_row(
-            row["function"],
+            row["short"],
             row["seen"],
-            *("-" if row[key] is None else f"{row[key]:,}" for key in sizes),
+            *("?" if row[key] is None else f"{row[key]:,}" for key in sizes),
         )
     console.print(table)
     say(
-        "calls: at most, in the whole study. numbers, bytes: of one reply, at most; - if that is "
-        "not known before the run.\n"
+        "times: at most, in the whole study. numbers, bytes: sent once, at most; ? if that is not "
+        "known before the run.\n"
     )
     explain_functions(rows)
 
@@ -191,19 +182,29 @@ def explain_functions(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_exposure(exposure: Exposure) -> None:
-    say("\nWhat would be sent")
+    """Show what would be sent, what others could learn from it, and what is not promised."""
+    study = exposure.study
+    say("\nWhat would be sent", "bold")
     if exposure.words:
-        say(f"  Words: {exposure.words:,} occur in enough of these documents.")
+        say(f"Words: {exposure.words:,} occur in enough of these documents.")
     show_data_sent([row.plain() for row in exposure.rows])
-    whose = (
-        f", from {exposure.documents:,} documents with {exposure.texts:,} bytes of text"
-        if exposure.documents is not None
-        else ""
-    )
-    which = " in replies of known size" if None in [row.bytes for row in exposure.rows] else ""
+    unknown = ", ".join(row.short for row in exposure.rows if row.bytes is None)
+    without = f", not counting: {unknown}" if unknown else ""
     say(
-        f"\nIn all at most {exposure.steps:,} steps and {exposure.bytes:,} bytes{which}, in up to "
-        f"{exposure.study.method.max_rounds:,} rounds{whose}."
+        f"\nIn all at most {exposure.steps:,} steps and {exposure.bytes:,} bytes{without}. "
+        f"Rounds: at most {study.method.max_rounds:,}."
     )
-    for question, answer in exposure.verdicts.items():
-        say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
+    say("\nWhat others could learn", "bold")
+    for who, learns in exposure.adversaries.items():
+        say(f"  - {who}: {learns}")
+    say("\nWhat is not promised", "bold")
+    has = {
+        "secure": study.is_secure,
+        "noise": study.differential_privacy is not None,
+        "draws": study.method.draws,
+    }
+    if exposure.persons is not None:
+        has["persons"] = exposure.unit != "documents"
+    for line in not_promised(**has):
+        say(f"  - {line}")
+    say("More: docs/concepts/threat-model.md.")

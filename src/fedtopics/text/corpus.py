@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,6 +51,7 @@ class Corpus:
     times: pa.ChunkedArray | None = None  # when each was written, for topics by period
     embedded_by: str = ""  # fingerprint of the encoder of the embeddings, if it was trained
     source: str = ""  # column and file of the documents, for people
+    person_column: str = ""  # the name of the column of persons
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -88,7 +90,9 @@ class Corpus:
         parts = [cls._from_table(read_table(file), columns or Columns()) for file in files]
         if len(parts) == 1:
             return parts[0]
-        return replace(cls.pool(parts), source=f"{parts[0].source} and {len(parts) - 1} more files")
+        first = parts[0]
+        source = f"{first.source} and {len(parts) - 1} more files"
+        return replace(cls.pool(parts), source=source, person_column=first.person_column)
 
     @classmethod
     def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:
@@ -213,6 +217,7 @@ class Corpus:
             persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), Column.values),
             source=table.source(name),
+            person_column=columns.person or "",
         )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
@@ -271,12 +276,20 @@ class Corpus:
         return len(whose)
 
     @property
+    def unit(self) -> str:
+        """What thresholds count, in the plural: by the column of persons, if there is one."""
+        if self.owners is None:
+            return "documents"
+        column = self.person_column
+        return f"{column}s" if re.fullmatch("[a-z]*[a-rt-z]", column) else "persons"
+
+    @property
     def whose(self) -> str:
         """Of how many persons the documents are, for people."""
         if self.owners is None:
             return "each a person of its own"
         most = np.bincount(self.owners).max(initial=0)
-        return f"of {self.n_persons():,} persons, at most {most:,} of one"
+        return f"of {self.n_persons():,} {self.unit}, at most {most:,} of one"
 
     @property
     def first_words(self) -> list[int]:

@@ -220,7 +220,7 @@ class PointSums(SharedFunctions):
         return {"points": total, "products": products, "documents": documents}
 
     @published(
-        "For each clustering: for each cluster with enough of the documents, the sum of their "
+        "For each clustering: for each cluster with documents of enough persons, the sum of their "
         "vectors (of embeddings or words) and their number; the sum of squared distances to the "
         "nearest centre. The number of documents. With secure aggregation, first: how many "
         "documents of each cluster of the last reply are now in each cluster.",

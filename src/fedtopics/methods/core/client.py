@@ -116,8 +116,8 @@ class ClientWords:
         return {"words": proposed, "documents": documents}
 
     @published(
-        "For each word of a model that is trained further: 1 if enough of the documents contain "
-        "it. The number of documents.",
+        "For each word of a model that is trained further: 1 if documents of enough persons "
+        "contain it. The number of documents.",
         "which words of a model are known",
         often=Often(times=1, instead="instead of vocabulary, if a model keeps its own words"),
         reply=lambda agreement, words: {
@@ -155,7 +155,7 @@ class ClientWords:
 
     @cached_property
     def frequency(self) -> NDArray[np.int64]:
-        """The number of the client's persons with each word that enough of them have."""
+        """The number of the client's persons with each word that those of enough persons have."""
         if self.whole is None:
             return persons_by_word(self.bag, self.corpus.owners)
         return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
@@ -271,16 +271,16 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         return len(self.usable)
 
     @published(
-        "For each word that enough of the documents contain: the number of documents with it, its "
-        "number of occurrences, a 1 (the sum is the number of clients), and whether the word is "
-        "one of the client's most frequent words. The number of documents.",
+        "For each word that documents of enough persons contain: the number of documents with it, "
+        "its number of occurrences, a 1 (the sum is the number of clients), and whether the word "
+        "is one of the client's most frequent words. The number of documents.",
         "words with their counts",
         often=of_method(TopicSettings, lambda s: ONCE if s.agrees_first else NEVER),
         reply=lambda places, most: {"words": WordCountBounds(places), "documents": SAME_NUMBER},
         has_words=False,
     )
     def vocabulary(self, places: int, most: int) -> Reply:
-        """Count words that enough documents contain; mark the most frequent (GetClientVocab)."""
+        """Count words of documents of enough persons (GetClientVocab), and mark frequent ones."""
         for part in self._parts.values():
             part.forget()
         self.over(np.arange(len(self.corpus)))

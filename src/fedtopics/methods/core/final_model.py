@@ -98,7 +98,7 @@ class LastSums(SharedFunctions):
         return {"theta": total, "documents": self.client.over(self.client.usable)}
 
     @published(
-        "For each topic that enough of the documents have, the occurrences of each word that "
+        "For each topic that documents of enough persons have, the occurrences of each word that "
         "enough documents contain, weighted by their shares of the topic; the number of documents. "
         "With secure aggregation, first: for each topic the sums of squares and of fourth powers "
         "of persons' largest shares.",
@@ -162,7 +162,7 @@ class LastSums(SharedFunctions):
         return self.period_sums(groups, **model)
 
     @published(
-        "For each pair of words of a topic that enough of the documents contain, the number of "
+        "For each pair of words of a topic that documents of enough persons contain, the number of "
         "windows or documents with both words; the numbers of windows and documents. Words are "
         "chosen in one half of the documents and scored in the other, so there are counts of each; "
         "the client draws the halves. Words that too few documents of a half contain do not count.",

@@ -40,10 +40,10 @@ class ConsensusSums(SharedFunctions):
         self.client.part(ClusterSums).moved_embeddings = None
 
     @published(
-        "For each word that enough of the documents contain, except those that nearly always occur "
-        "with a more frequent word: the sum of the documents' embeddings (less a common origin, of "
-        "length 1). The numbers of documents with such a word, and of all documents. With secure "
-        "aggregation, first: how many documents contain each word.",
+        "For each word that documents of enough persons contain, except those that nearly always "
+        "occur with a more frequent word: the sum of the documents' embeddings (less a common "
+        "origin, of length 1). The numbers of documents with such a word, and of all documents. "
+        "With secure aggregation, first: how many documents contain each word.",
         "sums of embeddings by word",
         often=of_method(DiscriminativeSettings, lambda s: FIRST if s.word_weight else NEVER),
         reply=lambda agreement, origin: sums_by_weight(len(agreement.vocabulary), len(origin)),

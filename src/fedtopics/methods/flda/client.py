@@ -39,8 +39,8 @@ class FLDAClient(TopicClient[FLDASettings]):
             raise DataError(f"Client {site.name!r}: {error}") from None
 
     @published(
-        "For each topic that is the largest in enough of the new documents: its first words (only "
-        "words in enough of these documents) and their weights; which of all clients' topics "
+        "For each topic that is the largest in new documents of enough persons: its first words "
+        "(only words in enough of these documents) and their weights; which of all clients' topics "
         "guided it; how many words belong to it. The number of documents; if too few documents "
         "are new, only that number. Topics are merged, not summed, so all participants see each "
         "client's topics.",
@@ -125,8 +125,8 @@ class FLDAClient(TopicClient[FLDASettings]):
             self.corpus = self.corpus.take([])
 
     @published(
-        "For each word that enough of the documents contain, the number of documents with it and "
-        "its number of occurrences; zeros for other words; the number of documents.",
+        "For each word that documents of enough persons contain, the number of documents with it "
+        "and its number of occurrences; zeros for other words; the number of documents.",
         "counts of words",
         often=LAST,
         reply=lambda agreement: {

@@ -144,7 +144,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._trainer = self._new_trainer()
 
     @published(
-        "For each cluster with enough of the documents, the sum of their embeddings and their "
+        "For each cluster with documents of enough persons, the sum of their embeddings and their "
         "number; the number of all documents. With secure aggregation, first: for each cluster of "
         "the last reply, how many of its documents are now in each cluster.",
         "sums of embeddings by cluster",
@@ -172,8 +172,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {"sums": sent_sums, "counts": sizes, "documents": documents}
 
     @published(
-        "For each cluster with enough of the documents, the sum of the adapter's outputs for them "
-        "and their number; the loss, summed over documents; the number of all documents. With "
+        "For each cluster with documents of enough persons, the sum of the adapter's outputs for "
+        "them and their number; the loss, summed over documents; the number of all documents. With "
         "secure aggregation, first: the number of documents in each cluster.",
         "sums of the adapter's outputs by cluster",
         often=of_method(FSTCSettings, EACH_ROUND),

@@ -60,7 +60,7 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
 
 class Projections(SharedFunctions):
     @published(
-        "For each word that enough of the documents contain: 300 random mixtures of how often "
+        "For each word that documents of enough persons contain: 300 random mixtures of how often "
         "other words occur in documents with it, the number of documents with it, and the sum of "
         "its shares of their words; zeros for other words. For short texts or few words, these "
         "numbers reveal as much as counts of pairs of words, even counts of one document.",

@@ -140,7 +140,7 @@ class LDAClient(TopicClient[LDASettings]):
         return {"counts": counts, "bound": bound, "documents": self.over(rows)}
 
     @published(
-        "For each topic that enough of the documents have and each word that enough of them "
+        "For each topic that documents of enough persons have and each word that enough of them "
         "contain, the expected number of its occurrences from the topic; the evidence bound (nats) "
         "and the number of documents. With secure aggregation, first: for each topic, the sums of "
         "squares and of fourth powers of persons' largest shares.",

@@ -93,7 +93,7 @@ class MixtureSums(PointSums):
     @published(
         "For each topic, the sum of the documents' probabilities; for each topic where that sum is "
         "large enough, the sums, weighted by these probabilities, of embeddings and of occurrences "
-        "of words that enough of the documents contain. The evidence (nats) and the number of "
+        "of words that documents of enough persons contain. The evidence (nats) and the number of "
         "documents. With secure aggregation, probabilities are also summed first.",
         "sums of embeddings and words by topic",
         often=of_method(MixtureSettings, EACH_ROUND),

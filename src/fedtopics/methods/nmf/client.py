@@ -93,10 +93,10 @@ class WordProducts(SharedFunctions):
     _weighed: tuple[Any, int, Numbers, list[Weighed]] = None, ALL, np.zeros(0), []
 
     @published(
-        "For each word that enough of the documents contain, mixtures of the words that occur with "
-        f"it (at least {WIDTH}), as sums over documents, each a vector of weighted words of length "
-        "1. If there are as many mixtures as words, they reveal the sums for each pair of words. "
-        "The number of documents.",
+        "For each word that documents of enough persons contain, mixtures of the words that occur "
+        f"with it (at least {WIDTH}), as sums over documents, each a vector of weighted words of "
+        "length 1. If there are as many mixtures as words, they reveal the sums for each pair of "
+        "words. The number of documents.",
         "mixtures of words that occur together",
         often=often_products,
         reply=product_bounds,
@@ -143,7 +143,7 @@ class WordProducts(SharedFunctions):
 
 class FactorSums(WordProducts):
     @published(
-        "For each topic that enough of the documents have and each word that enough of them "
+        "For each topic that documents of enough persons have and each word that enough of them "
         "contain, the sum over documents of the word's weight times the share of the topic; for "
         "each two such topics, the sum of the products of shares; the number of documents. With "
         "secure aggregation, first: for each topic, the sums of squares and of fourth powers of "
@@ -217,7 +217,7 @@ class FactorSums(WordProducts):
         return {"cosines": total, "documents": self.over_part(SCORED)}
 
     @published(
-        "For each topic that enough of the documents have and each word that enough of them "
+        "For each topic that documents of enough persons have and each word that enough of them "
         "contain, the word's occurrences, weighted by documents' shares of the topic; the number "
         "of documents. With secure aggregation, first: for each topic, the sums of squares and of "
         "fourth powers of persons' largest shares.",

@@ -1,0 +1,79 @@
+"""Answers of people to the questions of an impact assessment, in a file that is used again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtopics.errors import RunError
+from fedtopics.escaping import as_json
+from fedtopics.files import read_toml, write_output
+from fedtopics.report.dpia_document import Document, Gap, Part, Statement
+
+FILE = "answers.toml"
+HEADER = """\
+# Answers to the questions of a data protection impact assessment that no record of the program
+# answers. Write yours between the quotation marks, or between three of them for several lines.
+# The next draft uses them: fedtopics audit dpia ... --answers FILE
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, who is to answer it, and the answer; "" if there is none yet."""
+
+    section: str
+    who: str
+    question: str
+    answer: str = ""
+
+
+def read_answers(path: Path) -> list[Answer]:
+    """Read answers; none if there is no file yet."""
+    if not path.exists():
+        return []
+    tables = read_toml(path).get("question", [])
+    if not isinstance(tables, list) or not all(map(_is_answer, tables)):
+        raise RunError(
+            f"{path} is not a file of answers: each [[question]] has section, who, question and "
+            "answer, as texts in quotation marks."
+        )
+    return [Answer(**table) for table in tables]
+
+
+def _is_answer(table: Any) -> bool:
+    names = Answer.__dataclass_fields__.keys()
+    return (
+        isinstance(table, dict)
+        and table.keys() == names
+        and all(isinstance(value, str) for value in table.values())
+    )
+
+
+def answered(section: str, part: Part, answers: Sequence[Answer]) -> Part:
+    """Return a question with its answer, if somebody gave one."""
+    if not isinstance(part, Gap):
+        return part
+    for given in answers:
+        if (given.section, given.question) == (section, part.question) and given.answer.strip():
+            text = f"{part.question} {given.answer.strip()}"
+            return Statement(text, f"{FILE}, answered by {part.who}")
+    return part
+
+
+def write_answers(form: Document, path: Path, answers: Sequence[Answer]) -> Path:
+    """Write all questions of a form with the answers so far, also those of another version."""
+    open_questions = [
+        Answer(section.number, part.who, part.question)
+        for section in form.sections
+        for part in section.parts
+        if isinstance(part, Gap)
+    ]
+    asked = {(answer.section, answer.question) for answer in open_questions}
+    given = [answer for answer in answers if (answer.section, answer.question) not in asked]
+    tables = [
+        "\n[[question]]\n"
+        + "".join(f"{name} = {as_json(value)}\n" for name, value in vars(answer).items())
+        for answer in sorted([*given, *open_questions], key=lambda answer: answer.section)
+    ]
+    return write_output(path, (HEADER + "".join(tables)).encode(), [".toml"])
