@@ -227,8 +227,8 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     assert "at least 8 of its persons, as the study requires." in Policy().described(False, 8)
     assert Policy(min_persons=12, min_persons_in_sum=1000).described(seen=False) == (
         "By this client's policy, an update sums over at least 12 persons and a total over at "
-        "least 2 clients and 1,000 persons. A word is shared only if it is in documents of at least 5 "
-        "of its persons, as the policy requires."
+        "least 2 clients and 1,000 persons. A word is shared only if it is in documents of at "
+        "least 5 of its persons, as the policy requires."
     )
 
 

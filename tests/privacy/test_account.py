@@ -88,6 +88,23 @@ def test_a_document_whose_place_another_takes_counts_twice() -> None:
     assert together([one]) == pytest.approx(together([of_ten] * 4), abs=0.01)
 
 
+def test_a_run_that_failed_is_charged_what_left() -> None:
+    """A twentieth of mu^2 is far less than the whole; who starts it again may send the rest."""
+    account = charged(Account(), 4, noise="of a secret")
+    settled = account.settled("first", "of a secret", 0.05)
+    assert settled.epsilon == pytest.approx(together([THREE], [0.05]))
+    mu = mu_of(THREE) * math.sqrt(0.05)
+    assert delta_of(mu, settled.epsilon - ROUNDING) == pytest.approx(1e-6, rel=0.01)
+    assert 0.5 < settled.epsilon < 0.7
+    assert account.settled("other", "of a secret", 0.05) == account
+    assert account.settled("first", "of a secret", 0).epsilon == 0
+    further = charged(settled, 4, "second", "of another secret")
+    assert 3 < further.epsilon < 3.2
+    with pytest.raises(PolicyError, match=r"would be 4\.4"):
+        charged(further, 4, "first", "of a secret")
+    assert charged(settled, 4, noise="of a secret") == account
+
+
 def test_what_exceeds_it_is_refused() -> None:
     account = charged(Account(), 4)
     assert [entry.study for entry in account.entries] == ["first"]

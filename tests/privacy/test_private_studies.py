@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedtopics import Corpus, Study, train
-from fedtopics.errors import PolicyError, StudyError
+from fedtopics.errors import FederationError, PolicyError, StudyError
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
@@ -256,3 +256,24 @@ def test_a_study_between_machines(tmp_path: Path) -> None:
     left = {row["function"] for row in rows if row["masked"]}
     assert left == {name for name in seen if seen[name] == TOTAL}
     assert Account(Memory.read(tmp_path / "memories/north").header.account).epsilon == 8
+
+
+def test_a_study_that_fails_is_charged_what_left(tmp_path: Path) -> None:
+    """Noise hides the words of few documents: their number and the words' counts have left."""
+    corpora = {name: themed(40, seed) for seed, name in enumerate(("east", "north", "west"))}
+    policies = dict.fromkeys(corpora, Policy(min_persons=1, max_epsilon=4))
+    plan = planned("nmf", 3)
+    # Who is first tells the others, who may get that before they have computed it.
+    with pytest.raises((StudyError, FederationError), match="words surely occur"):
+        federated(plan, corpora, tmp_path, policies=policies, seeded=False)
+    account = Account(Memory.read(tmp_path / "memories/north").header.account)
+    (entry,) = account.entries
+    budget = RECIPES.find("nmf").budget(plan.differential_privacy, plan.method)
+    assert entry.share == pytest.approx(budget.shares["documents"] + budget.shares["words"])
+    assert 0.5 < account.epsilon < 0.8
+    more = Study.make(
+        method={"name": "nmf", "n_components": 9},
+        differential_privacy={"epsilon": 3, "words": PUBLIC[:50]},
+    )
+    with pytest.raises(StudyError, match="lists 50 public words, fewer than 10 words for each of"):
+        Participation(key_of("north"), themed(40), Policy(), tmp_path / "x").review(more)

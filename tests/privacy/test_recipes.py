@@ -150,5 +150,7 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StudyError, match="words of documents are secret; list words") as told:
         public_words(Study.make(method={"name": name}, differential_privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
-    listed = Study.make(method={"name": name}, differential_privacy=BOUND | {"words": ["milk"]})
-    assert public_words(listed) == ["milk"]
+    words = [f"milk{letter}" for letter in "abcdefghijklmnopqrst"]
+    two = {"name": name, "n_components": 2}
+    listed = Study.make(method=two, differential_privacy=BOUND | {"words": words})
+    assert public_words(listed) == words

@@ -27,7 +27,7 @@ def budget(policy: Path, key: Path | None, as_json: bool) -> None:
     """
     from fedtopics import Policy
     from fedtopics.federation.memory import Memory
-    from fedtopics.privacy.accounting import Account
+    from fedtopics.privacy.accounting import Account, together
 
     rules = Policy.read(policy)
     if rules.max_epsilon is None:
@@ -44,13 +44,16 @@ def budget(policy: Path, key: Path | None, as_json: bool) -> None:
             }
         )
         return
-    table = Table("date", "study", "run", "epsilon", "delta", "unit", box=None, pad_edge=False)
+    table = Table(
+        "date", "study", "run", "epsilon used", "of", "delta", "unit", box=None, pad_edge=False
+    )
     for entry in account.entries:
         bound = entry.privacy
         table.add_row(
             entry.date,
             shortened(entry.study),
             entry.run[:8],  # enough to tell runs apart
+            f"{together([bound], [entry.share]):.3g}",
             f"{bound.epsilon:g}",
             f"{bound.delta:g}",
             bound.unit,

@@ -29,6 +29,7 @@ class Door:
         self._policy = policy
         self._ledger = ledger
         self._rounds = set(ledger.rounds)
+        self._released = 0.0  # share of the privacy budget that this process has used
 
     @property
     def turn(self) -> int:
@@ -54,7 +55,9 @@ class Door:
         # The difference of two replies with the same noise would have no noise.
         notes: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
         if self._client.noisy:
-            notes["question"] = _question(call)
+            released = self._client.released
+            notes["question"] = (*_question(call), released - self._released)
+            self._released = released
         self._write(call, reply, **notes)
 
     def _write(self, call: Call, reply: Payload, **notes: Any) -> None:

@@ -149,6 +149,9 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 except StateError as error:
                     run.install(error.content)
                     continue
+                except FedTopicsError:
+                    part.settle(study)  # if the study is started again, it is charged as a whole
+                    raise
                 if isinstance(clients, SecureClients):
                     model = _confirmed(clients, model)
                 part.receive(model, run.event)

@@ -143,6 +143,7 @@ class Ledger:
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()  # run, round and attempt of all answers
         self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
+        self.shares: dict[str, float] = {}  # of the privacy budget that they used, by name
         self.last = SentReply(Position(0))
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
@@ -195,13 +196,14 @@ class Ledger:
         reply: Payload,
         once: bool = False,
         summed: int | None = None,
-        question: tuple[str, str] | None = None,
+        question: tuple[str, str, float] | None = None,
     ) -> bool:
         """Record a reply before it is sent: names, shapes, sizes and digests, no values.
 
         `summed` is the number of documents of a reply that does not contain it. Return False, and
         write nothing, if a different reply was sent to the same call or, with `once`, to any call
-        of the function at that turn.
+        of the function at that turn. A `question` is a noisy sum: its name, a digest of how it was
+        requested, and the share of the privacy budget that it uses.
         """
         noted = {} if question is None else {"asked": question}
         if self._file is None:
@@ -245,8 +247,9 @@ class Ledger:
         self.last = answer
         self._replies[answer.position.turn, answer.function] = answer.reply
         if "asked" in content:
-            release, how = content["asked"]
+            release, how, share = content["asked"]
             self.questions[release] = how
+            self.shares[release] = max(share, self.shares.get(release, 0.0))
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
         self._add(

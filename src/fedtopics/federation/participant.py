@@ -89,6 +89,7 @@ class Participation:
         self.training: Corpus | None = None  # the documents of `corpus` that the study uses
         self._ended = False  # the model is in this folder
         self._ledger: Ledger | None = None
+        self._noise = ""  # identity of the secret behind the noise of the run
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
 
@@ -144,7 +145,8 @@ class Participation:
         if self._insecure_seed:
             secret = Secret.from_seed(study.seed, self.name)
         policy = self.policy.in_study(study.is_secure)
-        account, choice = self._remember(study, self.corpus, digest(secret.derive("account").hex()))
+        self._noise = digest(secret.derive("account").hex())
+        account, choice = self._remember(study, self.corpus, self._noise)
         self._ledger = self._opened_ledger(study, has_begun)
         limits = policy.model_dump(mode="json")
         rows = self._rows(study)
@@ -327,6 +329,16 @@ class Participation:
             releases = str(len(memory.header.releases))
             write_durably(self.key.folder / SIGNED, releases.encode())
         return account, choice
+
+    def settle(self, study: Study) -> None:
+        """Charge the privacy budget only for what left, as the study failed."""
+        if self._ledger is None or not self._noise or self.policy.max_epsilon is None:
+            return
+        share = min(sum(self._ledger.shares.values()), 1.0)
+        with changed_memory(self._memory) as memory:
+            account = Account(memory.header.account)
+            account = account.settled(study.fingerprint, self._noise, share)
+            memory.header.account = list(account.entries)
 
     def _arriving(self, study: Study) -> Follow | None:
         """Return a reader of the documents that arrive, which records them before they are used."""

@@ -156,6 +156,7 @@ class BudgetEntry(BaseModel, extra="forbid", frozen=True):
     run: str
     privacy: Privacy
     noise: str = ""  # identity of the secret; a run with another secret counts as a new run
+    share: float = Field(1.0, ge=0, le=1)  # of mu^2; less than 1 if a run failed before its end
 
     @property
     def identity(self) -> tuple[str, str, Privacy, str]:
@@ -170,9 +171,17 @@ class Account:
     entries: Sequence[BudgetEntry] = ()
 
     @property
+    def _promises(self) -> list[Privacy]:
+        return [entry.privacy for entry in self.entries]
+
+    @property
+    def _shares(self) -> list[float]:
+        return [entry.share for entry in self.entries]
+
+    @property
     def epsilon(self) -> float:
         """The epsilon of all runs together, at `delta`."""
-        return together([entry.privacy for entry in self.entries])
+        return together(self._promises, self._shares)
 
     @property
     def delta(self) -> float | None:
@@ -185,10 +194,24 @@ class Account:
         """Return the account with a run; PolicyError if all runs together exceed `most`."""
         today = datetime.now(UTC).date().isoformat()
         entry = BudgetEntry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
-        if any(earlier.identity == entry.identity for earlier in self.entries):
+        others = Account([old for old in self.entries if old.identity != entry.identity])
+        if entry.identity in {old.identity for old in self.entries if old.share == 1}:
             return self
-        self._check(client, privacy, most)
-        return Account([*self.entries, entry])
+        others._check(client, privacy, most)
+        return Account([*others.entries, entry])
+
+    def settled(self, study: str, noise: str, share: float) -> Account:
+        """Return the account after a run failed: it used only this `share` of its mu^2.
+
+        Which sums are released may depend on earlier ones, as all of them stay within the budget.
+        """
+        is_run = [(entry.study, entry.noise) == (study, noise) for entry in self.entries]
+        return Account(
+            [
+                entry.model_copy(update={"share": share}) if is_it else entry
+                for entry, is_it in zip(self.entries, is_run, strict=True)
+            ]
+        )
 
     def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
         """Raise PolicyError if a new study would exceed `most`; a resumed one sends nothing new."""
@@ -196,7 +219,7 @@ class Account:
             self._check(client, privacy, most)
 
     def _check(self, client: str, privacy: Privacy, most: float) -> None:
-        after = together([*(entry.privacy for entry in self.entries), privacy])
+        after = together([*self._promises, privacy], [*self._shares, 1.0])
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
@@ -205,15 +228,20 @@ class Account:
             )
 
 
-def together(promises: Sequence[Privacy]) -> float:
-    """Return the epsilon of several studies at their smallest delta; it never falls."""
-    if not promises:
+def together(promises: Sequence[Privacy], shares: Sequence[float] = ()) -> float:
+    """Return the epsilon of several studies at their smallest delta; it never falls.
+
+    `shares` are those of their mu^2 that were used; by default all was.
+    """
+    shares = shares or [1.0] * len(promises)
+    used = [pair for pair in zip(promises, shares, strict=True) if pair[1] > 0]
+    if not used:
         return 0.0
-    if len(promises) == 1 and promises[0].sensitivity == 1:
-        return promises[0].epsilon
-    mu = math.sqrt(sum((promise.sensitivity * mu_of(promise)) ** 2 for promise in promises))
-    delta = min(promise.delta for promise in promises) * (1 - ROUNDING) ** len(promises)
-    return epsilon_of(mu, delta) + ROUNDING * len(promises)
+    if len(used) == 1 and used[0][0].sensitivity == used[0][1] == 1:
+        return used[0][0].epsilon
+    mu = math.sqrt(sum(share * (p.sensitivity * mu_of(p)) ** 2 for p, share in used))
+    delta = min(promise.delta for promise, _ in used) * (1 - ROUNDING) ** len(used)
+    return epsilon_of(mu, delta) + ROUNDING * len(used)
 
 
 def epsilon_of(mu: float, delta: float) -> float:

@@ -78,6 +78,10 @@ class NoisyClient(TopicClient[Settings]):
         self._words: list[str] = []
         self._requests: dict[tuple[str, int], bytes] = {}  # their digests
 
+    @property
+    def released(self) -> float:
+        return sum(self._budget.shares[name] for name in self.noise.released)
+
     @classmethod
     def functions(cls) -> dict[str, Published]:
         """Return only functions with noise: none of those that all methods have."""

@@ -59,6 +59,11 @@ class Noise:
         self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # kept by masks
         self._answers: dict[str, bytes] = {}
 
+    @property
+    def released(self) -> list[str]:
+        """The purposes of all sums so far."""
+        return list(self._answers)
+
     def added(self, values: Any, sigma: float, purpose: str) -> Numbers:
         """Return values, a vector that one document changes by at most 1, with its part of noise.
 

@@ -31,11 +31,8 @@ class Releases:
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
         columns = estimates.surely_there(counts, self.budget.sigma("words"), self.most_words)
-        if len(columns) < LEAST_PER_TOPIC * self.settings.n_components:
-            raise self.refusal(
-                f"only {len(columns)} words surely occur, fewer than {LEAST_PER_TOPIC} words for "
-                f"each of {self.settings.n_components} topics"
-            )
+        if why := why_too_few(len(columns), self.settings.n_components):
+            raise self.refusal(f"only {len(columns)} words surely occur, {why}")
         return columns
 
     def refusal(self, what: str) -> StudyError:
@@ -45,6 +42,13 @@ class Releases:
             f"{what[0].upper()}{what[1:]}; at epsilon {epsilon:g} noise hides the rest. Ask for "
             "fewer topics or give more documents. A larger epsilon also helps, but protects less."
         )
+
+
+def why_too_few(n_words: int, n_topics: int) -> str:
+    """Return why topics cannot come from so few words; "" if they can."""
+    if n_words >= LEAST_PER_TOPIC * n_topics:
+        return ""
+    return f"fewer than {LEAST_PER_TOPIC} words for each of {n_topics} topics"
 
 
 Stage = Callable[[Releases, Agreement, Arrays], Arrays]

@@ -210,6 +210,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     most_rounds: int | None = None
     """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
 
+    @property
+    def released(self) -> float:
+        """The share of the privacy budget that sums used which were computed so far."""
+        return 0.0
+
     noisy = False
     """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
 
