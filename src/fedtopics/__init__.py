@@ -5,8 +5,9 @@ Names are loaded when they are first used, so that the command line starts fast.
 
 from typing import TYPE_CHECKING
 
-from fedtopics.extras import VERSION, load_when_used
+from fedtopics.extras import load_when_used
 from fedtopics.threads import wait_asleep
+from fedtopics.versions import VERSION
 
 wait_asleep()
 __version__ = VERSION

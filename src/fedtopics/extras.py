@@ -1,4 +1,4 @@
-"""The version, optional packages, and registries to which other packages can add.
+"""Optional packages, and registries to which other packages can add.
 
 Another package adds a network, method or metric with `Registry.register` or an entry point.
 """
@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 from fedtopics.errors import FedTopicsError, StudyError, nearest_names
 
-VERSION = "0.1.0"
 Item = TypeVar("Item")
 
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import Study
-from fedtopics.extras import VERSION
 from fedtopics.federation.study import example_study
 from fedtopics.methods.registry import METHODS
 from fedtopics.terminal.display import program_name
+from fedtopics.versions import VERSION
 from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, commands
 
 

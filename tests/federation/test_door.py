@@ -207,6 +207,9 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     assert policy == Policy(min_persons=3, methods=("gfedntm", "lda"))
     assert (policy.min_persons_per_word, policy.max_rounds) == (5, None)
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
+    path.chmod(0o666)
+    with pytest.raises(StudyError, match="Every user of this machine can change the policy"):
+        Policy.read(path)
 
 
 def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:

@@ -172,7 +172,7 @@ def client(texts: list[list[str]], **policy: int) -> Any:
 
 def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
     """How many documents hold two words, and how many there are under a pair of nothing."""
-    reply = half.function("pairs")(WORDS, pairs=PAIRS, windows=SIZES_OF_WINDOWS, parts=[part])
+    reply = half.function("word_pairs")(WORDS, pairs=PAIRS, windows=SIZES_OF_WINDOWS, parts=[part])
     counted = reply[f"{part}/0"]["pairs"].tolist()
     pairs = {(WORDS[i], WORDS[k]): n for (i, k), n in zip(PAIRS, counted, strict=True)}
     return pairs | {("", ""): reply["documents"]}

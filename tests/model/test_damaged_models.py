@@ -77,7 +77,7 @@ def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_pa
         if change.keys() == {"embedding"}:  # which this network does not see
             assert TopicModel.from_pretrained(tmp_path).n_topics == 3
         else:
-            with pytest.raises(ModelError, match="copy"):
+            with pytest.raises(ModelError, match=r"copy|train it again"):
                 TopicModel.from_pretrained(tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
@@ -98,7 +98,7 @@ def test_what_is_shared_has_to_make_topics(shared: dict[str, torch.Tensor], tmp_
     file = tmp_path / "model.safetensors"
     tensors = {n: t for n, t in load(file.read_bytes()).items() if not n.startswith("shared/")}
     rewrite(tmp_path, save(tensors | {f"shared/decoder/{n}": t for n, t in shared.items()}))
-    with pytest.raises(ModelError, match="copy"):
+    with pytest.raises(ModelError, match=r"copy|train it again"):
         TopicModel.from_pretrained(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_a_header_that_claims_more_than_the_file_has(length: int, tmp_path: Path
     header["words/sums"]["shape"] = [3, length]
     head = json.dumps(header).encode()
     rewrite(tmp_path, len(head).to_bytes(8, "little") + head + data[8 + size :])
-    with pytest.raises(ModelError, match="copy it again"):
+    with pytest.raises(ModelError, match="train it again"):
         TopicModel.from_pretrained(tmp_path)
 
 

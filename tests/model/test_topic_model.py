@@ -12,8 +12,8 @@ import fedtopics
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.model.evaluation import evaluate
-from fedtopics.model.folder import FORMAT
 from fedtopics.text.words import RULES
+from fedtopics.versions import MODEL
 from tests.helpers.clients import BOATS, TREES, documents
 from tests.helpers.models import edit_config
 
@@ -132,13 +132,15 @@ def test_card(model: TopicModel, saved: Path) -> None:
     assert f"16 words, fingerprint {model.vocabulary.fingerprint[:16]}" in text
 
 
-@pytest.mark.parametrize("written", [FORMAT + 1, None, "1"])
+@pytest.mark.parametrize("written", [MODEL + 1, None, "1"])
 def test_another_format(saved: Path, written: Any) -> None:
     edit(saved / "config.json", format=written, fedtopics="9.9")
     message = rf"has format {written} \(written by fedtopics 9\.9\), but fedtopics "
     with pytest.raises(ModelError, match=message) as error:
         TopicModel.from_pretrained(saved)
-    assert f"fedtopics {fedtopics.__version__} reads format {FORMAT}" in str(error.value)
+    assert f"fields of format {MODEL}, which fedtopics {fedtopics.__version__} reads" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])

@@ -149,7 +149,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         for number in ("2.3.a", "2.2.a")
     )
     assert policy["min_persons"] == "1"
-    assert files["model/vocabulary.json"].startswith(f"line {len(number) - 1}, SHA-256 ")
+    assert files["model/vocabulary.json"].startswith(f"line {len(number) - 3}, SHA-256 ")
     assert "north signs with the key of its certificate." in said(form, "2.3.e")
 
 

@@ -137,7 +137,7 @@ def test_a_simulations_header(tmp_path: Path) -> None:
     assert str(int(page.facts.ended[-2:])) == facts["When"]["value"].split()[0]
     assert facts["Were policies met?"]["good"] is True
     fewest = min(row["documents"] for row in page.summary["left"]["functions"])
-    assert f"sums {fewest} or more documents; 10 are required." in page.html
+    assert f"sums {fewest} or more documents; those of 10 persons are required." in page.html
     for fact in facts.values():
         assert f"- {fact['name']} " in page.markdown
 

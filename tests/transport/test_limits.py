@@ -12,6 +12,7 @@ import pytest
 
 from fedtopics.protocol.link import LinkError
 from fedtopics.transport.grpc import CALLS, CHUNK, GrpcLink, channel_credentials
+from fedtopics.versions import WIRE
 from tests.helpers.echo import CONTENT, HOST, MEMBERS, SERVER, Echo, linked, process, serving
 from tests.helpers.pinned import pair
 
@@ -43,7 +44,7 @@ def dripping(seconds: float = 0.2) -> Iterator[bytes]:
 def test_a_byte_now_and_then_is_ended(call: str) -> None:
     with serving(seconds=1) as server, linked(server.port, "south") as other:
         began = time.monotonic()
-        code, _ = refused(server.port, f"/fedtopics.3/{call}", dripping(), "200")
+        code, _ = refused(server.port, f"/fedtopics.{WIRE}/{call}", dripping(), "200")
         assert code is grpc.StatusCode.CANCELLED
         assert 0.9 < time.monotonic() - began < 3
         assert other.ask(b"1") == b"south:1"
@@ -51,7 +52,7 @@ def test_a_byte_now_and_then_is_ended(call: str) -> None:
 
 def test_who_does_not_read_is_ended() -> None:
     with serving(seconds=1) as server:
-        answers = raw(server.port, "/fedtopics.3/Fetch", iter([b"content"]), "7")
+        answers = raw(server.port, f"/fedtopics.{WIRE}/Fetch", iter([b"content"]), "7")
         next(answers)
         # Each chunk under way allows 16 s; so time goes faster.
         for _ in range(100):
@@ -70,7 +71,7 @@ def test_an_incomplete_request_is_not_handed_over(chunks: list[bytes], size: str
     service = Echo()
     with serving(service) as server:
         for call in ("Ask", "Say"):
-            code, sentence = refused(server.port, f"/fedtopics.3/{call}", iter(chunks), size)
+            code, sentence = refused(server.port, f"/fedtopics.{WIRE}/{call}", iter(chunks), size)
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert sentence == "the request is not complete"
     assert service.failure == ""
@@ -87,13 +88,13 @@ def test_more_than_a_say_may_have_is_refused_before_it_is_read() -> None:
             yield chunk
 
     with serving() as server:
-        code, sentence = refused(server.port, "/fedtopics.3/Say", endless(), str(100 << 20))
+        code, sentence = refused(server.port, f"/fedtopics.{WIRE}/Say", endless(), str(100 << 20))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert "at most 67,108,864 are expected" in sentence
         assert len(read) < 10
-        code, _ = refused(server.port, "/fedtopics.3/Ask", endless(), str(2 << 20))
+        code, _ = refused(server.port, f"/fedtopics.{WIRE}/Ask", endless(), str(2 << 20))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
-        code, _ = refused(server.port, "/fedtopics.3/Say", endless(), str(1 << 20))
+        code, _ = refused(server.port, f"/fedtopics.{WIRE}/Say", endless(), str(1 << 20))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED  # more than announced
 
 
@@ -102,20 +103,20 @@ def test_another_version_gets_both_numbers() -> None:
         code, sentence = refused(server.port, "/fedtopics.4/Ask", iter([b"a"]), "1")
         assert code is grpc.StatusCode.UNIMPLEMENTED
         assert sentence == "the server uses version 3, and this member version 4"
-        code, _ = refused(server.port, "/fedtopics.3/Tell", iter([b"a"]), "1")
+        code, _ = refused(server.port, f"/fedtopics.{WIRE}/Tell", iter([b"a"]), "1")
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_member_sees_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with process(tmp_path) as server, linked(server.port) as link:
-        monkeypatch.setattr("fedtopics.transport.grpc.VERSION", 2)
+        monkeypatch.setattr("fedtopics.transport.grpc.WIRE", 2)
         with pytest.raises(LinkError, match=r"another version .* version 3, .* version 2"):
             link.ask(b"1")
 
 
 def test_a_newer_say_ends_the_older_one() -> None:
     with serving() as server, ThreadPoolExecutor(1) as pool:
-        older = pool.submit(refused, server.port, "/fedtopics.3/Say", dripping(), "200")
+        older = pool.submit(refused, server.port, f"/fedtopics.{WIRE}/Say", dripping(), "200")
         time.sleep(0.5)
         with linked(server.port) as link:
             link.say(b"newer")
@@ -199,7 +200,7 @@ def test_large_messages_take_their_own_size(tmp_path: Path) -> None:
 def test_large_messages_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.transport.grpc.LARGE_REQUESTS", 1)
     with serving(seconds=2) as server, linked(server.port, "south") as other:
-        slow = raw(server.port, "/fedtopics.3/Say", dripping(), str(2 << 20))
+        slow = raw(server.port, f"/fedtopics.{WIRE}/Say", dripping(), str(2 << 20))
         time.sleep(0.3)
         other.say(b"small")
         other.say(bytes(3 << 20))  # after the slow one's deadline, which comes before its own

@@ -13,7 +13,7 @@ import click
 
 from fedtopics.errors import FedTopicsError, nearest_names
 from fedtopics.escaping import for_encoding, visible
-from fedtopics.extras import VERSION
+from fedtopics.versions import VERSION
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 OF_EXTRAS = {"flda": "install it with: pip install 'fedtopics[flda]'"}

@@ -329,6 +329,7 @@ def join_command(
     model and theta.parquet, the topics of your own documents, are then in the --out folder.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.federation.after_run import record_files
     from fedtopics.federation.join import check_key
     from fedtopics.federation.join import join as take_part
     from fedtopics.protocol.roster import Key
@@ -358,6 +359,7 @@ def join_command(
         model = take_part(part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout)
     if model is not None:
         show_run(model, part.out, quiet=as_json)
+        record_files(part.out, ["report.html", "report.md"], key)
 
 
 def _participation(

@@ -132,7 +132,7 @@ def delete(run: Path, what: tuple[str, ...], key: Path | None) -> None:
     RUN is the folder of a member. Without this record, `fedtopics audit verify` says that the files
     are missing, as it says of files that somebody removed. A signed ledger needs --key.
     """
-    from fedtopics.federation.deletion import delete_files
+    from fedtopics.federation.after_run import delete_files
     from fedtopics.protocol.roster import Key
 
     deleted = delete_files(run, what, None if key is None else Key.load(key))
@@ -186,10 +186,10 @@ def dpia(
         corpus = Corpus.read(data, Columns(**columns))
         exposure = expose(study, corpus, rules.in_study(study.is_secure))
     file = answers or out.with_name(FILE)
-    given = read_answers(file)
-    form = assess(place, audit, exposure, given)
+    earlier = read_answers(file)
+    form = assess(place, audit, exposure, earlier)
     write_document(form, out, [place, audit, data, policy, file])
-    write_answers(form, file, given)
+    write_answers(form, file, earlier)
     say(f"The draft is in {out}; {file} has {form.gaps} questions for people to answer.")
 
 

@@ -24,17 +24,16 @@ import msgspec
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import Payload, content_shape_and_type, flat_fields
 from fedtopics.errors import RunError
-from fedtopics.extras import VERSION
 from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
+from fedtopics.versions import LEDGER, VERSION
 
 Sign = Callable[[bytes], bytes]
 HEAD_SIZE = 512  # bytes: small enough for one atomic overwrite, also if the process is killed
 MOST_LISTED = 20  # most words that a line lists
 SEEDED = "from the study's seed"  # which all members know
 SIGNATURE = "signature"
-EARLIER_KINDS = {"began", "came", "kept", "left"}  # of lines; now started, received, stored, sent
 TEXTS = "function", "often", "data_sent", "seen", "over", "bounds"  # of the table of data sent
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
@@ -277,6 +276,7 @@ class Ledger:
             self._add(
                 "started",
                 client=client,
+                format=LEDGER,
                 fedtopics=VERSION,
                 policy=policy,
                 **budget,
@@ -436,12 +436,24 @@ def has(path: Path, key: str, value: Any) -> bool:
 
 
 def check_version(line: Line, path: Path) -> None:
-    """Raise RunError for a line of an earlier version, which must not count as nothing sent."""
-    if line.content.get("what") in EARLIER_KINDS:
+    """Raise RunError for a line of another format, which must not count as nothing sent."""
+    content = line.content
+    # The first format had no number, and other kinds of lines.
+    other = content.get("what") == "started" and content.get("format") != LEDGER
+    if other or content.get("what") in {"began", "came", "kept", "left"}:
         raise RunError(
-            f"The ledger {path} was written by an earlier version of fedtopics; read it with that "
-            "version, and start a new run."
+            f"The ledger {path} was written by fedtopics {content.get('fedtopics', 'before 0.1')}, "
+            f"in another format than that of fedtopics {VERSION}; read it with that version, and "
+            "start a new run."
         )
+
+
+def checked_lines(path: Path) -> list[Line]:
+    """Return the lines of a ledger of this format; RunError for another one."""
+    lines = list(lines_of(path))
+    for line in lines:
+        check_version(line, path)
+    return lines
 
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:

@@ -384,7 +384,8 @@ class Participation:
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
-            self._ledger.write_files(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
+            names = *UNEDITED, "README.md", "topics.json"
+            self._ledger.write_files(self.out, *(f"model/{n}" for n in names), "theta.parquet")
         notify(events.ModelReceived(str(folder), len(self.corpus), unknown))
 
     def notify(self, event: events.Event) -> None:

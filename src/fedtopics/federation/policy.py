@@ -6,6 +6,7 @@ Each reason to refuse a study, a round or a total is here; `door` checks each re
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from fedtopics.errors import PolicyError, closest
+from fedtopics.errors import PolicyError, StudyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.registry import METHODS
@@ -138,10 +139,15 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         Raises
         ------
         StudyError
-            If the file is missing, is not TOML, or has an unknown key.
+            If the file is missing, is not TOML, or has an unknown key, or if every user of the
+            machine can write it.
         """
         with explained(f"The policy {path}", cls):
             policy = cls(**read_toml(Path(path)))
+        if Path(path).stat().st_mode & stat.S_IWOTH:
+            raise StudyError(
+                f"Every user of this machine can change the policy {path}; run chmod o-w {path}."
+            )
         if policy.known_members is not None:
             members = policy.known_members
             entries = (members,) if isinstance(members, str) else members

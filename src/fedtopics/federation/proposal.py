@@ -7,6 +7,7 @@ from typing import Any
 
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.protocol.roster import Key
+from fedtopics.versions import VERSION
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def reach(study: Study, folder: Path) -> str:
     key = Key.load(folder)
     with closing(study.server_plan.link(key)) as link:
         link.fetch(b"")
+        theirs = getattr(link, "software", VERSION)
+    news = "" if theirs == VERSION else f" The server runs fedtopics {theirs}, this is {VERSION}."
     return (
-        f"The server answers, and accepts the certificate of {key.name}. Only joining shows "
+        f"The server answers, and accepts the certificate of {key.name}.{news} Only joining shows "
         "whether it serves the same study."
     )

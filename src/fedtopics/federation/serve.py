@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fedtopics import waiting
 from fedtopics.contract.events import Finished, OnEvent
-from fedtopics.extras import VERSION
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.program import program_of
 from fedtopics.federation.relay import Listen
@@ -19,12 +18,13 @@ from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
+from fedtopics.versions import WIRE
 
 
 def software_of(study: Study, start: WarmStart | None) -> str:
-    """Return the versions and the study, which all sides must have in common."""
+    """Return the numbers of formats and the study, which all sides must have in common."""
     method = study.registration
-    return f"fedtopics {VERSION}, {method.name} {method.version}, study {study.identity(start)}"
+    return f"wire {WIRE}, {method.name} {method.version}, study {study.identity(start)}"
 
 
 def lead(

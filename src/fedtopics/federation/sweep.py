@@ -22,7 +22,6 @@ from scipy import sparse
 
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import StudyError
-from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
@@ -33,6 +32,7 @@ from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.figures import Panel, chart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
+from fedtopics.versions import VERSION
 
 HELD_OUT = 0.1  # of each client's documents
 SAMPLE = 0.8  # of the training documents, for all seeds except the first, to measure stability

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedtopics.errors import IdentityError, InputError, RunError, StudyError
-from fedtopics.extras import VERSION
 from fedtopics.federation import ledger
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes, read_text
 from fedtopics.protocol.roster import certificate_fingerprint, has_signed, name_of
+from fedtopics.versions import VERSION
+
+EDITED = {"model/README.md", "model/topics.json", "report.html", "report.md"}
 
 
 class Check(NamedTuple):
@@ -64,9 +66,7 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
             f"There is no ledger in {folder}; name the folder of a member or of a simulation."
         )
     for path in places:
-        lines = list(ledger.lines_of(path))
-        for line in lines:
-            ledger.check_version(line, path)
+        lines = ledger.checked_lines(path)
         yield from _chain(path, lines)
         if path.exists():
             yield _signature(path, lines, trusted)
@@ -88,9 +88,7 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
 
 def _alone(path: Path, certificate: Path | None, head: str) -> Iterator[Check]:
     """Check a ledger without the files of its run, as an auditor may get it."""
-    lines = list(ledger.lines_of(path))
-    for line in lines:
-        ledger.check_version(line, path)
+    lines = ledger.checked_lines(path)
     if not any(line.content for line in lines):
         raise RunError(f"{path} is not a ledger; give ledger.jsonl, or the folder of a run.")
     is_whole = ledger.head_path(path).exists()
@@ -213,7 +211,13 @@ def _study(path: Path, study: Study | str, lines: Sequence[ledger.Line]) -> Chec
     if isinstance(study, str):
         return Check("study", False, study)
     same = all(line.content.get("study") == study.fingerprint for line in lines)
+    writers = {str(line.content["fedtopics"]) for line in lines if "fedtopics" in line.content}
     rest = "which each line names" if same else "but the ledger is of another study"
+    if not same and writers and VERSION not in writers:
+        rest += (
+            f"; it was written by fedtopics {', '.join(sorted(writers))}, whose studies may have "
+            "other fingerprints: verify it with that version"
+        )
     return Check("study", same, f"{path} is the study {study.fingerprint}, {rest}.")
 
 
@@ -245,6 +249,10 @@ def _file(folder: Path, name: str, line: ledger.Line) -> Check:
     if same:
         with open_file(path) as file:
             same = hashlib.file_digest(file, "sha256").hexdigest() == line.content.get("sha256")
+    if not same and name in EDITED:
+        return Check(
+            "file", None, f"{path} is not as {where} records it; people may edit or rewrite it."
+        )
     return Check("file", same, f"{path} {'is' if same else 'is not'} as {where} records it.")
 
 

@@ -293,8 +293,12 @@ class RemoteDocuments:
     source: str
     fingerprint: str
     whose: ClassVar[str] = "each a person of its own"
+    unit: ClassVar[str] = "documents"
 
     def __len__(self) -> int:
+        return self.n_documents
+
+    def n_persons(self) -> int:
         return self.n_documents
 
     @classmethod

@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from fedtopics.escaping import for_markdown, visible
-from fedtopics.extras import VERSION
 from fedtopics.files import shortened
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import figure_templates
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
+from fedtopics.versions import VERSION
 
 
 def card(model: Topics) -> str:

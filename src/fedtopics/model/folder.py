@@ -16,7 +16,6 @@ from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.escaping import as_json, as_sentence, check_client_name, is_flooded, visible
-from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
@@ -27,8 +26,8 @@ from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingIn
 from fedtopics.text.rules import TextRules
 from fedtopics.text.times import Unit
 from fedtopics.text.vocabulary import Vocabulary
+from fedtopics.versions import MODEL, VERSION
 
-FORMAT = 3
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
 UNFIT = (
     "The numbers in {} do not fit the model that its config.json describes; copy the whole "
@@ -46,7 +45,7 @@ class _Periods(TypedDict):
 
 
 class _Config(TypedDict):
-    """The fields of a ``config.json``: new ones are `NotRequired`, or `FORMAT` increases."""
+    """The fields of a ``config.json``: new ones are `NotRequired`, or `MODEL` increases."""
 
     inference: str
     precision: str
@@ -100,7 +99,7 @@ def write_model(model: Topics, folder: Path) -> None:
     }
     tensors = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     config = {
-        "format": FORMAT,
+        "format": MODEL,
         "fedtopics": VERSION,
         "inference": model.inference.name,
         "precision": model.inference.precision,
@@ -146,23 +145,21 @@ def read_model(folder: Path) -> dict[str, Any]:
     """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
     folder = model_folder(folder)
     config = _read(folder / "config.json")
-    if config.get("format") != FORMAT:
-        written_format, written_by = (
-            as_sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics")
-        )
-        raise ModelError(
-            f"The model in {folder} has format {written_format} (written by fedtopics "
-            f"{written_by}), but fedtopics {VERSION} reads format {FORMAT}; train it again, or "
-            "install the version that wrote it."
-        )
+    if config.get("format") != MODEL:
+        raise _of_other_version(config, folder)
+    words = _read(folder / "vocabulary.json")
+    digest = config.pop("digest", "")
+    is_whole = digest == content_digest(config, words)
     try:
-        fields = _fields(config, _read(folder / "vocabulary.json"), folder)
+        fields = _fields(config, words, folder, is_whole)
     except ModelError:
         raise
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     except _DAMAGES as error:
         refuse_closed(error, folder)
+        if is_whole:  # nothing was lost, but this version has other fields
+            raise _of_other_version(config, folder) from None
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
@@ -171,19 +168,30 @@ def read_model(folder: Path) -> dict[str, Any]:
     return fields | {"labels": labels, "unconfirmed": suggested}
 
 
-def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
+def _of_other_version(config: Mapping[str, Any], folder: Path) -> ModelError:
+    """Return the error for a model whose fields this version does not read."""
+    written_format, written_by = (
+        as_sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics")
+    )
+    return ModelError(
+        f"The model in {folder} has format {written_format} (written by fedtopics {written_by}), "
+        f"and not the fields of format {MODEL}, which fedtopics {VERSION} reads; train it again, "
+        "or install the version that wrote it."
+    )
+
+
+def _fields(config: Any, words: Any, folder: Path, is_whole: bool) -> dict[str, Any]:
     _CONFIG.validate_python(config, strict=True)
     _HISTORY.validate_python(config["info"].get("history", []), strict=True)
     _check_texts(config)
     names = checked_names(config.get("client_names", {}), config["documents"])
     vocabulary = Vocabulary.of(words)
-    digest = config.pop("digest")
-    if vocabulary.fingerprint != config["vocabulary"]:
+    if vocabulary.fingerprint != config["vocabulary"] and not is_whole:
         raise ModelError(
             f"The model in {folder} needs the vocabulary {config['vocabulary']}, but its "
             f"vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
-    if digest != content_digest(config, words):
+    if not is_whole or vocabulary.fingerprint != config["vocabulary"]:
         raise ValueError
     arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
     word_sums = arrays["words"]["sums"]

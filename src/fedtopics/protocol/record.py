@@ -22,6 +22,7 @@ from fedtopics.protocol.keys import (
     next_transcript,
 )
 from fedtopics.protocol.messages import decode, encode
+from fedtopics.versions import RECORD
 
 HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
 
@@ -44,6 +45,7 @@ class Record(_Private):
     content: bytes = b""  # the SHA-256 of the vector or the reply
     part: bytes = b""
     parts: list[bytes] = []
+    format: int = 0  # on a disk `versions.RECORD`; 0 before it had a number
 
     @property
     def list_digest(self) -> bytes:
@@ -99,7 +101,8 @@ class Folder:
         os.fsync(self._totals.fileno())
         if content is not None:
             write_durably(self._folder / "content", content)
-        write_durably(self._folder / "record", encode(record))
+        numbered = msgspec.structs.replace(record, format=RECORD)
+        write_durably(self._folder / "record", encode(numbered))
 
     def append(self, entry: OpenedStep) -> None:
         left = memoryview(packed_record(entry))
@@ -110,9 +113,15 @@ class Folder:
         """Return the record, its vector or reply, and the totals."""
         path = self._folder / "record"
         try:
-            record = decode(read_bytes(path), Record) if path.exists() else Record()
+            record = decode(read_bytes(path), Record) if path.exists() else Record(format=RECORD)
         except FederationError:
             raise RunError(f"{path} is damaged; restore the folder, or start a new run.") from None
+        if record.format != RECORD:
+            raise RunError(
+                f"{path} was written by another version of fedtopics: it has format "
+                f"{record.format}, and this one {RECORD}. Resume with the version that wrote it, "
+                "or start a new run."
+            )
         totals = self._folder / "totals"
         entries, whole = unpacked_record(read_bytes(totals))
         if whole < totals.stat().st_size:  # a crash cut the last one

@@ -16,7 +16,7 @@ from fedtopics.federation.data_sent import NOT_RECORDED
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
-from fedtopics.report.dpia_answers import Answer, answered
+from fedtopics.report.dpia_answers import AnsweredQuestion, answered
 from fedtopics.report.dpia_document import (
     PROGRAM,
     Document,
@@ -57,7 +57,7 @@ def assess(
     place: Path,
     audit: Path | None = None,
     exposure: Exposure | None = None,
-    answers: Sequence[Answer] = (),
+    answers: Sequence[AnsweredQuestion] = (),
 ) -> Document:
     """Fill in the DPIA.
 

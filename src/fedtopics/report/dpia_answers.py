@@ -19,7 +19,7 @@ HEADER = """\
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredQuestion:
     """A question, who is to answer it, and the answer; "" if there is none yet."""
 
     section: str
@@ -28,7 +28,7 @@ class Answer:
     answer: str = ""
 
 
-def read_answers(path: Path) -> list[Answer]:
+def read_answers(path: Path) -> list[AnsweredQuestion]:
     """Read answers; none if there is no file yet."""
     if not path.exists():
         return []
@@ -38,11 +38,11 @@ def read_answers(path: Path) -> list[Answer]:
             f"{path} is not a file of answers: each [[question]] has section, who, question and "
             "answer, as texts in quotation marks."
         )
-    return [Answer(**table) for table in tables]
+    return [AnsweredQuestion(**table) for table in tables]
 
 
 def _is_answer(table: Any) -> bool:
-    names = Answer.__dataclass_fields__.keys()
+    names = AnsweredQuestion.__dataclass_fields__.keys()
     return (
         isinstance(table, dict)
         and table.keys() == names
@@ -50,30 +50,31 @@ def _is_answer(table: Any) -> bool:
     )
 
 
-def answered(section: str, part: Part, answers: Sequence[Answer]) -> Part:
+def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> Part:
     """Return a question with its answer, if somebody gave one."""
     if not isinstance(part, Gap):
         return part
-    for given in answers:
-        if (given.section, given.question) == (section, part.question) and given.answer.strip():
-            text = f"{part.question} {given.answer.strip()}"
+    for earlier in answers:
+        is_same = (earlier.section, earlier.question) == (section, part.question)
+        if is_same and earlier.answer.strip():
+            text = f"{part.question} {earlier.answer.strip()}"
             return Statement(text, f"{FILE}, answered by {part.who}")
     return part
 
 
-def write_answers(form: Document, path: Path, answers: Sequence[Answer]) -> Path:
+def write_answers(form: Document, path: Path, answers: Sequence[AnsweredQuestion]) -> Path:
     """Write all questions of a form with the answers so far, also those of another version."""
     open_questions = [
-        Answer(section.number, part.who, part.question)
+        AnsweredQuestion(section.number, part.who, part.question)
         for section in form.sections
         for part in section.parts
         if isinstance(part, Gap)
     ]
-    asked = {(answer.section, answer.question) for answer in open_questions}
-    given = [answer for answer in answers if (answer.section, answer.question) not in asked]
+    names = {(answer.section, answer.question) for answer in open_questions}
+    earlier = [answer for answer in answers if (answer.section, answer.question) not in names]
     tables = [
         "\n[[question]]\n"
         + "".join(f"{name} = {as_json(value)}\n" for name, value in vars(answer).items())
-        for answer in sorted([*given, *open_questions], key=lambda answer: answer.section)
+        for answer in sorted([*earlier, *open_questions], key=lambda answer: answer.section)
     ]
     return write_output(path, (HEADER + "".join(tables)).encode(), [".toml"])

@@ -10,10 +10,10 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from fedtopics.escaping import for_markdown, visible
-from fedtopics.extras import VERSION
 from fedtopics.files import check_output, write_output
 from fedtopics.model.figures import resource
 from fedtopics.report.render import report_templates
+from fedtopics.versions import VERSION
 
 PROGRAM = f"fedtopics {VERSION}"
 

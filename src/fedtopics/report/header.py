@@ -79,7 +79,7 @@ def _policy(run: RunFacts) -> Fact:
     fewest = min((row["documents"] for row in replies), default=0)
     required = max(policy.min_persons for policy in run.policies.values())
     updates = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
-    return _fact(name, "Yes", f"{updates}; {required:,} are required.", True)
+    return _fact(name, "Yes", f"{updates}; those of {required:,} persons are required.", True)
 
 
 def _replies(rows: Rows) -> Rows:

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.extras import VERSION
 from fedtopics.federation.data_sent import ALL_SEE, NOT_RECORDED
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About
@@ -25,6 +24,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
+from fedtopics.versions import VERSION
 
 Summary = dict[str, Any]
 STEPS = tuple(step / 10 for step in range(11))  # values of lambda in the full list
@@ -32,14 +32,14 @@ EXAMPLES = 3  # documents of a topic
 EXCERPT = 400  # characters shown of a document
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SERVER_SAW = (
-    "No document left its client. The server saw sums over documents, and the words that enough "
-    "documents have. Every reader of this report sees them too."
+    "No document left its client. The server saw sums over documents, and the words that "
+    "documents of enough persons have. A reader of this report sees the words of topics."
 )
 UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
 MASKED = (
     "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
-    "totals over all clients, the words that enough documents have, and what this report shows "
-    "about each client."
+    "totals over all clients, the words that documents of enough persons have, and what this "
+    "report shows about each client."
 )
 SEEN_BY_ALL = "Sent without secure aggregation, so that all members saw it for each client: {}."
 FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round

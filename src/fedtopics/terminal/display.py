@@ -208,7 +208,7 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
     table = Table(
         title=f"\nData sent by {client}", title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("function", overflow="fold")  # not cut: names begin alike
+    table.add_column("function", no_wrap=True)  # other columns fold: names begin alike
     columns = ["replies", "documents", "values", "bytes"]
     if any(row["totals"] for row in rows):
         columns += ["totals", "bytes_of_totals"]

@@ -30,8 +30,9 @@ from fedtopics import waiting
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
+from fedtopics.versions import VERSION, WIRE
 
-VERSION = 3  # of the protocol
+SOFTWARE = "fedtopics-version"  # name in the metadata of answers
 CHUNK = 1 << 20  # bytes
 SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
@@ -178,7 +179,7 @@ class GrpcServer:
     def service(self, details: Any) -> Any:
         """Return the handler of a call by its path, for gRPC; None if there is none."""
         path = re.fullmatch(r"/fedtopics\.([0-9]{1,9})/(\w+)", details.method)
-        if path is None or (path[1] == f"{VERSION}" and path[2] not in self._methods):
+        if path is None or (path[1] == f"{WIRE}" and path[2] not in self._methods):
             return None
         return grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
 
@@ -186,11 +187,12 @@ class GrpcServer:
         self, version: str, method: str, chunks: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
         """Answer a call as a stream, because gRPC waits for other calls without our deadline."""
-        if version != f"{VERSION}":
+        if version != f"{WIRE}":
             context.abort(
                 StatusCode.UNIMPLEMENTED,
-                f"the server uses version {VERSION}, and this member version {version}",
+                f"the server uses version {WIRE}, and this member version {version}",
             )
+        context.send_initial_metadata([(SOFTWARE, VERSION)])
         try:
             (pem,) = context.auth_context()["x509_pem_cert"]  # as TLS has verified it
             name = self._names.get(ssl.PEM_cert_to_DER_cert(pem.decode()))
@@ -261,6 +263,7 @@ class GrpcLink:
         self._closed = False
         self._lock = threading.Lock()
         self._errors = 0  # in a row
+        self.software = "unknown"  # the server's version of fedtopics, from its last answer
 
     def ask(self, message: bytes) -> bytes:
         return self._call("Ask", message)
@@ -281,11 +284,13 @@ class GrpcLink:
         channel = self._channel
         deadline = _Deadline(self._seconds)
         try:
-            answers = channel.stream_stream(f"/fedtopics.{VERSION}/{method}")(
+            answers = channel.stream_stream(f"/fedtopics.{WIRE}/{method}")(
                 deadline.write(request), metadata=[("size", str(len(request)))]
             )
             deadline.end = answers.cancel
             answer = deadline.read(answers, LARGEST_ANSWER)
+            written = dict(answers.initial_metadata()).get(SOFTWARE, "unknown")
+            self.software = as_sentence(str(written))
         except grpc.RpcError as error:
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
             raise self._failed(code, as_sentence(error.details() or ""), channel) from None

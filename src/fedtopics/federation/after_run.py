@@ -1,4 +1,4 @@
-"""Delete files of a run, and record it: what `fedtopics audit delete` does."""
+"""Lines that a ledger gets after a run: files that were deleted, and its report."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +8,7 @@ from fedtopics.errors import RunError
 from fedtopics.federation.ledger import (
     Head,
     Ledger,
+    Line,
     client_of_ledger,
     last_records,
     lines_of,
@@ -55,16 +56,7 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
             f"The ledger {path} is signed; give the folder of the key of "
             f"{client_of_ledger(path)!r} with --key. Nothing was deleted."
         )
-    last = lines[-1].content
-    open_ledger = partial(
-        Ledger,
-        method=str(last.get("method")),
-        study=str(last.get("study")),
-        path=path,
-        run=str(last.get("run")),
-        begun=True,
-    )
-    ledger = open_ledger() if key is None else open_ledger(sign=key.sign, is_own=key.has_signed)
+    ledger = _reopened(path, lines[-1], key)
     try:
         for name in chosen:
             # First the line: if the power fails in between, `verify` finds the file.
@@ -73,3 +65,25 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
     finally:
         ledger.close()
     return chosen
+
+
+def record_files(folder: Path, names: Sequence[str], key: Key) -> None:
+    """Add a line to a member's ledger for each of these files that exists."""
+    path = folder / "ledger.jsonl"
+    if lines := list(lines_of(path)):
+        ledger = _reopened(path, lines[-1], key)
+        ledger.write_files(folder, *(name for name in names if (folder / name).exists()))
+        ledger.close()
+
+
+def _reopened(path: Path, last: Line, key: Key | None) -> Ledger:
+    """Open the ledger of a run that has ended, whose last line this is."""
+    open_ledger = partial(
+        Ledger,
+        method=str(last.content.get("method")),
+        study=str(last.content.get("study")),
+        path=path,
+        run=str(last.content.get("run")),
+        begun=True,
+    )
+    return open_ledger() if key is None else open_ledger(sign=key.sign, is_own=key.has_signed)
