@@ -16,7 +16,6 @@ GROUND = {
     "files.py",
     "escaping.py",
     "threads.py",
-    "versions.py",
     "waiting.py",
 }
 AT_TOP = {"__init__.py", "__main__.py", "guarantees.py", "versions.py"} | GROUND

@@ -26,7 +26,7 @@ def not_promised(**has: bool) -> list[str]:
     Parameters
     ----------
     has : whether the study has secure aggregation ("secure"), differential privacy ("noise"),
-        minibatches ("draws") and a column of persons ("persons"); what is left out may be either.
+        minibatches ("draws") and a column of persons ("persons"); those not given may be either.
     """
     return [
         row["text"]

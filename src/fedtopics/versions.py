@@ -1,4 +1,4 @@
-"""The version, and the numbers of formats: whoever changes a saved or sent field raises the number.
+"""The version, and the numbers of formats, which rise when a saved or sent field changes.
 
 ``tests/formats`` has a small file of each format, which is read in each test run, and the fields
 that are saved; it fails if they change and the number does not.

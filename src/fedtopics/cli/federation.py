@@ -133,11 +133,12 @@ def check_command(
         problem = error  # shown last, below the proposal
     exposure = expose(plan)
     try:
-        if corpus is not None and not isinstance(problem, PolicyError):
+        if corpus is not None:
             exposure = expose(plan, corpus, rules.in_study(plan.is_secure), supposed)
+        if corpus is not None and problem is None:
             rehearsed = rehearse_noise(plan, corpus, supposed)
     except FedTopicsError as error:  # policy or noise do not allow it for these documents
-        problem = error
+        problem = problem or error
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:

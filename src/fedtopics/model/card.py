@@ -32,6 +32,7 @@ def card(model: Topics) -> str:
             network=f", network {name}" if name in NETWORKS.names else "",
             fingerprint=shortened(model.vocabulary.fingerprint),
             counted=counted,
+            units=counted_units(model),
             total=sum(model.documents.values()),
             promise=promise(model),
             alone=of_one_client(model),
@@ -79,11 +80,16 @@ def promise(model: Topics) -> str:
         )
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
+    known = "Settings and words are public"
+    if "embedding" in model.inference.settings_type.model_fields:
+        known = (
+            "Settings, words and encoder are public; the control in "
+            "docs/concepts/differential-privacy.md shows what they yield alone"
+        )
     learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
-        f"everything that the study released; {learned}. Settings, words and encoder are public; "
-        "the control in docs/concepts/differential-privacy.md shows what they yield alone"
+        f"everything that the study released; {learned}. {known}"
     )
 
 

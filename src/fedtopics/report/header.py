@@ -33,6 +33,10 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
         day = date.fromisoformat(when)
         when = f"{day.day} {day:%B %Y}"
     names = [model.client_name(name) for name in sorted(model.documents)]
+    counted = counted_units(model)
+    if "privacy" in model.info:  # the model counts all clients together
+        names = sorted(run.study.get("clients", {})) or names
+        counted += ", counted with noise"
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     total = sum(model.documents.values())
@@ -43,7 +47,7 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
             about.get("operator", "not stated"),
             detail="" if "operator" in about else UNSAID,
         ),
-        _fact("Who took part", who, f"{named}: {total:,} {counted_units(model)}."),
+        _fact("Who took part", who, f"{named}: {total:,} {counted}."),
         _private(model, run),
         _policy(run),
         *([_fact("When", when)] if when else []),

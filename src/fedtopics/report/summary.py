@@ -36,6 +36,10 @@ SERVER_SAW = (
     "documents of enough persons have. A reader of this report sees the words of topics."
 )
 UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
+NOISY = (
+    "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
+    "totals over all clients, with noise."
+)
 MASKED = (
     "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
     "totals over all clients, the words that documents of enough persons have, and what this "
@@ -187,7 +191,7 @@ def _sentences(model: TopicModel) -> list[str]:
         f"{model.n_topics} {what} were found in {sum(model.documents.values()):,} "
         f"{counted_units(model)} of {who} by {_method(model)}{worked}.",
         *_tried(model),
-        MASKED if model.info.get("masked") else SERVER_SAW,
+        (NOISY if "privacy" in model.info else MASKED) if model.info.get("masked") else SERVER_SAW,
         *([SEEN_BY_ALL.format(", ".join(seen))] if (seen := _seen_by_all(model)) else []),
         *(f"{sentence}." for sentence in (promise(model), of_one_client(model)) if sentence),
     ]
