@@ -10,10 +10,11 @@ from dataclasses import replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import ModelError, check_number
@@ -45,12 +46,10 @@ HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # parameters whose values are not plain
 
 
-class FittedTopics:
-    """The topics of an estimator's `model_`."""
+class FittedTopics(BaseEstimator):  # type: ignore[misc]
+    """The topics of an estimator's `model_`, with `save` and `load`, without pickle."""
 
     model_: TopicModel
-    _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
-    _get_param_names: Any
 
     @property
     def topics_(self) -> list[list[str]]:
@@ -224,14 +223,6 @@ class FittedTopics:
         check_is_fitted(self)
         return self.model_
 
-
-class SavedEstimator(FittedTopics):
-    """An estimator with `save` and `load`, without pickle."""
-
-    _fixed: ClassVar[Mapping[str, Any]]
-    get_params: Any
-    _as_study: Callable[..., Any]
-
     def save(self, path: str | Path) -> Path:
         """Write the fitted model and its parameters to a folder: see `TopicModel.save_pretrained`.
 
@@ -324,13 +315,13 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
     return frame
 
 
-def _kind(default: type[SavedEstimator], name: Any) -> Any:
+def _kind(default: type[FittedTopics], name: Any) -> Any:
     """Return the estimator class of this name, or the default."""
     ours = import_module(HERE)
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
-def _can_make(kind: type[SavedEstimator], arguments: Mapping[str, Any]) -> bool:
+def _can_make(kind: type[FittedTopics], arguments: Mapping[str, Any]) -> bool:
     """Whether the arguments have all that an estimator needs."""
     with suppress(TypeError):
         return bool(signature(kind).bind(**arguments))
