@@ -56,7 +56,6 @@ from fedtopics.methods.core.groups import (
     GroupRequest,
     as_many,
     clients_in,
-    enough_have,
     is_count,
     of_enough_clients,
     persons_by_label,
@@ -400,27 +399,26 @@ class ClusterSums(PointSums):
         owners = self.client.corpus.owners_of(self.located[rows])
         compute = partial(sums_by_class, points, temperature, owners, **arrays)
         request = {"sums": "classes", "origin": origin, "part": part, **arrays}
-        reply = self.by_group(groups, request, compute)
-        return reply | {"documents": self.client.over(self.located[rows])}
+        return self.by_group(groups, request, compute, self.located[rows])
 
     def by_group(
         self,
         groups: GroupRequest,
         request: dict[str, Any],
         compute: Callable[[], tuple[Numbers, Numbers, dict[str, Numbers]]],
+        rows: Documents,
     ) -> Reply:
         """Return the sums of groups of enough persons, and the weights of all groups."""
 
         def grouped() -> Grouped:
             totals, weights, powers = compute()
+            return powers, lambda enough: {
+                "sums": totals * enough[..., None],
+                "weights": weights,
+                "sent": weights * enough,
+            }
 
-            def summed(enough: Enough) -> Reply:
-                sent_sums, sent_weights = of_enough(enough, totals, weights)
-                return {"sums": sent_sums, "weights": weights, "sent": sent_weights}
-
-            return powers, summed
-
-        return self.client.guard.sums(groups, request, enough_have, grouped)
+        return self.client.sums_by_group(groups, request, grouped, rows)
 
     @published(
         "For two clusterings, the number of pairs of the client's documents that share a cluster "

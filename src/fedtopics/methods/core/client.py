@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
-from fedtopics.contract.payload import CountsByWord
+from fedtopics.contract.payload import CountsByWord, Payload
 from fedtopics.contract.published import (
     LAST,
     NEVER,
@@ -34,7 +34,14 @@ from fedtopics.contract.replies import (
 )
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
-from fedtopics.methods.core.groups import GroupThreshold, Thetas
+from fedtopics.methods.core.groups import (
+    Enough,
+    Grouped,
+    GroupRequest,
+    GroupThreshold,
+    Thetas,
+    enough_have,
+)
 from fedtopics.methods.core.plan import ClientContext, Plan, Secret
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import (
@@ -252,6 +259,17 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
                 f"but agreed on {self._fingerprint or 'none'}; restart the study."
             )
         return {name: value for name, value in payload.items() if name != "vocabulary"}
+
+    def sums_by_group(
+        self,
+        groups: GroupRequest,
+        request: Payload,
+        compute: Callable[[], Grouped],
+        rows: Documents,
+        rule: Callable[..., Enough] = enough_have,
+    ) -> Reply:
+        """Return sums of groups of enough persons, see `GroupThreshold.sums`, over these rows."""
+        return self.guard.sums(groups, request, rule, compute) | {"documents": self.over(rows)}
 
     def part(self, kind: type[Part]) -> Part:
         return cast("Part", self._parts[kind])

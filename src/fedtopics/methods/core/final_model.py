@@ -20,7 +20,7 @@ from fedtopics.methods.core.groups import (
     OverTime,
     PersonShares,
     Thetas,
-    enough_have,
+    as_many,
     sums_by_period,
 )
 from fedtopics.methods.core.plan import WarmStart
@@ -135,17 +135,18 @@ class LastSums(SharedFunctions):
         },
     )
     def period_sums(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
-        over_time = cast("OverTime", self.client.settings.over_time)
-        reply = sums_by_period(
-            self.client.guard,
-            places=over_time.places(self.client.corpus),
-            thetas=partial(self.client.thetas, **model),
-            groups=groups,
-            model=model,
-            shape=(len(over_time.begins), self.client.n_topics(**model)),
-            corpus=self.client.corpus,
+        client = self.client
+        over_time = cast("OverTime", client.settings.over_time)
+        compute = partial(
+            sums_by_period,
+            places=over_time.places(client.corpus),
+            thetas=partial(client.thetas, **model),
+            shape=(len(over_time.begins), client.n_topics(**model)),
+            corpus=client.corpus,
         )
-        return reply | {"documents": self.client.over(self.client.usable)}
+        request = {"sums": "by period", **model}
+        reply = client.sums_by_group(groups, request, compute, client.usable, as_many)
+        return cast("Reply", reply)
 
     @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
@@ -261,10 +262,8 @@ def sums_of_words(
             of_persons.add(rows, theta)
         return of_persons.powers(), lambda enough: {"sums": total * enough[:, None]}
 
-    reply: dict[str, Any] = client.guard.sums(
-        groups, {"sums": "by topic", **request}, enough_have, compute
-    )
-    return reply | {"documents": client.over(client.usable)}
+    summed = {"sums": "by topic", **request}
+    return cast("Reply", client.sums_by_group(groups, summed, compute, client.usable))
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -70,8 +70,7 @@ class ConsensusSums(SharedFunctions):
             return has.T @ centred(embeddings[rows], origin), has.sum(0), powers
 
         request = {"sums": "by word", "origin": origin}
-        reply = client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": client.over(rows)}
+        return client.part(ClusterSums).by_group(groups, request, compute, rows)
 
     def learn_words(self, /, **words: Array) -> None:
         """Move the embeddings towards the mean points of their words; no data is sent."""
@@ -120,8 +119,7 @@ class ConsensusSums(SharedFunctions):
             return sums, weights, of_persons.powers()
 
         request = {"sums": "of members", **clusters}
-        reply = self.client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": self.client.over(self.client.usable)}
+        return self.client.part(ClusterSums).by_group(groups, request, compute, self.client.usable)
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):

@@ -32,7 +32,6 @@ from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     as_many,
@@ -195,8 +194,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             "counts": counts,
             "network": network,
         }
-        reply = self.guard.sums(groups, request, as_many, partial(self._trained, **request))
-        return reply | {"documents": self.over(self.usable)}
+        compute = partial(self._trained, **request)
+        return self.sums_by_group(groups, request, compute, self.usable, as_many)
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
         self._go_to(round - 1)
@@ -209,12 +208,11 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         totals, labels = self._trainer.cluster_sums()
         sizes = np.bincount(labels, minlength=len(totals)).astype(np.float64)
         persons = persons_by_label(labels, len(totals), self.corpus.owners_of(self.usable))
-
-        def summed(enough: Enough) -> Reply:
-            sent_sums, sent_sizes = of_enough(enough, totals, sizes)
-            return {"sums": sent_sums, "counts": sent_sizes, "loss": loss * len(self.usable)}
-
-        return {"counts": persons.astype(np.float64)}, summed
+        return {"counts": persons.astype(np.float64)}, lambda enough: {
+            "sums": totals * enough[:, None],
+            "counts": sizes * enough,
+            "loss": loss * len(self.usable),
+        }
 
     @published(
         "The weights of the network that the client trained, times its number of documents; that "

@@ -33,12 +33,10 @@ from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.minibatches import MINIBATCH, Minibatches
 from fedtopics.methods.core.settings import (
@@ -161,16 +159,13 @@ class LDAClient(TopicClient[LDASettings]):
         def compute() -> Grouped:
             of_persons = PersonShares(self.corpus.owners, pseudo_counts.shape[1])
             words, totals, bound = self._counted(rows, pseudo_counts, of_persons)
-
-            def summed(enough: Enough) -> Reply:
-                sums = SparseRows(words, totals * enough, len(pseudo_counts))
-                return {"counts": sums, "bound": bound}
-
-            return of_persons.powers(), summed
+            return of_persons.powers(), lambda enough: {
+                "counts": SparseRows(words, totals * enough, len(pseudo_counts)),
+                "bound": bound,
+            }
 
         request = {"sums": "expected", "pseudo_counts": pseudo_counts}
-        reply: Reply = self.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.over(rows)}
+        return self.sums_by_group(groups, request, compute, rows)
 
     def _counted(
         self,

@@ -26,12 +26,10 @@ from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
@@ -116,8 +114,7 @@ class MixtureSums(PointSums):
         """Sum the documents by their probabilities of each topic (the E-step)."""
         request = {"sums": "topics", **evidence}
         compute = partial(self._expected, Evidence(**evidence))
-        reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.client.over(self.seen)}
+        return self.client.sums_by_group(groups, request, compute, self.seen)
 
     def _expected(self, evidence: Evidence) -> Grouped:
         points = self.placed(evidence.origin)
@@ -133,13 +130,12 @@ class MixtureSums(PointSums):
             weights += theta.sum(0)
             of_persons.add(rows, theta)
             loss -= log_evidence
-        totals = {"directions": directions, "words": words}
-
-        def summed(enough: Enough) -> Reply:
-            sent_sums = {name: total * enough[:, None] for name, total in totals.items()}
-            return {**sent_sums, "weights": weights, "loss": loss}
-
-        return of_persons.powers(), summed
+        return of_persons.powers(), lambda enough: {
+            "directions": directions * enough[:, None],
+            "words": words * enough[:, None],
+            "weights": weights,
+            "loss": loss,
+        }
 
     def placed(self, origin: Numbers) -> Points:
         if len(self.located) == len(self.seen):  # if so, the rows are the same

@@ -27,12 +27,10 @@ from fedtopics.methods.core.final_model import (
 )
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.settings import NMFSettings
@@ -169,8 +167,7 @@ class FactorSums(WordProducts):
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
         compute = partial(self._factored, rarity, topics, part)
-        reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.over_part(part)}
+        return self.client.sums_by_group(groups, request, compute, self._of_part(part)[1])
 
     def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
@@ -184,11 +181,10 @@ class FactorSums(WordProducts):
             add_products(points, factors, sums)
             products += factors.T @ factors
             of_persons.add(rows, factors)
-
-        def summed(enough: Enough) -> Reply:
-            return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
-
-        return of_persons.powers(), summed
+        return of_persons.powers(), lambda enough: {
+            "sums": sums * enough,
+            "products": products * np.outer(enough, enough),
+        }
 
     @published(
         "How well topics predict words, for documents of one half, which the client draws: the sum "
