@@ -119,8 +119,10 @@ class ClientWords:
         most_frequent[by_frequency[:places]] = 1
         columns = np.column_stack([counted, np.ones(len(names), np.int64), most_frequent])
         rows = np.sort(by_frequency)
-        proposed = CountsByWord([names[row] for row in rows], columns[rows])
-        return {"words": proposed, "documents": documents}
+        return {
+            "words": CountsByWord([names[row] for row in rows], columns[rows]),
+            "documents": documents,
+        }
 
     @published(
         "For each word of a model that is trained further: 1 if enough of the documents contain "
@@ -137,8 +139,10 @@ class ClientWords:
     def known_words(self, words: list[str]) -> Reply:
         bag = self.count({word: i for i, word in enumerate(words)})
         enough = persons_by_word(bag, self.corpus.owners) >= self.rarest
-        documents = self.over(np.arange(len(self.corpus)))
-        return {"documents": documents, "clients": enough.astype(np.float64)}
+        return {
+            "documents": self.over(np.arange(len(self.corpus))),
+            "clients": enough.astype(np.float64),
+        }
 
     def over(self, rows: Documents) -> int:
         """Note which documents a reply is over, for the outbound filter; return their number."""
@@ -314,8 +318,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
         bag = self.count(self.columns)
-        owners = self.corpus.owners
-        persons = persons_by_word(bag, owners) if self.whole is None else self.whole[0]
+        persons = persons_by_word(bag, self.corpus.owners) if self.whole is None else self.whole[0]
         if len(few_have):
             persons = np.where(few_have, 0, persons)
         bag = frequent(bag, self.rarest, persons)
@@ -360,8 +363,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
             return numbers
         guard = self.guard
         needs_counts = guard.of_all and (guard.least > 1 or guard.clients > 1)
-        fewest = {"least": guard.least, "least_clients": guard.clients}
-        return numbers | fewest | {"counts_first": int(needs_counts)}
+        return numbers | {
+            "least": guard.least,
+            "least_clients": guard.clients,
+            "counts_first": int(needs_counts),
+        }
 
 
 def _place(often: Often) -> int:

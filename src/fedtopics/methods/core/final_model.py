@@ -145,8 +145,7 @@ class LastSums(SharedFunctions):
             corpus=client.corpus,
         )
         request = {"sums": "by period", **model}
-        reply = client.sums_by_group(groups, request, compute, client.usable, as_many)
-        return cast("Reply", reply)
+        return cast("Reply", client.sums_by_group(groups, request, compute, client.usable, as_many))
 
     @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
@@ -300,13 +299,12 @@ def sum_periods(
 ) -> Periods | None:
     if over_time is None:
         return None
-    begins = tuple(map(str, over_time.begins))
     if over_time.by_client:
         replies = agreement.ask(LastSums.period_shares, **model)
-        by_client = {name: reply["sums"] for name, reply in replies.items()}
-        return Periods(over_time.period, begins, by_client)
-    total = agreement.ask_once(LastSums.period_sums, **model)["sums"]
-    return Periods(over_time.period, begins, {TOGETHER: total})
+    else:
+        replies = {TOGETHER: agreement.ask_once(LastSums.period_sums, **model)}
+    by_client = {name: reply["sums"] for name, reply in replies.items()}
+    return Periods(over_time.period, tuple(map(str, over_time.begins)), by_client)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
@@ -317,8 +315,9 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     if within == "nothing":
         return replace(model, word_ranking=chosen)
     columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
-    words = model.vocabulary.words
-    candidates = [[words[i] for i in topic] for shown in columns for topic in shown]
+    candidates = [
+        [model.vocabulary.words[i] for i in topic] for shown in columns for topic in shown
+    ]
     parts = [CHOOSING, SCORED] if settings.chooses_words else [ALL]
     counts = count_together(agreement, candidates, within, parts)
     if settings.chooses_words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,7 @@ class GroupThreshold:
         digest = digest_of(request)
         if self._last[0] != digest:
             self._last = digest, compute()
-        computed: Result = self._last[1]
-        return computed
+        return cast("Result", self._last[1])
 
 
 def is_count(groups: GroupRequest) -> bool:

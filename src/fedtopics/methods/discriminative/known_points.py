@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,15 @@ from fedtopics.methods.clusters.sums import agreeing_pairs, sums_by_class, sums_
 from fedtopics.methods.core.agreement import Agreement
 
 
+@dataclass(frozen=True, eq=False)
 class KnownPoints:
     """Points that all participants know, as the documents of a client that answers everywhere."""
 
+    points: Numbers
+    temperature: float
     names = ("known",)
     apart = False
     hidden = False
-
-    def __init__(self, points: Numbers, temperature: float) -> None:
-        self._points = points
-        self._temperature = temperature
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -45,7 +45,7 @@ class KnownPoints:
         """Do nothing: points have no state."""
 
     def _part(self, part: Part) -> Numbers:
-        return self._points[part[0] :: part[1]]
+        return self.points[part[0] :: part[1]]
 
     def _embedding_moments(self, part: Part, origin: Numbers) -> Reply:
         points = self._part(part)
@@ -64,11 +64,11 @@ class KnownPoints:
         self, part: Part, round: int, origin: Numbers, **discriminants: Numbers
     ) -> Reply:
         points = self._part(part)
-        sums, weights, _ = sums_by_class(points, self._temperature, None, **discriminants)
+        sums, weights, _ = sums_by_class(points, self.temperature, None, **discriminants)
         return {"sums": sums, "weights": weights, "sent": weights, "documents": len(points)}
 
     def _agreeing_pairs(self, origin: Numbers, **clusterings: Any) -> Reply:
-        return {"pairs": agreeing_pairs(self._points, self._temperature, **clusterings)}
+        return {"pairs": agreeing_pairs(self.points, self.temperature, **clusterings)}
 
 
 def agree_with_oneself(points: Numbers, settings: DiscriminativeSettings) -> Agreement:

@@ -179,10 +179,15 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
     def save(self, state: DiscriminativeState) -> Arrays:
         moments = state.separation.moments
-        arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
-        arrays |= {"mean": moments.mean, "scatter": moments.scatter}
-        arrays |= {"rounds": np.array(state.split.rounds), **with_prefix("words", state.words)}
-        return arrays | with_prefix("split", arrays_of(state.split))
+        return {
+            "origin": state.separation.origin,
+            "count": np.array(moments.count),
+            "mean": moments.mean,
+            "scatter": moments.scatter,
+            "rounds": np.array(state.split.rounds),
+            **with_prefix("words", state.words),
+            **with_prefix("split", arrays_of(state.split)),
+        }
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])

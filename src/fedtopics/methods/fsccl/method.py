@@ -20,7 +20,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.published import EACH_ROUND, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds
@@ -71,8 +70,10 @@ def first_network(settings: FSCCLSettings, seed: int) -> Arrays:
     dimension = settings.embedding.dimension
     adapter = Adapter(dimension, settings.network.hidden, dimension + FEATURES)
     weights = adapter.initial_weights(seed, torch.float64)
-    centres = np.zeros((settings.n_components, dimension))
-    return {"centres": centres, **{name: weight.numpy() for name, weight in weights.items()}}
+    return {
+        "centres": np.zeros((settings.n_components, dimension)),
+        **{name: weight.numpy() for name, weight in weights.items()},
+    }
 
 
 def train_on_pairs(
@@ -224,8 +225,10 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     ) -> RoundResult[Arrays]:
         documents = reply["documents"]
         mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
-        facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
-        return RoundResult({"origin": state["origin"], **mean}, facts)
+        return RoundResult(
+            {"origin": state["origin"], **mean},
+            {"loss": reply["loss"] / documents, "documents": documents},
+        )
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights for inference: all except the contrastive head's."""

@@ -65,8 +65,11 @@ def forward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) 
 
 def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    last = sizes.bounds(sizes.shared[sizes.network.stages[-1].name])
-    return {"loss": agreement.loss(), "shared": last, **same_documents(agreement)}
+    return {
+        "loss": agreement.loss(),
+        "shared": sizes.bounds(sizes.shared[sizes.network.stages[-1].name]),
+        **same_documents(agreement),
+    }
 
 
 def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
@@ -283,8 +286,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         return None if separate_norms or settings.local_steps > 1 else Passes(*clients)
 
     def split(self, documents: int, total: int) -> int:
-        share = self.settings.validation_share
-        self.minibatches = Minibatches.of(self, documents / total, share)
+        self.minibatches = Minibatches.of(self, documents / total, self.settings.validation_share)
         return len(self.minibatches.training)
 
     def adopt(

@@ -67,7 +67,6 @@ class Gradients:
         return self._synchronised_statistics()
 
     def first_sums(self) -> tuple[Payload, int]:
-        stage = self.state.network.stages[0].name
         reply = self.agreement.ask(
             Passes.batch_sums,
             round=self.round,
@@ -75,7 +74,7 @@ class Gradients:
             shared={},
             weights=client_weights(self.state),
         )
-        return {stage: reply["sums"]}, reply["documents"]
+        return {self.state.network.stages[0].name: reply["sums"]}, reply["documents"]
 
     def _synchronised_statistics(self) -> Reply:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""

@@ -74,8 +74,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
         with warnings.catch_warnings():  # ignores fewer different documents than clusters
             warnings.simplefilter("ignore")
-            labels = kmeans.fit_predict(points)
-        labels = labels.astype(np.int64)
+            labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
         enough = persons_by_label(labels, number, owners) >= self.min_persons
         centres = totals[enough] / counts[enough][:, None]

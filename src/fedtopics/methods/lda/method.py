@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import sparse
 
-from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.payload import SparseRows
 from fedtopics.contract.published import (
@@ -272,8 +271,9 @@ class LDA(Program[LDASettings, Arrays]):
         change = np.inf
         if settings.tolerance > 0:
             change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
-        facts: RoundFacts = {"loss": -reply["bound"] / n, "documents": n}
-        return RoundResult({"pseudo_counts": after}, facts, change)
+        return RoundResult(
+            {"pseudo_counts": after}, {"loss": -reply["bound"] / n, "documents": n}, change
+        )
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
@@ -290,9 +290,13 @@ class LDA(Program[LDASettings, Arrays]):
             counts = np.maximum(pseudo_counts - prior.topic_prior, 0).T
             rounded = rounded_by_word(counts, agreement.vocabulary.occurrences)
             pseudo_counts = np.ascontiguousarray(rounded.T) + prior.topic_prior
-        make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, seen=seen)
-        trained = {"topics": topic_weights(pseudo_counts)}
-        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
+        return assemble_model(
+            agreement,
+            self.settings,
+            {"topics": topic_weights(pseudo_counts)},
+            self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, seen=seen),
+            self.plan.start,
+        )
 
 
 METHOD = Method("lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True)

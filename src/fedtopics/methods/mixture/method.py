@@ -243,11 +243,16 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(MixtureShape)
-        occurrences = agreement.vocabulary.occurrences
-        sums = dict(state) if agreement.is_example else without_exact_sums(state, occurrences)
-        make = self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds)
-        trained = {"evidence": vars(Evidence.of(sums, shape))}
-        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
+        sums = dict(state)
+        if not agreement.is_example:
+            sums = without_exact_sums(state, agreement.vocabulary.occurrences)
+        return assemble_model(
+            agreement,
+            self.settings,
+            {"evidence": vars(Evidence.of(sums, shape))},
+            self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds),
+            self.plan.start,
+        )
 
 
 def without_exact_sums(sums: Sums, occurrences: NDArray[np.int64]) -> dict[str, Numbers]:

@@ -81,11 +81,6 @@ def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
     }
 
 
-def word_bounds(agreement: Agreement, topics: Numbers) -> Template:
-    most = agreement.bound_if_announced(at_most(agreement.vocabulary.occurrences))
-    return {"sums": sums(*topics.T.shape, most=most)}
-
-
 class WordProducts(SharedFunctions):
     client: TopicClient[Any]
     _weighed: tuple[Any, int, Numbers, list[Weighed]] = None, ALL, np.zeros(0), []
@@ -219,15 +214,23 @@ class FactorSums(WordProducts):
         "fourth powers of persons' largest shares.",
         "words by topic",
         often=of_method(MinibatchSettings, lambda s: FIRST if s.initialisation == "nmf" else NEVER),
-        reply=word_bounds,
+        reply=lambda agreement, topics: {
+            "sums": sums(
+                *topics.T.shape,
+                most=agreement.bound_if_announced(at_most(agreement.vocabulary.occurrences)),
+            )
+        },
         counts_first=lambda topics: of_groups(topics.shape[1]),
         largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
     )
     def topic_words(self, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN) -> Reply:
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        request = {"rarity": rarity, "topics": topics}
         return sums_of_words(
-            self.client, groups, request=request, thetas=thetas, n_topics=topics.shape[1]
+            self.client,
+            groups,
+            request={"rarity": rarity, "topics": topics},
+            thetas=thetas,
+            n_topics=topics.shape[1],
         )
 
 

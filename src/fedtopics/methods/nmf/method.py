@@ -85,9 +85,11 @@ class Factorisation:
         topics = _descend(wanted, weights, state.topics)
         moved = np.linalg.norm(topics - state.topics)
         size = np.linalg.norm(topics)
-        facts: Any = {"loss": float(loss), "documents": reply["documents"]}
-        after = NMFState(topics, sums, products, np.asarray(n, np.float64))
-        return RoundResult(after, facts, float(moved) / max(float(size), TINY))
+        return RoundResult(
+            NMFState(topics, sums, products, np.asarray(n, np.float64)),
+            {"loss": float(loss), "documents": reply["documents"]},
+            float(moved) / max(float(size), TINY),
+        )
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
