@@ -70,12 +70,31 @@ FEWEST = Bounds((), MOST_COUNT, 1, dtype="int64")
 Part = TypeVar("Part", bound=SharedFunctions)
 
 
-class ClientWords:
+class ClientFacts:
+    """What the outbound filter reads of a client, next to its replies."""
+
+    together: Callable[[Sequence[Any]], Any] | None = None
+    """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
+    of these clients, and whose `documents` are each client's number in the last call."""
+
+    most_rounds: int | None = None
+    """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
+
+    noisy = False
+    """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
+
+    summed = 0
+    """Number of documents of a reply that does not contain it, because it is not shared."""
+
+    persons: int | None = None
+    """Of the last reply; None if each document is a person."""
+
+
+class ClientWords(ClientFacts):
     """The words of a client; an object with a part of its documents knows those of the whole."""
 
     bag: sparse.csr_array
     whole: NDArray[np.int64] | None = None  # see `hold`
-    persons: int | None = None  # of the last reply; None if each document is a person
 
     def __init__(self, plan: Plan[Any], site: ClientContext) -> None:
         self.name = site.name
@@ -213,19 +232,6 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = ()
     remembers: ClassVar[bool] = False  # whether replies depend on replies of earlier rounds
     continues: ClassVar[bool] = False  # whether the method trains models further, with their words
-
-    together: Callable[[Sequence[Any]], Any] | None = None
-    """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
-    of these clients, and whose `documents` are each client's number in the last call."""
-
-    most_rounds: int | None = None
-    """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
-
-    noisy = False
-    """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
-
-    summed = 0
-    """Number of documents of a reply that does not contain it, because it is not shared."""
 
     @classmethod
     def functions(cls) -> dict[str, Published]:
