@@ -66,8 +66,11 @@ class ConsensusSums(SharedFunctions):
             has.eliminate_zeros()
             embeddings: Any = client.corpus.embeddings
             persons = persons_by_word(has, owners).astype(np.float64)
-            powers = {"squares": persons, "fourths": persons}
-            return has.T @ centred(embeddings[rows], origin), has.sum(0), powers
+            return (
+                has.T @ centred(embeddings[rows], origin),
+                has.sum(0),
+                {"squares": persons, "fourths": persons},
+            )
 
         request = {"sums": "by word", "origin": origin}
         return client.part(ClusterSums).by_group(groups, request, compute, rows)

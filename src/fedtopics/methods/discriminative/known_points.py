@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class KnownPoints:
 
     def sum(self, function: str, template: Template, **request: Any) -> Reply:
         del request["vocabulary"]
-        reply: dict[str, Any] = getattr(self, f"_{function}")(**request)
-        return reply
+        return cast("Reply", getattr(self, f"_{function}")(**request))
 
     def call(self, function: str, template: Template, **request: Any) -> dict[str, dict[str, Any]]:
         return {name: self.sum(function, template, **request) for name in self.names}
@@ -49,16 +48,23 @@ class KnownPoints:
 
     def _embedding_moments(self, part: Part, origin: Numbers) -> Reply:
         points = self._part(part)
-        products = points.T @ points
-        return {"points": points.sum(0), "products": products, "documents": len(points)}
+        return {
+            "points": points.sum(0),
+            "products": points.T @ points,
+            "documents": len(points),
+        }
 
     def _cluster_sums(self, part: Part, centres: Numbers, **others: Any) -> Reply:
         points = self._part(part)
         labels, distances = zip(*(nearest_centres(points, start) for start in centres), strict=True)
         by_start = [sums_by_label(points, of_start, centres.shape[1]) for of_start in labels]
         sums, counts = map(np.stack, zip(*by_start, strict=True))
-        totals = {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
-        return totals | {"documents": len(points)}
+        return {
+            "sums": sums,
+            "counts": counts,
+            "distances": np.stack(distances).sum(1),
+            "documents": len(points),
+        }
 
     def _class_sums(
         self, part: Part, round: int, origin: Numbers, **discriminants: Numbers
@@ -73,5 +79,4 @@ class KnownPoints:
 
 def agree_with_oneself(points: Numbers, settings: DiscriminativeSettings) -> Agreement:
     """Return an agreement by which each participant asks for sums of known points."""
-    alone = KnownPoints(points, settings.temperature)
-    return Agreement(alone, settings, documents=len(points))
+    return Agreement(KnownPoints(points, settings.temperature), settings, documents=len(points))

@@ -80,8 +80,11 @@ def start_separation(
         finalists=settings.separation.finalists,
         centres=centres,
     )
-    split = Split.of(clusters, settings.separation.sizes)
-    return DiscriminativeState(Separation(settings, origin, moments), split, words)
+    return DiscriminativeState(
+        Separation(settings, origin, moments),
+        Split.of(clusters, settings.separation.sizes),
+        words,
+    )
 
 
 def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
@@ -135,7 +138,6 @@ def centres_of_words(
         START_OF_WORDS,
         k,
         origin=origin,
-        moments=find_moments(alone, origin),
         seed=seed,
         finalists=settings.separation.finalists,
     ).centres

@@ -26,7 +26,7 @@ from fedtopics.contract.replies import LONGEST, Bounds
 from fedtopics.inference.trained_clusters import LENGTH, Contrastive, log_student_t
 from fedtopics.methods.clusters.augmented_texts import embedded_views
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.minibatches import Minibatches
@@ -201,15 +201,12 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         settings = self.settings
         seed = self.plan.seed
         origin = np.zeros(settings.embedding.dimension)
-        moments = find_moments(agreement, origin)
         clusters = start_with_kmeans(
             agreement,
             settings.start,
             settings.n_components,
             origin=origin,
-            moments=moments,
             seed=seed,
-            finalists=1,
         )
         return {
             "origin": origin,

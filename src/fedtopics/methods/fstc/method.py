@@ -123,7 +123,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
                 origin=origin,
                 moments=moments,
                 seed=seed,
-                finalists=1,
             )
             return {"origin": origin, "start/centres": clusters.centres[0]}
         state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))

@@ -19,7 +19,7 @@ from fedtopics.contract.replies import LONGEST, Bounds, Template, of_groups, sum
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.inference.vectors import TINY, Numbers, Points
 from fedtopics.methods.clusters.client import PointSums
-from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
+from fedtopics.methods.clusters.program import check_enough, find_origin
 from fedtopics.methods.clusters.settings import Clusterings, StartSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
@@ -200,10 +200,7 @@ def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Su
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
     k = settings.n_components
     origin = find_origin(agreement, settings.embedding.dimension)
-    moments = find_moments(agreement, origin)
-    clusters = start_with_kmeans(
-        agreement, settings.start, k, origin=origin, moments=moments, seed=seed, finalists=1
-    )
+    clusters = start_with_kmeans(agreement, settings.start, k, origin=origin, seed=seed)
     words = np.zeros((k, len(agreement.vocabulary)))
     weights = np.maximum(clusters.counts[0], 1)
     directions = clusters.centres[0] * weights[:, None]
