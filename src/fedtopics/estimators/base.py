@@ -251,8 +251,10 @@ class TopicEstimator(
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
         columns = Columns(text=text, person=person)
-        data = self._read_clients(clients, client, names, policies, words, columns, out)
-        return self._fit(data, engine=engine)
+        return self._fit(
+            self._read_clients(clients, client, names, policies, words, columns, out),
+            engine=engine,
+        )
 
     def transform(
         self,

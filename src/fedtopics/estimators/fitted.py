@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -230,7 +231,8 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         """
         folder = self._fitted().save_pretrained(path)
         every = self.get_params(deep=False).items()
-        plain = {k: v for k, v in every if k not in NOT_SAVED and _is_plain(v)}
+        can_write = partial(_succeeds, json.dumps, default=_plain)
+        plain = {k: v for k, v in every if k not in NOT_SAVED and can_write(v)}
         content = {"estimator": type(self).__name__, "parameters": plain}
         text = as_json(content, indent=1, default=_plain) + "\n"
         write_durably(folder / FILE, text.encode())
@@ -266,7 +268,8 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         arguments = saved.get("parameters", defaults)
         arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
         fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or not _can_make(kind, arguments):
+        has_all = _succeeds(signature(kind).bind, **arguments)
+        if not issubclass(kind, cls) or not fits or not has_all:
             raise ModelError(
                 f"The model in {folder} is not a {cls.__name__} but uses {trained['method']}; load "
                 "it with TopicEstimator.load."
@@ -321,16 +324,11 @@ def _kind(default: type[FittedTopics], name: Any) -> Any:
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
-def _can_make(kind: type[FittedTopics], arguments: Mapping[str, Any]) -> bool:
-    """Whether the arguments have all that an estimator needs."""
-    with suppress(TypeError):
-        return bool(signature(kind).bind(**arguments))
-    return False
-
-
-def _is_plain(value: Any) -> bool:
+def _succeeds(function: Callable[..., Any], *arguments: Any, **others: Any) -> bool:
+    """Whether a function takes these arguments, and none of them has a wrong type or value."""
     with suppress(TypeError, ValueError):
-        return bool(json.dumps(value, default=_plain))
+        function(*arguments, **others)
+        return True
     return False
 
 

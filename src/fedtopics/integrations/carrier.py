@@ -72,8 +72,8 @@ class Results(Message):
 
 
 def _signed(study: str, session: bytes, calls: Calls) -> bytes:
-    content = encode(msgspec.structs.replace(calls, signature=b""))
-    return framed("fedtopics carried", study, session, content)
+    unsigned = msgspec.structs.replace(calls, signature=b"")
+    return framed("fedtopics carried", study, session, encode(unsigned))
 
 
 class CarriedLink:

@@ -146,8 +146,9 @@ class Passes(SharedFunctions):
     def batch_sums(self, round: int, stage: int, shared: Payload, weights: Payload) -> Reply:
         """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
-            batch = self.minibatch(round)
-            self._pass = ClientPass(self.client.network, self.client.tensors(weights), batch)
+            self._pass = ClientPass(
+                self.client.network, self.client.tensors(weights), self.minibatch(round)
+            )
         sums = self._pass.forward(stage, self.client.tensors(shared))
         return {"sums": sums.numpy(), "documents": self._over()}
 
@@ -333,9 +334,10 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             drawn.append(self.part(Passes).drawn)
         documents = self.over(np.concatenate(drawn))
         # Times the number of documents, so that the server's division gives a weighted mean.
-        descent = {name: (start[name] - local[name].detach()) * documents for name in start}
         return {
-            "descent": to_arrays(descent),
+            "descent": to_arrays(
+                {name: (start[name] - local[name].detach()) * documents for name in start}
+            ),
             "sums": to_arrays(totals),
             "loss": loss_sum,
             "documents": documents,

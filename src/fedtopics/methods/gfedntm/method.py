@@ -142,8 +142,13 @@ class Gradients:
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    others = state.network.finish_weights
-    return to_arrays({n: t for n, t in state.weights.items() if n not in others})
+    return to_arrays(
+        {
+            name: weight
+            for name, weight in state.weights.items()
+            if name not in state.network.finish_weights
+        }
+    )
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:
