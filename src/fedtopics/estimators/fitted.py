@@ -180,9 +180,11 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
         """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
-        classes = values_of(documents, classes)
         grouped = grouped_by_class(
-            self._fitted(), _corpora(self._corpus, documents), classes, **how
+            self._fitted(),
+            _corpora(self._corpus, documents),
+            values_of(documents, classes),
+            **how,
         )
         return _grouped(self._fitted(), "Class", "class", grouped)
 
@@ -201,18 +203,23 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             Share, Text. The index is that of the documents: see `TopicModel.get_document_info`.
         """
         model = self._fitted()
-        rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
         names = _names(model)
-        rows = [row | {"name": names[row["topic"]]} for row in rows]
+        corpora = _corpora(self._corpus, documents)
+        rows = [
+            row | {"name": names[row["topic"]]}
+            for row in model.representative_documents(corpora, topic, n_documents)
+        ]
         columns = {
             "Topic": "topic",
             "Name": "name",
             "Document": "document",
             **({"Client": "client"} if isinstance(documents, Mapping) else {}),
+            "Share": "share",
+            "Text": "text",
         }
         of_each = documents if isinstance(documents, Mapping) else {None: documents}
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
-        return _table(rows, columns | {"Share": "share", "Text": "text"}, index)
+        return _table(rows, columns, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
@@ -303,17 +310,19 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
     named = [
         row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows
     ]
-    columns = {
-        "Topic": "topic",
-        "Words": "words",
-        "Frequency": "count",
-        title: group,
-        "Name": "name",
-        "Share": "share",
-        "Documents": "documents",
-        "Clients": "clients",
-    }
-    frame = _table(named, columns)
+    frame = _table(
+        named,
+        {
+            "Topic": "topic",
+            "Words": "words",
+            "Frequency": "count",
+            title: group,
+            "Name": "name",
+            "Share": "share",
+            "Documents": "documents",
+            "Clients": "clients",
+        },
+    )
     frame.attrs |= {"without": grouped.without, "few": grouped.few, "unknown": grouped.unknown}
     return frame
 

@@ -192,8 +192,11 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         }
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
-        moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
-        separation = Separation(self.settings, arrays["origin"], moments)
+        separation = Separation(
+            self.settings,
+            arrays["origin"],
+            Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"]),
+        )
         split = Split(**without_prefix("split", arrays), rounds=int(arrays["rounds"]))
         words = without_prefix("words", arrays)
         learn_words(agreement, words)  # clients may have been restarted

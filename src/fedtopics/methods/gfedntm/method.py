@@ -97,9 +97,11 @@ class Gradients:
         loss = reply["loss"]
         for number in reversed(range(len(network.stages))):
             upstream = to_tensors(reply["shared"], network.dtype)
-            gradient = server.backward(number, upstream).numpy()
             reply = self.agreement.ask(
-                Passes.weight_gradients, round=self.round, stage=number, gradient=gradient
+                Passes.weight_gradients,
+                round=self.round,
+                stage=number,
+                gradient=server.backward(number, upstream).numpy(),
             )
         return {
             "weights": reply["weights"] | to_arrays(server.weight_gradients),

@@ -55,8 +55,9 @@ def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
 
 
 def chosen_start(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
-    chosen = {name: array[rows] for name, array in arrays_of(clusterings).items()}
-    return replace(clusterings, **chosen)
+    return replace(
+        clusterings, **{name: array[rows] for name, array in arrays_of(clusterings).items()}
+    )
 
 
 @dataclass(frozen=True)

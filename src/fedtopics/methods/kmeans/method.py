@@ -145,8 +145,10 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # the only round computes the centres
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        replies = agreement.ask(KMeansClient.own_centres, round=1, origin=origin)
-        return KMeansState(origin, self._merged(replies))
+        return KMeansState(
+            origin,
+            self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin)),
+        )
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
         if self._once:
