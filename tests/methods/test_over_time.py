@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,8 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
-    request: dict[str, Any] = {"groups": {}, "model": {}, "shape": (2, 2)}
-    reply = sums_by_period(guard, places, thetas, corpus=Corpus.of(["a"] * 5), **request)
+    compute = partial(sums_by_period, places, thetas, (2, 2), Corpus.of(["a"] * 5))
+    reply = guard.sums({}, {}, as_many, compute)
     assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 

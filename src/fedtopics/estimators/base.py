@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError, StudyError
 from fedtopics.estimators import inputs
-from fedtopics.estimators.fitted import SavedEstimator
+from fedtopics.estimators.fitted import FittedTopics
 from fedtopics.estimators.inputs import (
     ClientInputs,
     Inputs,
@@ -57,10 +57,9 @@ Splitter = Callable[[str], list[str]]
 
 
 class TopicEstimator(
-    SavedEstimator,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    FittedTopics,
 ):
     """A topic model trained by any method; each other estimator fixes the method.
 
@@ -134,13 +133,7 @@ class TopicEstimator(
 
     _fixed: ClassVar[Mapping[str, Any]] = {}  # settings that define an estimator
     start: Any = None
-    random_state: Any
     settings: Mapping[str, Any] | None
-    stop_words: StopWords
-    tokenizer: Splitter | None
-    analyzer: Splitter | None
-    verbose: bool
-    callback: OnEvent | None
 
     def __init__(
         self,
@@ -258,8 +251,10 @@ class TopicEstimator(
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
         columns = Columns(text=text, person=person)
-        data = self._read_clients(clients, client, names, policies, words, columns, out)
-        return self._fit(data, engine=engine)
+        return self._fit(
+            self._read_clients(clients, client, names, policies, words, columns, out),
+            engine=engine,
+        )
 
     def transform(
         self,

@@ -7,13 +7,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import ModelError, check_number
@@ -45,12 +47,10 @@ HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # parameters whose values are not plain
 
 
-class FittedTopics:
-    """The topics of an estimator's `model_`."""
+class FittedTopics(BaseEstimator):  # type: ignore[misc]
+    """The topics of an estimator's `model_`, with `save` and `load`, without pickle."""
 
     model_: TopicModel
-    _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
-    _get_param_names: Any
 
     @property
     def topics_(self) -> list[list[str]]:
@@ -180,9 +180,11 @@ class FittedTopics:
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
         """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
-        classes = values_of(documents, classes)
         grouped = grouped_by_class(
-            self._fitted(), _corpora(self._corpus, documents), classes, **how
+            self._fitted(),
+            _corpora(self._corpus, documents),
+            values_of(documents, classes),
+            **how,
         )
         return _grouped(self._fitted(), "Class", "class", grouped)
 
@@ -201,18 +203,23 @@ class FittedTopics:
             Share, Text. The index is that of the documents: see `TopicModel.get_document_info`.
         """
         model = self._fitted()
-        rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
         names = _names(model)
-        rows = [row | {"name": names[row["topic"]]} for row in rows]
+        corpora = _corpora(self._corpus, documents)
+        rows = [
+            row | {"name": names[row["topic"]]}
+            for row in model.representative_documents(corpora, topic, n_documents)
+        ]
         columns = {
             "Topic": "topic",
             "Name": "name",
             "Document": "document",
             **({"Client": "client"} if isinstance(documents, Mapping) else {}),
+            "Share": "share",
+            "Text": "text",
         }
         of_each = documents if isinstance(documents, Mapping) else {None: documents}
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
-        return _table(rows, columns | {"Share": "share", "Text": "text"}, index)
+        return _table(rows, columns, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
@@ -224,14 +231,6 @@ class FittedTopics:
         check_is_fitted(self)
         return self.model_
 
-
-class SavedEstimator(FittedTopics):
-    """An estimator with `save` and `load`, without pickle."""
-
-    _fixed: ClassVar[Mapping[str, Any]]
-    get_params: Any
-    _as_study: Callable[..., Any]
-
     def save(self, path: str | Path) -> Path:
         """Write the fitted model and its parameters to a folder: see `TopicModel.save_pretrained`.
 
@@ -239,7 +238,8 @@ class SavedEstimator(FittedTopics):
         """
         folder = self._fitted().save_pretrained(path)
         every = self.get_params(deep=False).items()
-        plain = {k: v for k, v in every if k not in NOT_SAVED and _is_plain(v)}
+        can_write = partial(_succeeds, json.dumps, default=_plain)
+        plain = {k: v for k, v in every if k not in NOT_SAVED and can_write(v)}
         content = {"estimator": type(self).__name__, "parameters": plain}
         text = as_json(content, indent=1, default=_plain) + "\n"
         write_durably(folder / FILE, text.encode())
@@ -275,7 +275,8 @@ class SavedEstimator(FittedTopics):
         arguments = saved.get("parameters", defaults)
         arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
         fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or not _can_make(kind, arguments):
+        has_all = _succeeds(signature(kind).bind, **arguments)
+        if not issubclass(kind, cls) or not fits or not has_all:
             raise ModelError(
                 f"The model in {folder} is not a {cls.__name__} but uses {trained['method']}; load "
                 "it with TopicEstimator.load."
@@ -309,37 +310,34 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
     named = [
         row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows
     ]
-    columns = {
-        "Topic": "topic",
-        "Words": "words",
-        "Frequency": "count",
-        title: group,
-        "Name": "name",
-        "Share": "share",
-        "Documents": "documents",
-        "Clients": "clients",
-    }
-    frame = _table(named, columns)
+    frame = _table(
+        named,
+        {
+            "Topic": "topic",
+            "Words": "words",
+            "Frequency": "count",
+            title: group,
+            "Name": "name",
+            "Share": "share",
+            "Documents": "documents",
+            "Clients": "clients",
+        },
+    )
     frame.attrs |= {"without": grouped.without, "few": grouped.few, "unknown": grouped.unknown}
     return frame
 
 
-def _kind(default: type[SavedEstimator], name: Any) -> Any:
+def _kind(default: type[FittedTopics], name: Any) -> Any:
     """Return the estimator class of this name, or the default."""
     ours = import_module(HERE)
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
-def _can_make(kind: type[SavedEstimator], arguments: Mapping[str, Any]) -> bool:
-    """Whether the arguments have all that an estimator needs."""
-    with suppress(TypeError):
-        return bool(signature(kind).bind(**arguments))
-    return False
-
-
-def _is_plain(value: Any) -> bool:
+def _succeeds(function: Callable[..., Any], *arguments: Any, **others: Any) -> bool:
+    """Whether a function takes these arguments, and none of them has a wrong type or value."""
     with suppress(TypeError, ValueError):
-        return bool(json.dumps(value, default=_plain))
+        function(*arguments, **others)
+        return True
     return False
 
 

@@ -334,6 +334,12 @@ class GuidedLDA(FLDA):
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
         seeds = named.get("seed_topics", ())
-        topics = len(seeds) + 1 if isinstance(seeds, Sized) else 2
-        defaults = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
-        return defaults | {"n_words": 100, "min_new_documents": 1} | named
+        return {
+            "n_components": len(seeds) + 1 if isinstance(seeds, Sized) else 2,
+            "spare_topics": 0,
+            "strength": 0.1,
+            "max_rounds": 1,
+            "n_words": 100,
+            "min_new_documents": 1,
+            **named,
+        }

@@ -61,9 +61,11 @@ class VariationalLDA(Inference):
     ) -> NDArray[np.float64]:
         from fedtopics.inference.variational import infer
 
-        topics = topic_weights(weights["pseudo_counts"])
         return infer(
-            counts, topics, self.settings.theta_prior, steps=self.settings.inner_steps
+            counts,
+            topic_weights(weights["pseudo_counts"]),
+            self.settings.theta_prior,
+            steps=self.settings.inner_steps,
         ).read(readout)
 
 

@@ -49,8 +49,9 @@ class Factors(Inference):
         counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
     ) -> NDArray[np.float64]:
-        points = weigh(counts, weights["rarity"], self.settings.term_weight)
-        return find_theta(points, weights["topics"])
+        return find_theta(
+            weigh(counts, weights["rarity"], self.settings.term_weight), weights["topics"]
+        )
 
 
 def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:

@@ -39,8 +39,8 @@ class Adapted(ClusterInference):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.n_dimensions
-        network = Adapter(n, self.settings.hidden, self.settings.n_components)
-        return {"origin": (n,), **network.shapes}
+        shapes = Adapter(n, self.settings.hidden, self.settings.n_components).shapes
+        return {"origin": (n,), **shapes}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
@@ -65,8 +65,9 @@ class FineTuned(Adapted):
         return super().shapes() | dict(self.settings.encoder)
 
     def layout(self) -> Layout:
-        encoder: Mapping[str, tuple[int, ...]] = self.settings.encoder
-        return super().layout() | {name: (shape, "float32") for name, shape in encoder.items()}
+        return super().layout() | {
+            name: (shape, "float32") for name, shape in self.settings.encoder.items()
+        }
 
     def trained_encoder(self, weights: Weights, model: str) -> Encoder:
         of_encoder = {name: torch.from_numpy(weights[name]) for name in self.settings.encoder}

@@ -46,8 +46,9 @@ class Posterior:
     def word_counts(self, weights: Floats) -> Floats:
         """Return expected counts of the words that occur, by topic, (n_present, n_topics)."""
         words, columns = occurring(self.ratios)
-        shape = self.ratios.shape[0], len(words)
-        present = sparse.csr_array((self.ratios.data, columns, self.ratios.indptr), shape)
+        present = sparse.csr_array(
+            (self.ratios.data, columns, self.ratios.indptr), (self.ratios.shape[0], len(words))
+        )
         return np.asarray((present.T @ self.topics) * weights[words])
 
     def bound(self, counts: sparse.csr_array, alpha: float) -> float:
@@ -92,8 +93,12 @@ def infer(
     weights = np.ascontiguousarray(weights, np.float64)
     arrays = counts.indptr, counts.indices, data, weights, gamma, topics, scale, ratios
     in_chunks(n, partial(_take_steps, *arrays, alpha, steps))
-    by_word = sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape)
-    return Posterior(gamma=gamma, topics=topics, scale=scale, ratios=by_word)
+    return Posterior(
+        gamma=gamma,
+        topics=topics,
+        scale=scale,
+        ratios=sparse.csr_array((ratios, counts.indices, counts.indptr), counts.shape),
+    )
 
 
 def _check_rows(n: int, array: Floats) -> None:

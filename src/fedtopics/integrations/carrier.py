@@ -72,8 +72,8 @@ class Results(Message):
 
 
 def _signed(study: str, session: bytes, calls: Calls) -> bytes:
-    content = encode(msgspec.structs.replace(calls, signature=b""))
-    return framed("fedtopics carried", study, session, content)
+    unsigned = msgspec.structs.replace(calls, signature=b"")
+    return framed("fedtopics carried", study, session, encode(unsigned))
 
 
 class CarriedLink:
@@ -146,8 +146,8 @@ class CarriedLink:
                 calls=self._calls if self._is_ready else [],
                 state="calls" if self._is_ready else "ended" if self.ended else "computes",
             )
-        signature = self._key.sign(_signed(self._study, results.session, calls))
-        return encode(msgspec.structs.replace(calls, signature=signature))
+        calls.signature = self._key.sign(_signed(self._study, results.session, calls))
+        return encode(calls)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from dask import config
@@ -39,6 +39,7 @@ from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import Simulation, corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
+from fedtopics.methods.core.client import ClientFacts
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart
 from fedtopics.model.topic_model import TopicModel
@@ -170,14 +171,8 @@ def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in reply.items() if name != "documents"}
 
 
-class RemoteClient:
+class RemoteClient(ClientFacts):
     """A client whose parts are on workers, as its `Door` sees it."""
-
-    noisy = False  # see `TopicClient`
-    summed = 0
-    persons = None
-    most_rounds = None
-    together = None
 
     def __init__(self, cluster: Client, study: Study, policy: Policy, parts: Any, places: Any):
         kind = study.registration.client
@@ -224,8 +219,8 @@ class RemoteClient:
 
     def _tell(self, name: str, payload: dict[str, Any]) -> None:
         if name == "adopt" and len(self._parts) > 1:
-            frequencies = self._sum("frequencies", {"words": payload["words"]})
-            self._effects.append(self._request("hold", {"whole": frequencies}))
+            whole = {"whole": self._sum("frequencies", {"words": payload["words"]})}
+            self._effects.append(self._request("hold", whole))
         # All requests of a client that remembers are repeated, in their order.
         (self._round if self._remembers else self._effects).append(self._request(name, payload))
 
@@ -448,7 +443,6 @@ class DaskSimulation(Simulation):
 
         def begin(names: Sequence[str], call: Call) -> None:
             for name in names:
-                client: Any = doors[name]._client
-                client.begin(call)
+                cast("RemoteClient", doors[name]._client).begin(call)
 
         return begin

@@ -138,8 +138,9 @@ def _take_part(
         if kind == "offer":
             logger.warning("%s: %s %s", key.name, event["seen"], event["policy"])
         elif text := client_sentence(event):
-            level = logging.ERROR if kind == "defect" else logging.INFO
-            logger.log(level, "%s: %s", key.name, text)
+            logger.log(
+                logging.ERROR if kind == "defect" else logging.INFO, "%s: %s", key.name, text
+            )
 
     try:
         part = Participation.of(

@@ -133,8 +133,11 @@ class _Node:
             "switches": dict(self.switches),
         }
         folder = self.out / "flower" / run
-        command = [sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)]
-        return ask(folder, message, command)
+        return ask(
+            folder,
+            message,
+            command=[sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)],
+        )
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
         """Take part in a study; log the reason of a failure on this machine, and raise."""

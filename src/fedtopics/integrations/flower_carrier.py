@@ -75,8 +75,9 @@ class GridCarrier:
     def send(self, address: str, message: bytes) -> None:
         from flwr.app import Message, MessageType
 
-        query = Message(wrapped(message), int(address), MessageType.QUERY)
-        identifiers = list(self._grid.push_messages([query]))
+        identifiers = list(
+            self._grid.push_messages([Message(wrapped(message), int(address), MessageType.QUERY)])
+        )
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
             self._pause = waiting.FIRST_PULL

@@ -120,6 +120,8 @@ def count_pairs(
     by_size = {}
     for size in windows:
         counts = count_numbered(counted.in_order(words, rows), len(words), size or None)
-        together = counts["together"][tuple(pairs.T)]
-        by_size[str(size)] = {"windows": counts["windows"], "pairs": together}
+        by_size[str(size)] = {
+            "windows": counts["windows"],
+            "pairs": counts["together"][tuple(pairs.T)],
+        }
     return by_size

@@ -72,16 +72,18 @@ class DocumentMap:
     def to_pandas(self) -> Any:
         """Return a DataFrame: Document (its row), x, y, Topic, Name, Probability, perhaps Text."""
         topics = self.topics
-        columns = {
-            "Document": self.documents,
-            "x": self.places[:, 0],
-            "y": self.places[:, 1],
-            "Topic": topics,
-            "Name": [self.names[topic] for topic in topics],
-            "Probability": self.theta.max(1),
-            **({} if self.texts is None else {"Text": list(self.texts)}),
-        }
-        return data_frame(columns, self.documents if self.index is None else self.index)
+        return data_frame(
+            {
+                "Document": self.documents,
+                "x": self.places[:, 0],
+                "y": self.places[:, 1],
+                "Topic": topics,
+                "Name": [self.names[topic] for topic in topics],
+                "Probability": self.theta.max(1),
+                **({} if self.texts is None else {"Text": list(self.texts)}),
+            },
+            self.documents if self.index is None else self.index,
+        )
 
     def svg(self, in_report: bool = False) -> str:
         """Return the map as SVG; in a report, its labels link to the topics there."""

@@ -99,17 +99,20 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
     by_document = [rows.get(topic, (None, None, None)) for topic in main.tolist()]
     names, labels, words = zip(*by_document, strict=True)
     best = np.concatenate(representatives(theta, seen))
-    columns: dict[str, Any] = {
-        "Document": [text for batch in corpus.texts() for text in batch],
-        "Topic": main,
-        "Name": names,
-        "CustomName": labels,
-        "Representation": words,
-        "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
-        "Probability": np.where(seen, theta.max(1), np.nan),
-        "Representative_document": np.isin(np.arange(len(main)), best),
-    }
-    return data_frame(columns, index_at(documents, np.arange(len(main))))
+    rows_shown = np.arange(len(main))
+    return data_frame(
+        {
+            "Document": [text for batch in corpus.texts() for text in batch],
+            "Topic": main,
+            "Name": names,
+            "CustomName": labels,
+            "Representation": words,
+            "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
+            "Probability": np.where(seen, theta.max(1), np.nan),
+            "Representative_document": np.isin(rows_shown, best),
+        },
+        index_at(documents, rows_shown),
+    )
 
 
 def index_at(documents: Any, rows: Any) -> Any:

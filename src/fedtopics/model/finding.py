@@ -173,8 +173,13 @@ class TopicFinder(Topics):
         columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True)) | {
             f"theta_{k}": theta[:, k] for k in range(self.n_topics)
         }
-        content = _as_file(pa.table(columns), Path(path).suffix.lower())
-        write_output(path, content, THETA_FILES, inputs=inputs, names=THETA)
+        write_output(
+            path,
+            _as_file(pa.table(columns), Path(path).suffix.lower()),
+            THETA_FILES,
+            inputs=inputs,
+            names=THETA,
+        )
         return int((~seen).sum())
 
     def _theta(

@@ -163,8 +163,9 @@ def read_model(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
-    n_topics = fields["inference"].settings.n_components
-    labels, suggested = read_labels(folder / "topics.json", n_topics)
+    labels, suggested = read_labels(
+        folder / "topics.json", fields["inference"].settings.n_components
+    )
     return fields | {"labels": labels, "unconfirmed": suggested}
 
 

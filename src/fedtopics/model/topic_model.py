@@ -26,8 +26,11 @@ class TopicModel(TopicFinder):
             If there is no such topic, or a label is not one line of at most 100 characters.
         """
         new = checked_labels(labels, self.n_topics)
-        unconfirmed = self.unconfirmed - new.keys()
-        return replace(self, labels=tidy({**self.labels, **new}), unconfirmed=unconfirmed)
+        return replace(
+            self,
+            labels=tidy({**self.labels, **new}),
+            unconfirmed=self.unconfirmed - new.keys(),
+        )
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
         """Return the model with rule-based labels for unlabelled topics; see `suggest_labels`.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -80,10 +80,9 @@ class EncoderNetwork:
         self.dimension = self.embed(self.first, self.tokens(["a"])).shape[1]
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
-        texts = [self._prompt + text for text in texts]
         return dict(
             self._tokenizer(
-                texts,
+                [self._prompt + text for text in texts],
                 padding=True,
                 truncation=True,
                 max_length=self._length,
@@ -98,8 +97,7 @@ class EncoderNetwork:
         with _LOCK, _seeded(self.device, seed), _fast(self.device):
             self._network.train(seed is not None)
             outputs = functional_call(self._network, parameters, (features,))
-        embedded: Tensor = outputs["sentence_embedding"]
-        return embedded.float()
+        return cast("Tensor", outputs["sentence_embedding"].float())
 
     @torch.no_grad()
     def embed(self, weights: Tensors, tokens: Tokens) -> Tensor:
@@ -128,8 +126,7 @@ class TunedEncoder:
     def __call__(self, texts: list[str]) -> Vectors:
         """Embed texts; refuse a model whose weights have other names or shapes than ours."""
         network, weights = self._ready
-        embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
-        return embedded
+        return cast("Vectors", network.embed(weights, network.tokens(texts)).cpu().numpy())
 
     @cached_property
     def _ready(self) -> tuple[EncoderNetwork, Tensors]:

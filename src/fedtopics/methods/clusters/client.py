@@ -56,7 +56,6 @@ from fedtopics.methods.core.groups import (
     GroupRequest,
     as_many,
     clients_in,
-    enough_have,
     is_count,
     of_enough_clients,
     persons_by_label,
@@ -135,12 +134,6 @@ def is_start(settings: Any) -> bool:
     return isinstance(settings, KMeansSettings) and settings.needed_embedding is not None
 
 
-def bounds_of_moments(origin: Numbers) -> Template:
-    # Points have length 1; the sum can vanish for most clients, but not for one that differs.
-    n = len(origin)
-    return {"points": Bounds((n,), length=1.0), "products": Bounds((n, n), products=True)}
-
-
 def nearest_bounds(agreement: Agreement, settings: TopicSettings, centres: Numbers) -> Template:
     # Measured from the origin, points by embeddings have a known length; words have no bound.
     length = np.inf if settings.needed_embedding is None else settings.longest_point
@@ -152,11 +145,6 @@ def nearest_bounds(agreement: Agreement, settings: TopicSettings, centres: Numbe
         "counts": sums(*centres.shape[:2], per_document=1),
         "distances": sums(len(centres), per_document=farthest),
     }
-
-
-def move_bounds(centres: Numbers) -> Template:
-    n_starts, n_clusters = centres.shape[:2]
-    return {"moves": sums(n_starts, n_clusters, n_clusters, per_document=1)}
 
 
 def sums_by_weight(*shape: int) -> Template:
@@ -203,7 +191,11 @@ class PointSums(SharedFunctions):
             if is_start(s) and (isinstance(s, Clusterings) or s.adds_up)
             else NEVER
         ),
-        reply=bounds_of_moments,
+        # Points have length 1; the sum can vanish for most clients, but not for one that differs.
+        reply=lambda origin: {
+            "points": Bounds((len(origin),), length=1.0),
+            "products": Bounds((len(origin), len(origin)), products=True),
+        },
         largest=lambda s, n_words: {"origin": unknown(n_dimensions(s, n_words))},
         over=A_PART,
     )
@@ -216,8 +208,11 @@ class PointSums(SharedFunctions):
         for _, block in blocks(points):
             total += block.sum(0)
             products += block.T @ block
-        documents = self.client.over(self.located[rows])
-        return {"points": total, "products": products, "documents": documents}
+        return {
+            "points": total,
+            "products": products,
+            "documents": self.client.over(self.located[rows]),
+        }
 
     @published(
         "For each clustering: for each cluster with documents of enough persons, the sum of their "
@@ -231,7 +226,9 @@ class PointSums(SharedFunctions):
             else NEVER
         ),
         reply=nearest_bounds,
-        counts_first=move_bounds,
+        counts_first=lambda centres: {
+            "moves": sums(*centres.shape[:2], centres.shape[1], per_document=1)
+        },
         largest=lambda s, n_words: {
             "centres": unknown(
                 max(s.start.tries, START_OF_CHOICE.tries),
@@ -279,12 +276,15 @@ class PointSums(SharedFunctions):
             cluster_totals[i], sizes[i] = of_enough(enough, all_sums, all_counts)
             distances[i] = distance.sum()
         if is_count(groups):
-            present = clients_in(groups, moves.sum(-2))
-            return {"moves": moves, "documents": documents, **present}
+            return {"moves": moves, "documents": documents, **clients_in(groups, moves.sum(-2))}
         # Store before sending: a restarted client must know which labels others have sums of.
         self.released.store()
-        reply = {"sums": cluster_totals, "counts": sizes, "distances": distances}
-        return reply | {"documents": documents}
+        return {
+            "sums": cluster_totals,
+            "counts": sizes,
+            "distances": distances,
+            "documents": documents,
+        }
 
     def moved(
         self,
@@ -400,27 +400,26 @@ class ClusterSums(PointSums):
         owners = self.client.corpus.owners_of(self.located[rows])
         compute = partial(sums_by_class, points, temperature, owners, **arrays)
         request = {"sums": "classes", "origin": origin, "part": part, **arrays}
-        reply = self.by_group(groups, request, compute)
-        return reply | {"documents": self.client.over(self.located[rows])}
+        return self.by_group(groups, request, compute, self.located[rows])
 
     def by_group(
         self,
         groups: GroupRequest,
         request: dict[str, Any],
         compute: Callable[[], tuple[Numbers, Numbers, dict[str, Numbers]]],
+        rows: Documents,
     ) -> Reply:
         """Return the sums of groups of enough persons, and the weights of all groups."""
 
         def grouped() -> Grouped:
             totals, weights, powers = compute()
+            return powers, lambda enough: {
+                "sums": totals * enough[..., None],
+                "weights": weights,
+                "sent": weights * enough,
+            }
 
-            def summed(enough: Enough) -> Reply:
-                sent_sums, sent_weights = of_enough(enough, totals, weights)
-                return {"sums": sent_sums, "weights": weights, "sent": sent_weights}
-
-            return powers, summed
-
-        return self.client.guard.sums(groups, request, enough_have, grouped)
+        return self.client.sums_by_group(groups, request, grouped, rows)
 
     @published(
         "For two clusterings, the number of pairs of the client's documents that share a cluster "
@@ -436,10 +435,11 @@ class ClusterSums(PointSums):
         second: dict[str, NDArray[Any]],
     ) -> Reply:
         """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
-        points = self.points(origin)
         temperature = self.client.settings.temperature
-        pairs = agreeing_pairs(points, temperature, first, second)
-        return {"pairs": pairs, "documents": self.client.over(self.client.usable)}
+        return {
+            "pairs": agreeing_pairs(self.points(origin), temperature, first, second),
+            "documents": self.client.over(self.client.usable),
+        }
 
     def find_points(self, origin: Numbers) -> Points:
         inference = self.client.inference_of()
@@ -480,8 +480,11 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         labels = np.concatenate([np.zeros(0, np.int64), *groups])
         persons = persons_by_label(labels, n + 1, self.corpus.owners_of(self.usable))
         sizes = np.bincount(labels, minlength=n + 1) * (persons >= self.min_persons)
-        documents = self.over(self.usable)
-        return {"sizes": sizes[:n], "unclear": int(sizes[n]), "documents": documents}
+        return {
+            "sizes": sizes[:n],
+            "unclear": int(sizes[n]),
+            "documents": self.over(self.usable),
+        }
 
     def n_topics(self, **model: Any) -> int:
         return len(model["weights"][self.inference.prototypes])
@@ -504,6 +507,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
         """Return the inference of clusters, with this number of clusters or the settings'."""
-        number = n_clusters or self.settings.n_components
-        shape = self.settings.shape(self.inference.settings_type, n_components=number)
+        shape = self.settings.shape(
+            self.inference.settings_type, n_components=n_clusters or self.settings.n_components
+        )
         return self.inference(self.bag.shape[1], shape)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
-from fedtopics.contract.payload import CountsByWord
+from fedtopics.contract.payload import CountsByWord, Payload
 from fedtopics.contract.published import (
     LAST,
     NEVER,
@@ -34,7 +34,14 @@ from fedtopics.contract.replies import (
 )
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
-from fedtopics.methods.core.groups import GroupThreshold, Thetas
+from fedtopics.methods.core.groups import (
+    Enough,
+    Grouped,
+    GroupRequest,
+    GroupThreshold,
+    Thetas,
+    enough_have,
+)
 from fedtopics.methods.core.plan import ClientContext, Plan, Secret
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import (
@@ -63,12 +70,36 @@ FEWEST = Bounds((), MOST_COUNT, 1, dtype="int64")
 Part = TypeVar("Part", bound=SharedFunctions)
 
 
-class ClientWords:
+class ClientFacts:
+    """What the outbound filter reads of a client, next to its replies."""
+
+    together: Callable[[Sequence[Any]], Any] | None = None
+    """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
+    of these clients, and whose `documents` are each client's number in the last call."""
+
+    most_rounds: int | None = None
+    """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
+
+    noisy = False
+    """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
+
+    summed = 0
+    """Number of documents of a reply that does not contain it, because it is not shared."""
+
+    persons: int | None = None
+    """Of the last reply; None if each document is a person."""
+
+    @property
+    def released(self) -> float:
+        """The share of the privacy budget that sums used which were computed so far."""
+        return 0.0
+
+
+class ClientWords(ClientFacts):
     """The words of a client; an object with a part of its documents knows those of the whole."""
 
     bag: sparse.csr_array
     whole: NDArray[np.int64] | None = None  # see `hold`
-    persons: int | None = None  # of the last reply; None if each document is a person
 
     def __init__(self, plan: Plan[Any], site: ClientContext) -> None:
         self.name = site.name
@@ -112,8 +143,10 @@ class ClientWords:
         most_frequent[by_frequency[:places]] = 1
         columns = np.column_stack([counted, np.ones(len(names), np.int64), most_frequent])
         rows = np.sort(by_frequency)
-        proposed = CountsByWord([names[row] for row in rows], columns[rows])
-        return {"words": proposed, "documents": documents}
+        return {
+            "words": CountsByWord([names[row] for row in rows], columns[rows]),
+            "documents": documents,
+        }
 
     @published(
         "For each word of a model that is trained further: 1 if documents of enough persons "
@@ -130,8 +163,10 @@ class ClientWords:
     def known_words(self, words: list[str]) -> Reply:
         bag = self.count({word: i for i, word in enumerate(words)})
         enough = persons_by_word(bag, self.corpus.owners) >= self.rarest
-        documents = self.over(np.arange(len(self.corpus)))
-        return {"documents": documents, "clients": enough.astype(np.float64)}
+        return {
+            "documents": self.over(np.arange(len(self.corpus))),
+            "clients": enough.astype(np.float64),
+        }
 
     def over(self, rows: Documents) -> int:
         """Note which documents a reply is over, for the outbound filter; return their number."""
@@ -203,24 +238,6 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     remembers: ClassVar[bool] = False  # whether replies depend on replies of earlier rounds
     continues: ClassVar[bool] = False  # whether the method trains models further, with their words
 
-    together: Callable[[Sequence[Any]], Any] | None = None
-    """Optional: joins the clients of one process. Returns an object whose `functions` sum over all
-    of these clients, and whose `documents` are each client's number in the last call."""
-
-    most_rounds: int | None = None
-    """The most rounds of drawn minibatches, by a policy that does not say; None for any number."""
-
-    @property
-    def released(self) -> float:
-        """The share of the privacy budget that sums used which were computed so far."""
-        return 0.0
-
-    noisy = False
-    """Whether all data sent has noise; if so, every attempt at a step sends the same reply."""
-
-    summed = 0
-    """Number of documents of a reply that does not contain it, because it is not shared."""
-
     @classmethod
     def functions(cls) -> dict[str, Published]:
         """Return the descriptions of all published functions of the method, by name."""
@@ -257,6 +274,17 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
                 f"but agreed on {self._fingerprint or 'none'}; restart the study."
             )
         return {name: value for name, value in payload.items() if name != "vocabulary"}
+
+    def sums_by_group(
+        self,
+        groups: GroupRequest,
+        request: Payload,
+        compute: Callable[[], Grouped],
+        rows: Documents,
+        rule: Callable[..., Enough] = enough_have,
+    ) -> Reply:
+        """Return sums of groups of enough persons, see `GroupThreshold.sums`, over these rows."""
+        return self.guard.sums(groups, request, rule, compute) | {"documents": self.over(rows)}
 
     def part(self, kind: type[Part]) -> Part:
         return cast("Part", self._parts[kind])
@@ -301,8 +329,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
         bag = self.count(self.columns)
-        owners = self.corpus.owners
-        persons = persons_by_word(bag, owners) if self.whole is None else self.whole[0]
+        persons = persons_by_word(bag, self.corpus.owners) if self.whole is None else self.whole[0]
         if len(few_have):
             persons = np.where(few_have, 0, persons)
         bag = frequent(bag, self.rarest, persons)
@@ -347,8 +374,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
             return numbers
         guard = self.guard
         needs_counts = guard.of_all and (guard.least > 1 or guard.clients > 1)
-        fewest = {"least": guard.least, "least_clients": guard.clients}
-        return numbers | fewest | {"counts_first": int(needs_counts)}
+        return numbers | {
+            "least": guard.least,
+            "least_clients": guard.clients,
+            "counts_first": int(needs_counts),
+        }
 
 
 def _place(often: Often) -> int:

@@ -20,7 +20,7 @@ from fedtopics.methods.core.groups import (
     OverTime,
     PersonShares,
     Thetas,
-    enough_have,
+    as_many,
     sums_by_period,
 )
 from fedtopics.methods.core.plan import WarmStart
@@ -135,17 +135,17 @@ class LastSums(SharedFunctions):
         },
     )
     def period_sums(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
-        over_time = cast("OverTime", self.client.settings.over_time)
-        reply = sums_by_period(
-            self.client.guard,
-            places=over_time.places(self.client.corpus),
-            thetas=partial(self.client.thetas, **model),
-            groups=groups,
-            model=model,
-            shape=(len(over_time.begins), self.client.n_topics(**model)),
-            corpus=self.client.corpus,
+        client = self.client
+        over_time = cast("OverTime", client.settings.over_time)
+        compute = partial(
+            sums_by_period,
+            places=over_time.places(client.corpus),
+            thetas=partial(client.thetas, **model),
+            shape=(len(over_time.begins), client.n_topics(**model)),
+            corpus=client.corpus,
         )
-        return reply | {"documents": self.client.over(self.client.usable)}
+        request = {"sums": "by period", **model}
+        return cast("Reply", client.sums_by_group(groups, request, compute, client.usable, as_many))
 
     @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
@@ -261,10 +261,8 @@ def sums_of_words(
             of_persons.add(rows, theta)
         return of_persons.powers(), lambda enough: {"sums": total * enough[:, None]}
 
-    reply: dict[str, Any] = client.guard.sums(
-        groups, {"sums": "by topic", **request}, enough_have, compute
-    )
-    return reply | {"documents": client.over(client.usable)}
+    summed = {"sums": "by topic", **request}
+    return cast("Reply", client.sums_by_group(groups, summed, compute, client.usable))
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
@@ -301,13 +299,12 @@ def sum_periods(
 ) -> Periods | None:
     if over_time is None:
         return None
-    begins = tuple(map(str, over_time.begins))
     if over_time.by_client:
         replies = agreement.ask(LastSums.period_shares, **model)
-        by_client = {name: reply["sums"] for name, reply in replies.items()}
-        return Periods(over_time.period, begins, by_client)
-    total = agreement.ask_once(LastSums.period_sums, **model)["sums"]
-    return Periods(over_time.period, begins, {TOGETHER: total})
+    else:
+        replies = {TOGETHER: agreement.ask_once(LastSums.period_sums, **model)}
+    by_client = {name: reply["sums"] for name, reply in replies.items()}
+    return Periods(over_time.period, tuple(map(str, over_time.begins)), by_client)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
@@ -318,8 +315,9 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     if within == "nothing":
         return replace(model, word_ranking=chosen)
     columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
-    words = model.vocabulary.words
-    candidates = [[words[i] for i in topic] for shown in columns for topic in shown]
+    candidates = [
+        [model.vocabulary.words[i] for i in topic] for shown in columns for topic in shown
+    ]
     parts = [CHOOSING, SCORED] if settings.chooses_words else [ALL]
     counts = count_together(agreement, candidates, within, parts)
     if settings.chooses_words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,7 @@ class GroupThreshold:
         digest = digest_of(request)
         if self._last[0] != digest:
             self._last = digest, compute()
-        computed: Result = self._last[1]
-        return computed
+        return cast("Result", self._last[1])
 
 
 def is_count(groups: GroupRequest) -> bool:
@@ -244,26 +243,19 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
 
 
 def sums_by_period(
-    guard: GroupThreshold,
     places: NDArray[np.int64],
     thetas: Callable[[], Thetas],
-    groups: GroupRequest,
-    model: Mapping[str, Any],
     shape: tuple[int, int],
     corpus: Corpus,
-) -> dict[str, Any]:
-    """Return theta summed by period, (n_periods, n_topics), or the number of persons in each."""
-
-    def compute() -> Grouped:
-        total = np.zeros((shape[0] + 1, shape[1]))
-        usable = [np.zeros(0, np.int64)]
-        for rows, theta in thetas():
-            np.add.at(total, places[rows], theta)
-            usable.append(rows)
-        rows = np.concatenate(usable)
-        persons = persons_by_label(places[rows], shape[0] + 1, corpus.owners_of(rows))
-        return {"counts": persons.astype(np.float64)}, lambda enough: {
-            "sums": (total * enough[:, None])[:-1]
-        }
-
-    return guard.sums(groups, {"sums": "by period", **model}, as_many, compute)
+) -> Grouped:
+    """Return the number of persons in each period, and theta summed, (n_periods, n_topics)."""
+    total = np.zeros((shape[0] + 1, shape[1]))
+    usable = [np.zeros(0, np.int64)]
+    for rows, theta in thetas():
+        np.add.at(total, places[rows], theta)
+        usable.append(rows)
+    rows = np.concatenate(usable)
+    persons = persons_by_label(places[rows], shape[0] + 1, corpus.owners_of(rows))
+    return {"counts": persons.astype(np.float64)}, lambda enough: {
+        "sums": (total * enough[:, None])[:-1]
+    }

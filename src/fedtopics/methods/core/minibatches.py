@@ -89,11 +89,10 @@ class Minibatches:
         cls, client: TopicClient[Any], share: float, validation_share: float = 0.0
     ) -> Minibatches:
         """Split a client's documents; `share` is its part of a round's documents."""
-        settings: MinibatchSettings = client.settings
         return cls(
             client.usable,
             client.secret,
-            wanted=settings.drawn(share),
+            wanted=client.settings.drawn(share),
             validation_share=validation_share,
             smallest=client.min_persons,
             owners=client.corpus.owners_of(client.usable),

@@ -161,17 +161,14 @@ class WarmStart:
 
     @property
     def origin(self) -> dict[str, Any]:
-        model = self.model
-        return (
-            {}
-            if model is None
-            else {
-                "model": fingerprint_of(model),
-                "method": _method(model),
-                "rounds": model.info.get("rounds", 0),
-                "vocabulary": self.vocabulary,
-            }
-        )
+        if self.model is None:
+            return {}
+        return {
+            "model": fingerprint_of(self.model),
+            "method": _method(self.model),
+            "rounds": self.model.info.get("rounds", 0),
+            "vocabulary": self.vocabulary,
+        }
 
     def added_to(self, model: Topics) -> Topics:
         """Return the new model with the documents of the old one added, if `adds_documents`."""
@@ -194,8 +191,12 @@ class WarmStart:
         old_sums = align_words(
             before.word_sums, words=before.vocabulary.words, wanted=model.vocabulary.words
         )
-        sums = model.word_sums + same @ old_sums
-        return replace(model, documents=documents, shares=shares, word_sums=sums)
+        return replace(
+            model,
+            documents=documents,
+            shares=shares,
+            word_sums=model.word_sums + same @ old_sums,
+        )
 
     def check_method(self, method: str) -> None:
         if self.continued is not None and _method(self.continued) != method:

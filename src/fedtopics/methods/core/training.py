@@ -240,8 +240,9 @@ class Program(ABC, Generic[Settings, State]):
         if status.best:
             state = self.with_best(state, status.best)
         # One more round, so that all descriptions of the model come from the same clients.
-        work = partial(self.model, agreement, state, status.round, run)
-        model, report = agreement.clients.round(status.round + 1, work)
+        model, report = agreement.clients.round(
+            status.round + 1, partial(self.model, agreement, state, status.round, run)
+        )
         if missing := report.get("missing"):
             run.event(events.LeftOut(status.round + 1, missing))
         return model

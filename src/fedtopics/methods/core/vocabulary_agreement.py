@@ -43,8 +43,11 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     numbers = agreed["counts"]
     if clients.hidden:
         clients.tell(TopicClient.limit_rounds.__name__, persons=sum(agreed["persons"].values()))
-    few = agreed.get("few", "")
-    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers, few=few))
+    run.event(
+        VocabularyAgreed(
+            len(vocabulary), vocabulary.fingerprint, **numbers, few=agreed.get("few", "")
+        )
+    )
     return Agreement(
         clients=clients,
         settings=plan.settings,
@@ -68,8 +71,9 @@ def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int
     # Each client keeps this many of its most frequent words, whatever the others send.
     n_clients = len(nothing_agreed.clients.names)
     places = limits.max_words // n_clients
-    most = limits.most_proposed(n_clients)
-    reply = nothing_agreed.ask(TopicClient.vocabulary, places=places, most=most)
+    reply = nothing_agreed.ask(
+        TopicClient.vocabulary, places=places, most=limits.most_proposed(n_clients)
+    )
     words = reply["words"]
     total = reply["documents"]
     _check_number(len(words.names), least_words)
@@ -83,8 +87,13 @@ def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int
     few_clients = ""
     if n_clients > 1:
         few_clients = f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
-    words_and_total = {"total": total, "length": length, "few": few_clients, "coins": coins}
-    return vocabulary.plain() | words_and_total
+    return {
+        **vocabulary.plain(),
+        "total": total,
+        "length": length,
+        "few": few_clients,
+        "coins": coins,
+    }
 
 
 def _check_number(n_words: int, least: int) -> None:
@@ -110,8 +119,13 @@ def _agree_on_model(
     least = limits.clients_per_word(len(nothing_agreed.clients.names))
     mean_length = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", mean_length))
-    words_and_total = {"total": total, "length": length, "coins": coins_of(clients)}
-    return model.vocabulary.plain() | words_and_total | {"few_have": (clients < least).tolist()}
+    return {
+        **model.vocabulary.plain(),
+        "total": total,
+        "length": length,
+        "coins": coins_of(clients),
+        "few_have": (clients < least).tolist(),
+    }
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:

@@ -66,12 +66,14 @@ class ConsensusSums(SharedFunctions):
             has.eliminate_zeros()
             embeddings: Any = client.corpus.embeddings
             persons = persons_by_word(has, owners).astype(np.float64)
-            powers = {"squares": persons, "fourths": persons}
-            return has.T @ centred(embeddings[rows], origin), has.sum(0), powers
+            return (
+                has.T @ centred(embeddings[rows], origin),
+                has.sum(0),
+                {"squares": persons, "fourths": persons},
+            )
 
         request = {"sums": "by word", "origin": origin}
-        reply = client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": client.over(rows)}
+        return client.part(ClusterSums).by_group(groups, request, compute, rows)
 
     def learn_words(self, /, **words: Array) -> None:
         """Move the embeddings towards the mean points of their words; no data is sent."""
@@ -120,8 +122,7 @@ class ConsensusSums(SharedFunctions):
             return sums, weights, of_persons.powers()
 
         request = {"sums": "of members", **clusters}
-        reply = self.client.part(ClusterSums).by_group(groups, request, compute)
-        return reply | {"documents": self.client.over(self.client.usable)}
+        return self.client.part(ClusterSums).by_group(groups, request, compute, self.client.usable)
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):

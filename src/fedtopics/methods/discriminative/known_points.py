@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,16 +18,15 @@ from fedtopics.methods.clusters.sums import agreeing_pairs, sums_by_class, sums_
 from fedtopics.methods.core.agreement import Agreement
 
 
+@dataclass(frozen=True, eq=False)
 class KnownPoints:
     """Points that all participants know, as the documents of a client that answers everywhere."""
 
+    points: Numbers
+    temperature: float
     names = ("known",)
     apart = False
     hidden = False
-
-    def __init__(self, points: Numbers, temperature: float) -> None:
-        self._points = points
-        self._temperature = temperature
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -35,8 +35,7 @@ class KnownPoints:
 
     def sum(self, function: str, template: Template, **request: Any) -> Reply:
         del request["vocabulary"]
-        reply: dict[str, Any] = getattr(self, f"_{function}")(**request)
-        return reply
+        return cast("Reply", getattr(self, f"_{function}")(**request))
 
     def call(self, function: str, template: Template, **request: Any) -> dict[str, dict[str, Any]]:
         return {name: self.sum(function, template, **request) for name in self.names}
@@ -45,33 +44,39 @@ class KnownPoints:
         """Do nothing: points have no state."""
 
     def _part(self, part: Part) -> Numbers:
-        return self._points[part[0] :: part[1]]
+        return self.points[part[0] :: part[1]]
 
     def _embedding_moments(self, part: Part, origin: Numbers) -> Reply:
         points = self._part(part)
-        products = points.T @ points
-        return {"points": points.sum(0), "products": products, "documents": len(points)}
+        return {
+            "points": points.sum(0),
+            "products": points.T @ points,
+            "documents": len(points),
+        }
 
     def _cluster_sums(self, part: Part, centres: Numbers, **others: Any) -> Reply:
         points = self._part(part)
         labels, distances = zip(*(nearest_centres(points, start) for start in centres), strict=True)
         by_start = [sums_by_label(points, of_start, centres.shape[1]) for of_start in labels]
         sums, counts = map(np.stack, zip(*by_start, strict=True))
-        totals = {"sums": sums, "counts": counts, "distances": np.stack(distances).sum(1)}
-        return totals | {"documents": len(points)}
+        return {
+            "sums": sums,
+            "counts": counts,
+            "distances": np.stack(distances).sum(1),
+            "documents": len(points),
+        }
 
     def _class_sums(
         self, part: Part, round: int, origin: Numbers, **discriminants: Numbers
     ) -> Reply:
         points = self._part(part)
-        sums, weights, _ = sums_by_class(points, self._temperature, None, **discriminants)
+        sums, weights, _ = sums_by_class(points, self.temperature, None, **discriminants)
         return {"sums": sums, "weights": weights, "sent": weights, "documents": len(points)}
 
     def _agreeing_pairs(self, origin: Numbers, **clusterings: Any) -> Reply:
-        return {"pairs": agreeing_pairs(self._points, self._temperature, **clusterings)}
+        return {"pairs": agreeing_pairs(self.points, self.temperature, **clusterings)}
 
 
 def agree_with_oneself(points: Numbers, settings: DiscriminativeSettings) -> Agreement:
     """Return an agreement by which each participant asks for sums of known points."""
-    alone = KnownPoints(points, settings.temperature)
-    return Agreement(alone, settings, documents=len(points))
+    return Agreement(KnownPoints(points, settings.temperature), settings, documents=len(points))

@@ -80,8 +80,11 @@ def start_separation(
         finalists=settings.separation.finalists,
         centres=centres,
     )
-    split = Split.of(clusters, settings.separation.sizes)
-    return DiscriminativeState(Separation(settings, origin, moments), split, words)
+    return DiscriminativeState(
+        Separation(settings, origin, moments),
+        Split.of(clusters, settings.separation.sizes),
+        words,
+    )
 
 
 def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
@@ -135,7 +138,6 @@ def centres_of_words(
         START_OF_WORDS,
         k,
         origin=origin,
-        moments=find_moments(alone, origin),
         seed=seed,
         finalists=settings.separation.finalists,
     ).centres
@@ -179,14 +181,22 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
     def save(self, state: DiscriminativeState) -> Arrays:
         moments = state.separation.moments
-        arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
-        arrays |= {"mean": moments.mean, "scatter": moments.scatter}
-        arrays |= {"rounds": np.array(state.split.rounds), **with_prefix("words", state.words)}
-        return arrays | with_prefix("split", arrays_of(state.split))
+        return {
+            "origin": state.separation.origin,
+            "count": np.array(moments.count),
+            "mean": moments.mean,
+            "scatter": moments.scatter,
+            "rounds": np.array(state.split.rounds),
+            **with_prefix("words", state.words),
+            **with_prefix("split", arrays_of(state.split)),
+        }
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
-        moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
-        separation = Separation(self.settings, arrays["origin"], moments)
+        separation = Separation(
+            self.settings,
+            arrays["origin"],
+            Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"]),
+        )
         split = Split(**without_prefix("split", arrays), rounds=int(arrays["rounds"]))
         words = without_prefix("words", arrays)
         learn_words(agreement, words)  # clients may have been restarted

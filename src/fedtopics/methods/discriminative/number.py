@@ -109,16 +109,16 @@ def _mean_agreement(
             origin=origin,
             moments=moments,
             seed=seed + part[0],
-            finalists=1,
             part=part,
         )
         separation = Separation(settings, origin, moments, part)
         split = separation.iterate(source, Split.of(clusters, "free"), MOST_ROUNDS)
         clusterings.append(separation.direct(split).weights())
-    pairs = zip(clusterings[::2], clusterings[1::2], strict=True)
-    return float(
-        np.mean([_adjusted_rand_index(source, origin, first, second) for first, second in pairs])
-    )
+    indices = [
+        _adjusted_rand_index(source, origin, first, second)
+        for first, second in zip(clusterings[::2], clusterings[1::2], strict=True)
+    ]
+    return float(np.mean(indices))
 
 
 def _adjusted_rand_index(

@@ -119,8 +119,8 @@ class Separation:
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
         """Run at most `most` rounds before the study's first round; return the best clustering."""
-        stops = {"tolerance": self.settings.separation.tolerance}
-        return iterate(agreement, self, state, repeat(0, most), stops).best()
+        numbers = repeat(0, most)
+        return iterate(agreement, self, state, numbers, self.settings.stops).best()
 
     def direct(self, state: Split) -> Directed:
         """Compute each clustering's projection from its sums; update the biases for even sizes."""

@@ -146,8 +146,10 @@ class FLDAClient(TopicClient[FLDASettings]):
         return int(model["topics"].shape[1])
 
     def thetas(self, **model: Any) -> Thetas:
-        prior = LDAPrior(n_components=self.n_topics(**model))
-        return posterior_means(self.bag, self.usable, model["topics"], prior)
+        topics = model["topics"]
+        return posterior_means(
+            self.bag, self.usable, topics, LDAPrior(n_components=topics.shape[1])
+        )
 
 
 def _reply(

@@ -127,8 +127,10 @@ def read_pairs(path: str | Path) -> list[TopicPair]:
             "make one with: fedtopics flda sample-pairs"
         )
     columns = [table.column(name).names().to_pylist() for name in COLUMNS]
-    rows = enumerate(zip(*columns, strict=True), 1)
-    return [_read_pair(row, f"Row {number} of {path}") for number, row in rows]
+    return [
+        _read_pair(row, f"Row {number} of {path}")
+        for number, row in enumerate(zip(*columns, strict=True), 1)
+    ]
 
 
 def _read_pair(row: Sequence[str], where: str) -> TopicPair:
@@ -233,6 +235,11 @@ def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
     line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
     measured, labels = _labelled(pairs)
     dots = [*zip(measured.tolist(), labels.astype(float).tolist(), strict=True)]
-    mark = curve.threshold, f"from a cosine of {curve.threshold:.3f}"
-    title = "probability of the same topic"
-    return chart([Panel(title, "cosine of two topics", line, dots=dots, mark=mark)])
+    panel = Panel(
+        title="probability of the same topic",
+        across="cosine of two topics",
+        line=line,
+        dots=dots,
+        mark=(curve.threshold, f"from a cosine of {curve.threshold:.3f}"),
+    )
+    return chart([panel])

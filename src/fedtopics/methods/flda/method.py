@@ -273,10 +273,12 @@ class FLDA(Program[FLDASettings, FLDAState]):
         )
         inference = VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics)))
         info: Any = info_of(state, topics, settings.eta)
-        make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info)
-        settings = settings.model_copy(update={"n_components": len(topics)})
         return assemble_model(
-            agreement, settings, {"topics": topic_weights(pseudo_counts)}, make, self.plan.start
+            agreement,
+            settings.model_copy(update={"n_components": len(topics)}),
+            {"topics": topic_weights(pseudo_counts)},
+            self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info),
+            self.plan.start,
         )
 
 

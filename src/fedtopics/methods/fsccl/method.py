@@ -20,14 +20,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.published import EACH_ROUND, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds
 from fedtopics.inference.trained_clusters import LENGTH, Contrastive, log_student_t
 from fedtopics.methods.clusters.augmented_texts import embedded_views
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.minibatches import Minibatches
@@ -71,8 +70,10 @@ def first_network(settings: FSCCLSettings, seed: int) -> Arrays:
     dimension = settings.embedding.dimension
     adapter = Adapter(dimension, settings.network.hidden, dimension + FEATURES)
     weights = adapter.initial_weights(seed, torch.float64)
-    centres = np.zeros((settings.n_components, dimension))
-    return {"centres": centres, **{name: weight.numpy() for name, weight in weights.items()}}
+    return {
+        "centres": np.zeros((settings.n_components, dimension)),
+        **{name: weight.numpy() for name, weight in weights.items()},
+    }
 
 
 def train_on_pairs(
@@ -200,15 +201,12 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         settings = self.settings
         seed = self.plan.seed
         origin = np.zeros(settings.embedding.dimension)
-        moments = find_moments(agreement, origin)
         clusters = start_with_kmeans(
             agreement,
             settings.start,
             settings.n_components,
             origin=origin,
-            moments=moments,
             seed=seed,
-            finalists=1,
         )
         return {
             "origin": origin,
@@ -224,8 +222,10 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     ) -> RoundResult[Arrays]:
         documents = reply["documents"]
         mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
-        facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
-        return RoundResult({"origin": state["origin"], **mean}, facts)
+        return RoundResult(
+            {"origin": state["origin"], **mean},
+            {"loss": reply["loss"] / documents, "documents": documents},
+        )
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights for inference: all except the contrastive head's."""

@@ -27,12 +27,11 @@ from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.vectors import Numbers, Points
 from fedtopics.methods.clusters.augmented_texts import embedded_views, text_views
-from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     as_many,
@@ -59,8 +58,9 @@ def centre_bounds(settings: FSTCSettings) -> Template:
 
 
 def network_bounds(settings: FSTCSettings, encoder: Mapping[str, NDArray[np.int64]]) -> Template:
-    dimension = settings.embedding.dimension
-    adapter = trained_encoder.Adapter(dimension, settings.network.hidden, settings.n_components)
+    adapter = trained_encoder.Adapter(
+        settings.embedding.dimension, settings.network.hidden, settings.n_components
+    )
     shapes = {name: tuple(shape.tolist()) for name, shape in encoder.items()}
     narrow = {name: Bounds(shape, dtype="float32") for name, shape in shapes.items()}
     return {"weights": adapter.shapes | narrow}
@@ -117,12 +117,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         shapes = np.zeros((len(first), DIMENSIONS), np.int64)
         for row, weight in zip(shapes, first.values(), strict=True):
             row[: weight.ndim] = weight.shape
-        names = {
+        return {
             "names": list(first),
             "shapes": shapes,
             "digest": [trained_encoder.digest_of_encoder(first)],
+            "documents": self.over(self.usable),
         }
-        return names | {"documents": self.over(self.usable)}
 
     def first_labels(self, origin: Numbers, start: dict[str, NDArray[Any]]) -> None:
         """Label the documents by the clusters of the start; no data is sent."""
@@ -165,11 +165,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         labels, enough, moves = part.moved(groups, 0, before, labels, n, owners)
         documents = self.over(self.usable)
         if is_count(groups):
-            present = clients_in(groups, moves[None].sum(-2))
-            return {"moves": moves[None], "documents": documents, **present}
+            moves = moves[None]
+            return {"moves": moves, "documents": documents, **clients_in(groups, moves.sum(-2))}
         all_sums, all_counts = sums_by_label(part.points(self._origin), labels, n)
-        sent_sums, sizes = of_enough(enough, all_sums, all_counts)
-        return {"sums": sent_sums, "counts": sizes, "documents": documents}
+        return {
+            "sums": all_sums * enough[:, None],
+            "counts": all_counts * enough,
+            "documents": documents,
+        }
 
     @published(
         "For each cluster with documents of enough persons, the sum of the adapter's outputs for "
@@ -195,26 +198,26 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             "counts": counts,
             "network": network,
         }
-        reply = self.guard.sums(groups, request, as_many, partial(self._trained, **request))
-        return reply | {"documents": self.over(self.usable)}
+        compute = partial(self._trained, **request)
+        return self.sums_by_group(groups, request, compute, self.usable, as_many)
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
         self._go_to(round - 1)
         if network:
             self._trainer.take(network)
         masses = {"even": np.ones(len(counts)), "global": counts, "own": self._first_labels.sum(0)}
-        mass = masses[self.settings.masses]
-        loss = self._trainer.train(round, centres, counts > 0, mass, self.attempt)
+        loss = self._trainer.train(
+            round, centres, counts > 0, masses[self.settings.masses], self.attempt
+        )
         self._store()
         totals, labels = self._trainer.cluster_sums()
         sizes = np.bincount(labels, minlength=len(totals)).astype(np.float64)
         persons = persons_by_label(labels, len(totals), self.corpus.owners_of(self.usable))
-
-        def summed(enough: Enough) -> Reply:
-            sent_sums, sent_sizes = of_enough(enough, totals, sizes)
-            return {"sums": sent_sums, "counts": sent_sizes, "loss": loss * len(self.usable)}
-
-        return {"counts": persons.astype(np.float64)}, summed
+        return {"counts": persons.astype(np.float64)}, lambda enough: {
+            "sums": totals * enough[:, None],
+            "counts": sizes * enough,
+            "loss": loss * len(self.usable),
+        }
 
     @published(
         "The weights of the network that the client trained, times its number of documents; that "
@@ -249,9 +252,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         encoder = trained_encoder.TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
-            texts = replace(self.corpus, embeddings=None)
             embedded = document_embeddings(
-                texts,
+                replace(self.corpus, embeddings=None),
                 settings.embedding,
                 embedding_model=self.site.embedding_model,
                 encoder=encoder,
@@ -283,8 +285,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             inputs = training.FixedInputs(
                 np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
             )
-        weights = network.initial_weights(self.public_seed)
-        return training.EncoderTrainer(settings, inputs, weights, self._first_labels, self.secret)
+        return training.EncoderTrainer(
+            settings,
+            inputs,
+            network.initial_weights(self.public_seed),
+            self._first_labels,
+            self.secret,
+        )
 
     @cached_property
     def _tokens(self) -> trained_encoder.Tokens:

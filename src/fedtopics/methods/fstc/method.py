@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.inference.vectors import Numbers
@@ -68,8 +67,9 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients label their documents again, as they may have restarted."""
-        shapes = without_prefix("encoder", arrays)
-        self._encoder_shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
+        self._encoder_shapes = {
+            name: tuple(shape.tolist()) for name, shape in without_prefix("encoder", arrays).items()
+        }
         self._label_documents(agreement, arrays)
         return dict(arrays)
 
@@ -93,11 +93,10 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Compute the global centres from the clients' sums."""
         network, sums = reply
         constant = {n: a for n, a in state.items() if n.startswith(CONSTANT)}
-        facts: RoundFacts = {
-            "loss": sums["loss"] / sums["documents"],
-            "documents": sums["documents"],
-        }
-        return RoundResult(constant | _centres(sums) | with_prefix("network", network), facts)
+        return RoundResult(
+            constant | _centres(sums) | with_prefix("network", network),
+            {"loss": sums["loss"] / sums["documents"], "documents": sums["documents"]},
+        )
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the mean of the clients' networks: the model (Algorithm 2, step 10)."""
@@ -124,7 +123,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
                 origin=origin,
                 moments=moments,
                 seed=seed,
-                finalists=1,
             )
             return {"origin": origin, "start/centres": clusters.centres[0]}
         state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))

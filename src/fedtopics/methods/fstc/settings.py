@@ -11,8 +11,14 @@ from fedtopics.methods.core.settings import ChoosesNumber
 from fedtopics.networks.base import Shapes
 
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
-_PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
-_PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1, "alignment": 0.0}
+_PAPER: dict[str, Any] = {
+    "first_labels": "kmeans",
+    "max_rounds": 40,
+    "transports": 30,
+    "network": {"local_steps": 100},
+    "warm_up": 0.1,
+    "alignment": 0.0,
+}
 _FROZEN = {**_PAPER, "mixture_from": 0.0, "alignment": 1.0}  # lambda 0.01 on StackOverflow
 _PUBLISHED = {"fine_tune": True, "network": {"local_steps": 100, "deletion": 0.2}, "warm_up": 0.0}
 

@@ -65,8 +65,11 @@ def forward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) 
 
 def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    last = sizes.bounds(sizes.shared[sizes.network.stages[-1].name])
-    return {"loss": agreement.loss(), "shared": last, **same_documents(agreement)}
+    return {
+        "loss": agreement.loss(),
+        "shared": sizes.bounds(sizes.shared[sizes.network.stages[-1].name]),
+        **same_documents(agreement),
+    }
 
 
 def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
@@ -143,8 +146,9 @@ class Passes(SharedFunctions):
     def batch_sums(self, round: int, stage: int, shared: Payload, weights: Payload) -> Reply:
         """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
-            batch = self.minibatch(round)
-            self._pass = ClientPass(self.client.network, self.client.tensors(weights), batch)
+            self._pass = ClientPass(
+                self.client.network, self.client.tensors(weights), self.minibatch(round)
+            )
         sums = self._pass.forward(stage, self.client.tensors(shared))
         return {"sums": sums.numpy(), "documents": self._over()}
 
@@ -283,8 +287,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         return None if separate_norms or settings.local_steps > 1 else Passes(*clients)
 
     def split(self, documents: int, total: int) -> int:
-        share = self.settings.validation_share
-        self.minibatches = Minibatches.of(self, documents / total, share)
+        self.minibatches = Minibatches.of(self, documents / total, self.settings.validation_share)
         return len(self.minibatches.training)
 
     def adopt(
@@ -331,9 +334,10 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             drawn.append(self.part(Passes).drawn)
         documents = self.over(np.concatenate(drawn))
         # Times the number of documents, so that the server's division gives a weighted mean.
-        descent = {name: (start[name] - local[name].detach()) * documents for name in start}
         return {
-            "descent": to_arrays(descent),
+            "descent": to_arrays(
+                {name: (start[name] - local[name].detach()) * documents for name in start}
+            ),
             "sums": to_arrays(totals),
             "loss": loss_sum,
             "documents": documents,

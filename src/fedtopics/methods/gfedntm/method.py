@@ -67,7 +67,6 @@ class Gradients:
         return self._synchronised_statistics()
 
     def first_sums(self) -> tuple[Payload, int]:
-        stage = self.state.network.stages[0].name
         reply = self.agreement.ask(
             Passes.batch_sums,
             round=self.round,
@@ -75,7 +74,7 @@ class Gradients:
             shared={},
             weights=client_weights(self.state),
         )
-        return {stage: reply["sums"]}, reply["documents"]
+        return {self.state.network.stages[0].name: reply["sums"]}, reply["documents"]
 
     def _synchronised_statistics(self) -> Reply:
         """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
@@ -98,9 +97,11 @@ class Gradients:
         loss = reply["loss"]
         for number in reversed(range(len(network.stages))):
             upstream = to_tensors(reply["shared"], network.dtype)
-            gradient = server.backward(number, upstream).numpy()
             reply = self.agreement.ask(
-                Passes.weight_gradients, round=self.round, stage=number, gradient=gradient
+                Passes.weight_gradients,
+                round=self.round,
+                stage=number,
+                gradient=server.backward(number, upstream).numpy(),
             )
         return {
             "weights": reply["weights"] | to_arrays(server.weight_gradients),
@@ -143,8 +144,13 @@ class Gradients:
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    others = state.network.finish_weights
-    return to_arrays({n: t for n, t in state.weights.items() if n not in others})
+    return to_arrays(
+        {
+            name: weight
+            for name, weight in state.weights.items()
+            if name not in state.network.finish_weights
+        }
+    )
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:

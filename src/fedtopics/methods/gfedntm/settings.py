@@ -145,8 +145,9 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
 
     def build(self, n_words: int, document_length: float = 1.0) -> NeuralTopicModel:
         """Build the network for a vocabulary; training also needs the mean length of documents."""
-        dtype = getattr(torch, self.precision)
-        return find_network(self.network)(n_words, self, dtype, document_length)
+        return find_network(self.network)(
+            n_words, self, getattr(torch, self.precision), document_length
+        )
 
     @property
     def stages(self) -> Sequence[TopicSettings]:

@@ -39,8 +39,11 @@ class Sizes:
     @property
     def sent_weights(self) -> Shapes:
         """Shapes of the weights that clients receive, and whose gradients they send."""
-        hidden = self.network.finish_weights
-        return {name: shape for name, shape in self.weights.items() if name not in hidden}
+        return {
+            name: shape
+            for name, shape in self.weights.items()
+            if name not in self.network.finish_weights
+        }
 
     def bounds(self, shapes: Shapes, rows: bool = False) -> Template:
         """Return the bounds of arrays, or of gradients with `rows` only for words that occur."""

@@ -184,7 +184,6 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
         sums = find_mixture(agreement, mixture, plan.seed)
         # Networks do not centre embeddings, so the topics' directions are not centred either.
         directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
-        topics = topics_of(sums["words"], mixture.smoothing)
-        network.start_from(state.weights, topics, directions)
+        network.start_from(state.weights, topics_of(sums["words"], mixture.smoothing), directions)
     elif settings.initialisation != "random":
         network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.client import ClusterSums
-from fedtopics.methods.clusters.program import check_enough
+from fedtopics.methods.clusters.program import check_enough, find_moments
 from fedtopics.methods.clusters.settings import WHOLE, Part, StartSettings
 from fedtopics.methods.clusters.sums import Moments, ranked
 from fedtopics.methods.core.agreement import Agreement
@@ -55,8 +55,9 @@ def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
 
 
 def chosen_start(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
-    chosen = {name: array[rows] for name, array in arrays_of(clusterings).items()}
-    return replace(clusterings, **chosen)
+    return replace(
+        clusterings, **{name: array[rows] for name, array in arrays_of(clusterings).items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -107,19 +108,20 @@ def start_with_kmeans(
     start: StartSettings,
     n_clusters: int,
     origin: Numbers,
-    moments: Moments,
     seed: int,
-    finalists: int,
+    finalists: int = 1,
+    moments: Moments | None = None,
     part: Part = WHOLE,
     centres: Numbers | None = None,
 ) -> Partition:
     """Cluster embeddings by k-means, by default from starts drawn with the points' moments."""
     if centres is None:
+        moments = moments or find_moments(agreement, origin, part)
         centres = draw_centres(start, n_clusters, moments, seed)
-    first = Partition.first(centres)
-    rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, part)
-    return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
+    numbers = repeat(0, start.rounds)
+    first = Partition.first(centres)
+    return iterate(agreement, lloyd, first, numbers, {"tolerance": AT_REST}).best(finalists)
 
 
 def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> Numbers:

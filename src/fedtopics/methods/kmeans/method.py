@@ -74,8 +74,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
         with warnings.catch_warnings():  # ignores fewer different documents than clusters
             warnings.simplefilter("ignore")
-            labels = kmeans.fit_predict(points)
-        labels = labels.astype(np.int64)
+            labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
         enough = persons_by_label(labels, number, owners) >= self.min_persons
         centres = totals[enough] / counts[enough][:, None]
@@ -146,8 +145,10 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # the only round computes the centres
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        replies = agreement.ask(KMeansClient.own_centres, round=1, origin=origin)
-        return KMeansState(origin, self._merged(replies))
+        return KMeansState(
+            origin,
+            self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin)),
+        )
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
         if self._once:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import sparse
 
-from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.payload import SparseRows
 from fedtopics.contract.published import (
@@ -33,12 +32,10 @@ from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.minibatches import MINIBATCH, Minibatches
 from fedtopics.methods.core.settings import (
@@ -161,16 +158,13 @@ class LDAClient(TopicClient[LDASettings]):
         def compute() -> Grouped:
             of_persons = PersonShares(self.corpus.owners, pseudo_counts.shape[1])
             words, totals, bound = self._counted(rows, pseudo_counts, of_persons)
-
-            def summed(enough: Enough) -> Reply:
-                sums = SparseRows(words, totals * enough, len(pseudo_counts))
-                return {"counts": sums, "bound": bound}
-
-            return of_persons.powers(), summed
+            return of_persons.powers(), lambda enough: {
+                "counts": SparseRows(words, totals * enough, len(pseudo_counts)),
+                "bound": bound,
+            }
 
         request = {"sums": "expected", "pseudo_counts": pseudo_counts}
-        reply: Reply = self.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.over(rows)}
+        return self.sums_by_group(groups, request, compute, rows)
 
     def _counted(
         self,
@@ -277,8 +271,9 @@ class LDA(Program[LDASettings, Arrays]):
         change = np.inf
         if settings.tolerance > 0:
             change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
-        facts: RoundFacts = {"loss": -reply["bound"] / n, "documents": n}
-        return RoundResult({"pseudo_counts": after}, facts, change)
+        return RoundResult(
+            {"pseudo_counts": after}, {"loss": -reply["bound"] / n, "documents": n}, change
+        )
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
@@ -295,9 +290,13 @@ class LDA(Program[LDASettings, Arrays]):
             counts = np.maximum(pseudo_counts - prior.topic_prior, 0).T
             rounded = rounded_by_word(counts, agreement.vocabulary.occurrences)
             pseudo_counts = np.ascontiguousarray(rounded.T) + prior.topic_prior
-        make = self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, seen=seen)
-        trained = {"topics": topic_weights(pseudo_counts)}
-        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
+        return assemble_model(
+            agreement,
+            self.settings,
+            {"topics": topic_weights(pseudo_counts)},
+            self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, seen=seen),
+            self.plan.start,
+        )
 
 
 METHOD = Method("lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True)

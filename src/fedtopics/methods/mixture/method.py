@@ -19,19 +19,17 @@ from fedtopics.contract.replies import LONGEST, Bounds, Template, of_groups, sum
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.inference.vectors import TINY, Numbers, Points
 from fedtopics.methods.clusters.client import PointSums
-from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
+from fedtopics.methods.clusters.program import check_enough, find_origin
 from fedtopics.methods.clusters.settings import Clusterings, StartSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
@@ -116,8 +114,7 @@ class MixtureSums(PointSums):
         """Sum the documents by their probabilities of each topic (the E-step)."""
         request = {"sums": "topics", **evidence}
         compute = partial(self._expected, Evidence(**evidence))
-        reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.client.over(self.seen)}
+        return self.client.sums_by_group(groups, request, compute, self.seen)
 
     def _expected(self, evidence: Evidence) -> Grouped:
         points = self.placed(evidence.origin)
@@ -133,13 +130,12 @@ class MixtureSums(PointSums):
             weights += theta.sum(0)
             of_persons.add(rows, theta)
             loss -= log_evidence
-        totals = {"directions": directions, "words": words}
-
-        def summed(enough: Enough) -> Reply:
-            sent_sums = {name: total * enough[:, None] for name, total in totals.items()}
-            return {**sent_sums, "weights": weights, "loss": loss}
-
-        return of_persons.powers(), summed
+        return of_persons.powers(), lambda enough: {
+            "directions": directions * enough[:, None],
+            "words": words * enough[:, None],
+            "weights": weights,
+            "loss": loss,
+        }
 
     def placed(self, origin: Numbers) -> Points:
         if len(self.located) == len(self.seen):  # if so, the rows are the same
@@ -204,10 +200,7 @@ def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Su
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
     k = settings.n_components
     origin = find_origin(agreement, settings.embedding.dimension)
-    moments = find_moments(agreement, origin)
-    clusters = start_with_kmeans(
-        agreement, settings.start, k, origin=origin, moments=moments, seed=seed, finalists=1
-    )
+    clusters = start_with_kmeans(agreement, settings.start, k, origin=origin, seed=seed)
     words = np.zeros((k, len(agreement.vocabulary)))
     weights = np.maximum(clusters.counts[0], 1)
     directions = clusters.centres[0] * weights[:, None]
@@ -247,11 +240,16 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(MixtureShape)
-        occurrences = agreement.vocabulary.occurrences
-        sums = dict(state) if agreement.is_example else without_exact_sums(state, occurrences)
-        make = self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds)
-        trained = {"evidence": vars(Evidence.of(sums, shape))}
-        return assemble_model(agreement, self.settings, trained, make, self.plan.start)
+        sums = dict(state)
+        if not agreement.is_example:
+            sums = without_exact_sums(state, agreement.vocabulary.occurrences)
+        return assemble_model(
+            agreement,
+            self.settings,
+            {"evidence": vars(Evidence.of(sums, shape))},
+            self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds),
+            self.plan.start,
+        )
 
 
 def without_exact_sums(sums: Sums, occurrences: NDArray[np.int64]) -> dict[str, Numbers]:

@@ -27,12 +27,10 @@ from fedtopics.methods.core.final_model import (
 )
 from fedtopics.methods.core.groups import (
     SEEN,
-    Enough,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
-    enough_have,
 )
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.settings import NMFSettings
@@ -81,11 +79,6 @@ def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
         "sums": sums(*topics.shape, most=most, per_document=1),
         "products": sums(n_topics, n_topics, per_document=1),
     }
-
-
-def word_bounds(agreement: Agreement, topics: Numbers) -> Template:
-    most = agreement.bound_if_announced(at_most(agreement.vocabulary.occurrences))
-    return {"sums": sums(*topics.T.shape, most=most)}
 
 
 class WordProducts(SharedFunctions):
@@ -169,8 +162,7 @@ class FactorSums(WordProducts):
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
         compute = partial(self._factored, rarity, topics, part)
-        reply = self.client.guard.sums(groups, request, enough_have, compute)
-        return reply | {"documents": self.over_part(part)}
+        return self.client.sums_by_group(groups, request, compute, self._of_part(part)[1])
 
     def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
@@ -184,11 +176,10 @@ class FactorSums(WordProducts):
             add_products(points, factors, sums)
             products += factors.T @ factors
             of_persons.add(rows, factors)
-
-        def summed(enough: Enough) -> Reply:
-            return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
-
-        return of_persons.powers(), summed
+        return of_persons.powers(), lambda enough: {
+            "sums": sums * enough,
+            "products": products * np.outer(enough, enough),
+        }
 
     @published(
         "How well topics predict words, for documents of one half, which the client draws: the sum "
@@ -223,15 +214,23 @@ class FactorSums(WordProducts):
         "fourth powers of persons' largest shares.",
         "words by topic",
         often=of_method(MinibatchSettings, lambda s: FIRST if s.initialisation == "nmf" else NEVER),
-        reply=word_bounds,
+        reply=lambda agreement, topics: {
+            "sums": sums(
+                *topics.T.shape,
+                most=agreement.bound_if_announced(at_most(agreement.vocabulary.occurrences)),
+            )
+        },
         counts_first=lambda topics: of_groups(topics.shape[1]),
         largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
     )
     def topic_words(self, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN) -> Reply:
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        request = {"rarity": rarity, "topics": topics}
         return sums_of_words(
-            self.client, groups, request=request, thetas=thetas, n_topics=topics.shape[1]
+            self.client,
+            groups,
+            request={"rarity": rarity, "topics": topics},
+            thetas=thetas,
+            n_topics=topics.shape[1],
         )
 
 

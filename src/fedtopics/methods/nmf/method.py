@@ -85,9 +85,11 @@ class Factorisation:
         topics = _descend(wanted, weights, state.topics)
         moved = np.linalg.norm(topics - state.topics)
         size = np.linalg.norm(topics)
-        facts: Any = {"loss": float(loss), "documents": reply["documents"]}
-        after = NMFState(topics, sums, products, np.asarray(n, np.float64))
-        return RoundResult(after, facts, float(moved) / max(float(size), TINY))
+        return RoundResult(
+            NMFState(topics, sums, products, np.asarray(n, np.float64)),
+            {"loss": float(loss), "documents": reply["documents"]},
+            float(moved) / max(float(size), TINY),
+        )
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
@@ -205,10 +207,14 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> Topics:
         settings = self.settings.model_copy(update={"n_components": state.topics.shape[1]})
-        shape = settings.shape(NMFShape)
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
-        make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
-        return assemble_model(agreement, settings, {"weights": weights}, make)
+        inference = Factors(len(agreement.vocabulary), settings.shape(NMFShape))
+        return assemble_model(
+            agreement,
+            settings,
+            {"weights": weights},
+            self.made(inference, weights, rounds),
+        )
 
 
 METHOD = Method("nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True)
