@@ -23,7 +23,8 @@ from fedtopics.federation.data_sent import ALL_SEE, TOTAL, TableMaker
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
-from fedtopics.guarantees import PLAIN, SECURE, not_promised, promises
+from fedtopics.files import read_toml
+from fedtopics.guarantees import not_promised
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final_model import LastSums
 from fedtopics.methods.registry import METHODS, Method, find_method
@@ -250,15 +251,27 @@ def _name(value: ast.expr) -> str:
     return [*re.findall("[A-Za-z_]+", f"VALUE {ast.unparse(value)}")][-1].strip("_").upper()
 
 
+def promises(aggregation: str) -> list[dict[str, Any]]:
+    """Return the rows of promises.toml for a kind of aggregation, of which one is a member."""
+    names = {"who": "a member", "rest": "the sum of the updates of the other members"}
+    rows = read_toml(Path(__file__).with_name("promises.toml"))["promises"]
+    return [
+        {key: row[key].format(**names) for key in ("adversary", "sees", "can")}
+        | {"tests": row.get("tests", [])}
+        for row in rows
+        if row.get("aggregation", aggregation) == aggregation
+    ]
+
+
 def evidence() -> str:
     """Name the tests of each promise, and the attacks that are measured."""
     parts = []
-    for aggregation in (SECURE, PLAIN):
+    for aggregation in ("secure", "plain"):
         parts += [f"\n## Promises with {aggregation} aggregation\n"]
         parts += ["| against | it sees | it can still | tests |", "| --- | --- | --- | --- |"]
-        for each in promises(aggregation, 5):
-            tests = ", ".join(f"[{Path(test).stem}](../../{test})" for test in each.tests)
-            parts.append(f"| {each.adversary} | {each.sees} | {each.can} | {tests} |")
+        for row in promises(aggregation):
+            tests = ", ".join(f"[{Path(test).stem}](../../{test})" for test in row["tests"])
+            parts.append(f"| {row['adversary']} | {row['sees']} | {row['can']} | {tests} |")
     parts += ["\n## Not promised\n", *(f"- {sentence}" for sentence in not_promised())]
     parts += ["\n## Attacks\n", "| script | what it does |", "| --- | --- |"]
     for path in sorted((ROOT / "benchmarks/attacks").glob("[!_]*.py")):

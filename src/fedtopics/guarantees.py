@@ -1,23 +1,10 @@
-"""What a study promises against each adversary: one table for the docs, `check` and the DPIA."""
+"""What a study does not promise, and what attacks computed: for the docs, `check` and the DPIA."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedtopics.files import read_toml
 
-SECURE = "secure"
-PLAIN = "plain"
 TABLES = read_toml(Path(__file__).with_name("guarantees.toml"))
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What one adversary sees and can do, and the tests that try to do more."""
-
-    adversary: str
-    sees: str
-    can: str
-    tests: tuple[str, ...] = ()
 
 
 def not_promised(**has: bool) -> list[str]:
@@ -35,31 +22,8 @@ def not_promised(**has: bool) -> list[str]:
     ]
 
 
-def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise]:
-    """Return the table for a study.
-
-    Parameters
-    ----------
-    aggregation : {"secure", "plain"}
-    members : int
-        Number of members whose updates are in a sum; observers do not count.
-    colluders : int
-        Number of members that an adversary controls.
-    """
-    others = members - colluders
-    names = {
-        "who": "a member" if colluders == 1 else f"{colluders} members together",
-        "rest": f"the sum of the updates of the other {others} members"
-        if others > 1
-        else "the updates of the last member",
-    }
-    return [
-        Promise(
-            adversary=row["adversary"].format(**names),
-            sees=row["sees"].format(**names),
-            can=row["can"].format(**names),
-            tests=tuple(row.get("tests", ())),
-        )
-        for row in TABLES["promises"]
-        if row.get("aggregation", aggregation) == aggregation
-    ]
+def attacked(method: str, of: str) -> str:
+    """Return what attacks computed from an "update" or a "total" of a method; "" if not tried."""
+    text: str = TABLES["attacks"][of]
+    figures = TABLES["attacks"]["methods"].get(method)
+    return "" if figures is None else text.format(**figures)

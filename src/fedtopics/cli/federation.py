@@ -189,7 +189,8 @@ def _show_own_policy(
     say(f"Your policy {answer} this study.", "bold")
     say(event_sentence(Documents.of("this client", corpus).plain()))
     rarest = study.vocabulary.min_persons_per_word
-    say(policy.described(not study.is_secure, rarest, corpus.unit))
+    has_noise = study.differential_privacy is not None
+    say(policy.described(not study.is_secure, rarest, corpus.unit, has_noise))
     if corpus.persons is None:
         say(EACH_A_PERSON)
     if study.method.draws:

@@ -124,7 +124,7 @@ class Over:
 
 
 ALL_DOCUMENTS = Over("all documents")
-NO_DOCUMENTS = Over("no documents", lambda *_: 0)
+NO_DOCUMENTS = Over("no further documents", lambda *_: 0)
 
 
 @dataclass(frozen=True, eq=False)

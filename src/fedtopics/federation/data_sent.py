@@ -37,6 +37,7 @@ from fedtopics.text.words import LONGEST_WORD
 
 AFTER_COUNTS = ", after counts of its groups"
 ALL_SEE = "all members"
+KNOWN_WORDS = "known_words"  # only of models that are trained further
 TOTAL = "members, as a total"
 SERVER_SEES = "the server"
 ONE_PROCESS = "one process; between machines: "
@@ -118,6 +119,8 @@ def data_sent_in(
         is_simulation=is_simulation,
     )
     shown = rows.of_client(client, study.method)
+    if start is None or start.continued is None:
+        shown = [row for row in shown if row.function != KNOWN_WORDS]
     if not study.is_secure:
         return shown
     # With differential privacy, words are public, and no exact document count is sent.
@@ -194,7 +197,7 @@ class TableMaker:
             "n_listed": most,
             "n_own": min(most, self.own_words.number) if self.own_words else most,
             "n_clients": len(self.clients),
-            **of.largest(method, self.n_words),
+            **of.largest(method, self.n_public or self.n_words),
         }
         replies = [of.counts_first, of.reply] if self.is_secure else [of.reply]
         templates = [agreement.bounds(of, reply, request) for reply in replies if reply]

@@ -12,28 +12,31 @@ import numpy as np
 
 from fedtopics.contract.payload import content_shape_and_type, flat_fields
 from fedtopics.errors import StudyError
-from fedtopics.federation.data_sent import AFTER_COUNTS, DataSent, OwnWords, data_sent_in
+from fedtopics.federation.data_sent import (
+    AFTER_COUNTS,
+    ALL_SEE,
+    DataSent,
+    OwnWords,
+    data_sent_in,
+)
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import plan_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, why_plain
+from fedtopics.guarantees import attacked
 from fedtopics.methods.core.client import ClientWords
 from fedtopics.methods.core.plan import ClientContext
 from fedtopics.model.card import odds
-from fedtopics.privacy.accounting import PrivacySettings, epsilon_of, mu_of
+from fedtopics.privacy.accounting import ROUNDING, PrivacySettings, epsilon_of, mu_of
 from fedtopics.privacy.noise import needed_parts
 from fedtopics.text.corpus import Corpus
 
 REHEARSED = 5_000  # own documents in a rehearsal of noise
+WORDS = "vocabulary"  # the function by which clients count words
 MOST_CLIENTS = 10  # in a rehearsal of noise
-SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
-READ = (
-    "From a sum over 52 persons, our attacks computed up to 52 complete documents; from sums over "
-    f"fewer than {SOME_READABLE:,}, words of single documents."
-)
 OF_GROUPS = (
-    " A sum over a topic, cluster or period can be over fewer of them, as it counts persons of all "
-    "members."
+    " A sum over a topic, cluster or period counts persons of all members, so it can be over one "
+    "of this client."
 )
 WITHOUT_NOISE = (
     "There is no noise, so a model differs with and without a person's documents: `fedtopics audit "
@@ -56,14 +59,19 @@ class Exposure:
     @property
     def bytes(self) -> int:
         """Bytes sent in the whole study, at most, by functions whose replies have known bounds."""
-        return sum(row.calls * row.bytes for row in self.rows if row.bytes is not None)
+        return sum(row.calls * row.bytes for row in self._sent if row.bytes is not None)
+
+    @property
+    def _sent(self) -> list[DataSent]:
+        """The rows of messages: words of a secure study are sent as table, list and counts."""
+        return [row for row in self.rows if not (self.study.is_secure and row.function == WORDS)]
 
     @property
     def steps(self) -> int:
         """Steps of the whole study, at most: each is one sum, or one reply that all see."""
         return sum(
             row.calls * (2 if AFTER_COUNTS in row.often else 1)
-            for row in self.rows
+            for row in self._sent
             if " instead " not in row.often
         )
 
@@ -71,16 +79,23 @@ class Exposure:
     def adversaries(self) -> dict[str, str]:
         """What four adversaries learn who have all that they can see and the strongest attacks."""
         study = self.study
-        host = f", which {study.server.host} runs" if study.server.host else ""
+        name = study.server.host
+        host = f", which {name} runs" if name else ""
         why = f"Aggregation is plain, as {why_plain(study)}."
-        server = {f"The server{host}": f"every update of every member. {why} {self._sum} {READ}"}
+        server = f"every update of every member. {why} {self._sum} {self._computed('update')}"
         if study.is_secure:
             # The text is tested by the attacks that tests/protocol tries as a relay.
-            server = {
-                f"The relay{host}": "who takes part, which functions run, when, and how many "
-                "bytes; no document, word, number, total or model."
-            }
-        return server | {
+            server = (
+                "the members' names, which functions run, sizes, times, restarts and the reason of "
+                "a stop; no document, word, number, total or model."
+            )
+        if name:
+            server += (
+                f" {name} also sees what every member sees, and can choose its own update after "
+                "the sum of the others."
+            )
+        return {
+            f"The {'relay' if study.is_secure else 'server'}{host}": server.strip(),
             "One other member": self._totals,
             f"All {len(study.clients) - 1} other members together": self._subtracted,
             "A reader of the model": self._model,
@@ -91,43 +106,69 @@ class Exposure:
         return self.study.differential_privacy
 
     @property
+    def _parts(self) -> int:
+        """How many members' parts of the noise the bound needs."""
+        return needed_parts(len(self.study.clients))
+
+    def _computed(self, of: str) -> str:
+        """Say what attacks computed from an "update" or from a "total" of this method."""
+        method = self.study.method
+        batch = " in batches" if getattr(method, "learning", "") == "stochastic" else ""
+        return attacked(f"{method.method_name}{batch}", of)
+
+    @property
     def _totals(self) -> str:
         if self._noise is not None:
-            return f"totals with noise. From all of them and the model, {bound_of(self._noise)}."
+            return (
+                f"totals with noise. From all of them and the model, {bound_of(self._noise)}, if "
+                f"{self._parts} members keep their parts of the noise secret."
+            )
         theirs = "; those of the other members are added"
         if self.others and not self.study.method.draws:
             theirs = f" and {sum(self.others):,} of the other members, as you suppose"
+        shown = dict.fromkeys(row.short for row in self.rows if row.seen.endswith(ALL_SEE))
+        by_name = f" By name it sees each member's {', '.join(shown)}." if shown else ""
         return (
-            f"totals. {self._sum.removesuffix('.')}{theirs}. {READ} It also sees each member's "
-            "numbers of documents, persons and words, and which of the words in question a member "
-            "has."
+            f"totals. {self._sum.removesuffix('.')}{theirs}. {self._computed('total')} Of a word "
+            f"or topic that only two members have, each can compute the other's numbers.{by_name}"
         )
 
     @property
     def _subtracted(self) -> str:
         if self._noise is not None:
             # The others know their own parts of the noise; only this client's protects it.
-            parts = needed_parts(len(self.study.clients))
             return (
-                "sums of this client with its own part of the noise. The bound of the study needs "
-                f"{parts} such parts; with one, {bound_of(self._noise, parts)}."
+                f"sums of this client with its own part of the noise; the study's bound needs "
+                f"{self._parts} parts. From these, {bound_of(self._noise, self._parts)}. A "
+                f"policy's max_epsilon counts epsilon {self._noise.epsilon:g} for this study."
             )
         groups = OF_GROUPS if self.study.is_secure and self.policy.counts_of_all else ""
         return (
-            "this client's own sums, which are totals less their own updates. Each is over at "
-            f"least {self.policy.min_persons:,} {self.unit} of this client.{groups}"
+            "this client's own sums, which are totals less their own updates. "
+            f"{self._computed('update')} Each message is over at least "
+            f"{self.policy.min_persons:,} {self.unit} of this client, and a word's count over at "
+            f"least {self._least_per_word:,}; another number in it can be over one document."
+            f"{groups}"
         )
+
+    @property
+    def _least_per_word(self) -> int:
+        limits = self.study.vocabulary
+        return max(self.policy.min_persons_per_word, limits.min_persons_per_word)
 
     @property
     def _model(self) -> str:
         if self._noise is not None:
-            return f"topics with their words. From them, {bound_of(self._noise)}."
+            return (
+                "topics, counts of words and persons, and shares of topics, all computed from sums "
+                f"with noise. From these, {bound_of(self._noise)}."
+            )
         limits = self.study.vocabulary
-        least = max(self.policy.min_persons_per_word, limits.min_persons_per_word)
         return (
-            "topics, rounded counts of documents and words, and each member's shares of topics. A "
-            f"word of this client is in topics only if {least:,} or more of its {self.unit} and "
-            f"{limits.min_clients_per_word} or more clients have it. {WITHOUT_NOISE}"
+            "topics, counts of words, rounded by lot, and, exactly, each member's number of "
+            "documents and shares of topics. A word is in the model only if "
+            f"{limits.min_clients_per_word} or more members each have it in documents of at least "
+            f"{limits.min_persons_per_word} persons. {WITHOUT_NOISE}"
         )
 
     @property
@@ -168,7 +209,7 @@ class Exposure:
 def bound_of(privacy: PrivacySettings, parts: int = 1) -> str:
     """Describe a study's bound for those who know all but one of the parts of noise it needs."""
     mu = mu_of(privacy) * math.sqrt(parts)
-    epsilon = privacy.epsilon if parts == 1 else epsilon_of(mu, privacy.delta)
+    epsilon = privacy.epsilon if parts == 1 else epsilon_of(mu, privacy.delta) + ROUNDING
     return odds(epsilon, privacy.delta, privacy.unit)
 
 
@@ -233,8 +274,8 @@ def rehearse_noise(study: Study, corpus: Corpus, others: Sequence[int] = ()) -> 
         return ""
     if len(corpus) > REHEARSED or len(study.clients) > MOST_CLIENTS:
         return (
-            f"There was no rehearsal with noise: it is for at most {REHEARSED:,} documents and "
-            f"{MOST_CLIENTS} clients."
+            "Whether noise hides the topics was not tried: a rehearsal takes at most "
+            f"{REHEARSED:,} documents and {MOST_CLIENTS} clients."
         )
     owners = np.arange(len(corpus)) if corpus.owners is None else corpus.owners
     sizes = [corpus.n_persons(), *(others or [corpus.n_persons()] * (len(study.clients) - 1))]

@@ -217,7 +217,10 @@ class Participation:
             data_sent=[row.plain() for row in rows],
             seen="\n".join([*learned, SEEDED] if self._insecure_seed else learned),
             policy=policy.described(
-                not study.is_secure, study.vocabulary.min_persons_per_word, self.corpus.unit
+                seen=not study.is_secure,
+                rarest=study.vocabulary.min_persons_per_word,
+                unit=self.corpus.unit,
+                has_noise=study.differential_privacy is not None,
             ),
             known=(self._place(study) / "study.toml").exists(),
         )

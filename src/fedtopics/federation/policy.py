@@ -210,10 +210,12 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
 
-    def described(self, seen: bool, rarest: int = 0, unit: str = "persons") -> str:
+    def described(
+        self, seen: bool, rarest: int = 0, unit: str = "persons", has_noise: bool = False
+    ) -> str:
         """Describe the policy in a study whose single updates are `seen`, with its rarest words.
 
-        `unit` is what thresholds count, in the plural.
+        `unit` is what thresholds count, in the plural. With noise, words are public.
         """
         fewest = self.min_persons_in_sum
         together = f" and {fewest:,} {unit}" if fewest else ""
@@ -221,10 +223,14 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         least = max(self.min_persons_per_word, rarest)
         of = "at least" if unit == "documents" else "documents of at least"
         decides = "study" if rarest > self.min_persons_per_word else "policy"
+        words = (
+            f" A word is shared only if it is in {of} {least:,} of its {unit}, as the {decides} "
+            "requires."
+        )
         return (
             f"By this client's policy, an update sums over at least {self.min_persons:,} {unit} "
-            f"and a total over at least {self.min_clients_in_sum} clients{together}. A word is "
-            f"shared only if it is in {of} {least:,} of its {unit}, as the {decides} requires.{few}"
+            f"and a total over at least {self.min_clients_in_sum} clients{together}."
+            f"{'' if has_noise else words}{few}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:

@@ -63,7 +63,7 @@ def odds(epsilon: float, delta: float, unit: str) -> str:
     factor = float(f"{math.exp(epsilon):.3g}")
     return (
         f"any conclusion is at most {factor:,.8g} times as likely with {OF_UNIT[unit]} as without "
-        f"(epsilon {epsilon:.3g}), except with a probability of 1 in {1 / delta:,.0f}"
+        f"(epsilon {epsilon:.3g}), plus a probability of 1 in {1 / delta:,.0f}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.federation.data_sent import NOT_RECORDED
-from fedtopics.federation.exposure import Exposure
+from fedtopics.federation.exposure import WORDS, Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
 from fedtopics.report.dpia_answers import AnsweredQuestion, answered
@@ -131,11 +131,20 @@ def _phrases(records: Records) -> dict[str, Any]:
         "method": study.registration,
         "settings": study.method,
         "adder": adder,
-        "sees": "no document, word, number or total" if records.masked else "the update of each",
+        "sees": _seen(records),
         "names": ", ".join(study.clients),
         "number": n,
         "absence": "" if records.has_server else "; while that member is offline, the others wait",
     }
+
+
+def _seen(records: Records) -> str:
+    """Say what whoever aggregates sees."""
+    if not records.masked:
+        return "the update of each"
+    host = records.study.server.host
+    also = f"; {host} itself sees all totals, as every member does" if host else ""
+    return f"no document, word, number or total{also}"
 
 
 def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
@@ -194,7 +203,10 @@ def _about(function: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
-    sent = sum(row["bytes"] for row in facts.rows)
+    # Words of a secure study are sent as table, list and counts, which have rows of their own.
+    sent = sum(
+        row["bytes"] for row in facts.rows if not (row["masked"] and row["function"] == WORDS)
+    )
     texts = facts.text_bytes
     times = f"{sent / texts:,.0f}" if sent >= 10 * texts else f"{sent / max(texts, 1):.2g}"
     ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
@@ -310,7 +322,7 @@ def _documents(records: Records) -> list[Part]:
 
 def _adversaries(records: Records) -> list[Part]:
     """State what the server, members and readers of the model can learn."""
-    unknown = ("any client", records.cited, Exposure(records.study, []))
+    unknown = ("any client", records.cited, Exposure(records.study, records.planned))
     return [
         Statement(f"{who}, about {client}: {learns}", f"{source}; {MODEL}")
         for client, source, exposure in records.exposures or [unknown]
@@ -347,8 +359,8 @@ def _budgets(records: Records) -> list[Part]:
         )
         if facts.spent is None
         else Statement(
-            f"By the privacy budget of {facts.client}, all studies on its documents had used "
-            f"epsilon {facts.spent:.3g} when it took part, including this one; its policy allows "
+            f"By the privacy budget of {facts.client}, all studies with differential privacy "
+            f"on its documents had used epsilon {facts.spent:.3g} when it took part, including this one; its policy allows "
             f"{facts.policy['max_epsilon']:g}.",
             facts.began,
         )
@@ -385,6 +397,7 @@ def _risks(records: Records) -> list[Part]:
         *(f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")),
         f"what model and totals reveal about a single {records.unit.removesuffix('s')}, {within}",
         *(row[0] for row in TABLES["threats"]["rows"]),
+        *(f"not promised: {sentence.removesuffix('.')}" for sentence in records.not_promised),
     ]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
     return [FormTable(head, [[risk, "", "", "", ""] for risk in risks])]

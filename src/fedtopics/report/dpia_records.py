@@ -14,7 +14,9 @@ from fedtopics.federation.data_sent import DataSent, data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FEWEST_CLIENTS
 from fedtopics.files import read_toml
+from fedtopics.guarantees import not_promised
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
@@ -65,7 +67,7 @@ class Records:
     def exposures(self) -> list[tuple[str, str, Exposure]]:
         """For each client whose records are here: its name, the record, what the study shows."""
         if self.before is not None:
-            return [("this client", "the documents and policy given", self.before)]
+            return [("This client", "the documents and policy given", self.before)]
         return [(facts.client, facts.began, facts.exposure(self.study)) for facts in self.ledgers]
 
     @property
@@ -81,6 +83,12 @@ class Records:
         named = [unit for unit in units if unit != "documents"]
         of_persons = bound is not None and bound.unit == "person"
         return next(iter(named), "persons" if of_persons else "documents")
+
+    @property
+    def not_promised(self) -> list[str]:
+        """What the study does not promise."""
+        has = {"secure": self.masked, "noise": self.private, "draws": self.study.method.draws}
+        return not_promised(**has, persons=self.unit != "documents")
 
     @property
     def minibatches(self) -> bool:
@@ -151,6 +159,17 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "embeddings": lambda records: records.study.method.needed_embedding is not None,
     "documents as units": lambda records: (
         (bound := records.study.differential_privacy) is not None and bound.unit == "document"
+    ),
+    "hosted": lambda records: records.study.server.host is not None,
+    "groups of few": lambda records: any(
+        exposure.policy.min_clients_per_group < FEWEST_CLIENTS
+        for _, _, exposure in records.exposures
+    ),
+    "counts of all": lambda records: any(
+        exposure.policy.counts_of_all for _, _, exposure in records.exposures
+    ),
+    "limited rounds": lambda records: any(
+        exposure.policy.max_rounds for _, _, exposure in records.exposures
     ),
     "no budget": lambda records: (
         not any(exposure.policy.max_epsilon for _, _, exposure in records.exposures)

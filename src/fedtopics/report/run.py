@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation import ledger
+from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
@@ -91,7 +92,7 @@ class LedgerFacts:
         """Return what the study showed of the client's documents."""
         return Exposure(
             study=study,
-            rows=[],
+            rows=data_sent_in(study),
             policy=Policy(**self.policy),
             unit=self.unit,
             persons=self.persons,

@@ -37,13 +37,13 @@ SERVER_SAW = (
 )
 UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
 NOISY = (
-    "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
-    "totals over all clients, with noise."
+    "No document left its client. Aggregation was secure: the server saw no update and no total. "
+    "Members saw totals over all clients, with noise."
 )
 MASKED = (
-    "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
-    "totals over all clients, the words that documents of enough persons have, and what this "
-    "report shows about each client."
+    "No document left its client. Aggregation was secure: the server saw no update and no total. "
+    "Members saw totals over all clients, the words that documents of enough persons have, and "
+    "what this report shows about each client."
 )
 SEEN_BY_ALL = "Sent without secure aggregation, so that all members saw it for each client: {}."
 FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round
