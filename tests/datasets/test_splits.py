@@ -47,8 +47,9 @@ def test_every_document_is_at_one_client_in_its_order(way: dict[str, Any]) -> No
     assert all(part == sorted(part) for part in rows(split))
     for part in split.values():
         assert part.ids.to_pylist() == part.documents.to_pylist()
-        labels = [f"label {int(row) * 4 // 101}" for row in part.ids.to_pylist()]
-        assert part.labels.to_pylist() == labels
+        assert part.labels.to_pylist() == [
+            f"label {int(row) * 4 // 101}" for row in part.ids.to_pylist()
+        ]
 
 
 @each_way
@@ -81,8 +82,7 @@ def test_proportions(proportions: Any, n: int, sizes: list[int]) -> None:
     split = split_clients(corpus(n), "proportions", proportions=proportions)
     assert [len(part) for part in split.values()] == sizes
     if n == 8000:
-        expected = np.tile(np.array(sizes) / n, (4, 1))
-        np.testing.assert_allclose(shares(split), expected, atol=0.05)
+        np.testing.assert_allclose(shares(split), np.tile(np.array(sizes) / n, (4, 1)), atol=0.05)
 
 
 def test_names_sort_as_numbers_do() -> None:

@@ -117,8 +117,7 @@ def test_verdicts_on_figure_4() -> None:
 
 
 def test_each_claim_is_in_the_table_of_verdicts() -> None:
-    text = (PAPERS / "coverage.md").read_text("utf-8")
-    marked = set(re.findall(r"<!--claim:([\w.-]+)-->", text))
+    marked = set(re.findall(r"<!--claim:([\w.-]+)-->", (PAPERS / "coverage.md").read_text("utf-8")))
     assert marked == {f"{kind}.{name}" for kind, of in CLAIMS.items() for name in of}
 
 

@@ -24,10 +24,9 @@ def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
     for name, size in sizes.items():
         words = np.array([f"{name}{i}" for i in range(40)] + COMMON)
         weights = rng.dirichlet(np.full(len(words), 0.3))
-        documents = [
-            rng.choice(words, rng.integers(5, 30), p=weights).tolist() for _ in range(size)
-        ]
-        corpora[name] = Corpus.of(documents)
+        corpora[name] = Corpus.of(
+            [rng.choice(words, rng.integers(5, 30), p=weights).tolist() for _ in range(size)]
+        )
     return corpora
 
 

@@ -70,13 +70,15 @@ def synthetic() -> tuple[Study, Corpora]:
 
 
 def drifting() -> tuple[Study, Corpora]:
-    corpora = {name: with_canary(corpus) for name, corpus in stream(DRIFT).items()}
-    return flda(coherence="documents"), corpora
+    return flda(coherence="documents"), {
+        name: with_canary(corpus) for name, corpus in stream(DRIFT).items()
+    }
 
 
 def clustered() -> tuple[Study, Corpora]:
-    corpora = {name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()}
-    return planned("fstc", coherence="documents"), corpora
+    return planned("fstc", coherence="documents"), {
+        name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()
+    }
 
 
 def with_canary(corpus: Corpus) -> Corpus:

@@ -164,8 +164,9 @@ def test_a_model_says_of_documents_what_their_client_says(
     assert model.info["sizes"] == {"a": np.bincount(labels[clear], minlength=CLUSTERS).tolist()}
     assert model.info["unclear"] == {"a": int((~clear).sum())}
     np.testing.assert_allclose(model.shares["a"], theta.mean(0))
-    counts = model.count_words(corpus).toarray()
-    np.testing.assert_allclose(model.word_sums, theta.T @ counts, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.word_sums, theta.T @ model.count_words(corpus).toarray(), rtol=1e-5
+    )
 
 
 def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:

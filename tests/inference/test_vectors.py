@@ -48,9 +48,9 @@ def test_nearest_centres(kind: Any) -> None:
     labels, distances = vectors.nearest_centres(kind(POINTS), CENTRES)
     assert labels.tolist() == LABELS.tolist()
     np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
-    close = vectors.closeness(POINTS, CENTRES)
     np.testing.assert_allclose(  # the order of distances, whatever a point's own length
-        -2 * close + (POINTS**2).sum(1)[:, None], pairwise_distances(POINTS, CENTRES) ** 2
+        -2 * vectors.closeness(POINTS, CENTRES) + (POINTS**2).sum(1)[:, None],
+        pairwise_distances(POINTS, CENTRES) ** 2,
     )
 
 
@@ -157,8 +157,7 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     np.testing.assert_allclose(
         projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
     )
-    means = (sums / counts[:, None]) @ projection
-    np.testing.assert_allclose(directions, vectors.unit_rows(means))
+    np.testing.assert_allclose(directions, vectors.unit_rows((sums / counts[:, None]) @ projection))
 
 
 def test_memberships_of_a_discriminant() -> None:

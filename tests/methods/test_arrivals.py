@@ -170,8 +170,9 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert numbers(again.used()) == [0, 1, 2, 3]
     assert taken(again, 3) == taken(whole, 3) == [[0, 1], [2, 3], [4, 5]]
-    rounds = [json.loads(line)["round"] for line in state.read_text().splitlines()]
-    assert rounds == [1, 2, 3], "a round that is asked for twice is written once"
+    assert [json.loads(line)["round"] for line in state.read_text().splitlines()] == [1, 2, 3], (
+        "a round that is asked for twice is written once"
+    )
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:

@@ -107,8 +107,7 @@ def test_to_draw_all_changes_nothing(case: str) -> None:
 def test_permuted_clients_change_no_bit(case: str) -> None:
     """Of methods by embeddings test_clusters.py says so."""
     forth, _ = whole(case)
-    clients = dict(reversed(CORPORA.items()))
-    back = train(planned(case), clients, policies=POLICIES, at_once=False)
+    back = train(planned(case), dict(reversed(CORPORA.items())), policies=POLICIES, at_once=False)
     assert_same_bits(back, forth)
     assert back.topics() == forth.topics()
     assert back.info == forth.info
@@ -135,8 +134,7 @@ def test_sums_run_on_where_few_are_drawn() -> None:
         length=1.0,
         draw=Draw(1, seed=0),
     )
-    first = Partition.first(np.ones((1, 1, 2)))
-    partition = iterate(agreement, Lloyd(np.zeros(2)), first, [1, 2])
+    partition = iterate(agreement, Lloyd(np.zeros(2)), Partition.first(np.ones((1, 1, 2))), [1, 2])
     assert partition.counts == pytest.approx(3 + 2 / 3 * 2)
     assert partition.sums == pytest.approx(30 + 2 / 3 * 4)
     assert partition.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
@@ -185,8 +183,9 @@ def trained_without(
     plan = Study.make(method=small, vocabulary={**ANY_WORDS, "max_words": 200})
     corpora = subjects(dict.fromkeys(COMPASS, 50))
     events = Notes()
-    policies = dict.fromkeys(COMPASS, Policy())
-    return train(plan, corpora, policies=policies, on_event=events.append), events
+    return train(
+        plan, corpora, policies=dict.fromkeys(COMPASS, Policy()), on_event=events.append
+    ), events
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -202,6 +201,7 @@ def test_the_next_ones_are_drawn_for_who_has_none(
 
 
 def test_where_nobody_has_a_document_all_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = "None of east, north, south, west has a document that counts in round 1"
-    with pytest.raises(StudyError, match=expected):
+    with pytest.raises(
+        StudyError, match="None of east, north, south, west has a document that counts in round 1"
+    ):
         trained_without(COMPASS, monkeypatch, clients_per_round=1)

@@ -170,8 +170,7 @@ def test_more_clusters_than_documents_of_a_client(case: str) -> None:
 def test_more_clusters_than_documents(case: str, policy: Policy) -> None:
     corpora = spread(blobs(120), 2)
     with pytest.raises(StudyError, match=r"fewer than n_components = 200; lower n_components"):
-        policies = dict.fromkeys(corpora, policy)
-        train(plan_of(case, n_components=200), corpora, policies=policies)
+        train(plan_of(case, n_components=200), corpora, policies=dict.fromkeys(corpora, policy))
 
 
 @pytest.mark.parametrize("case", ["lloyd", "discriminative", "fstc"])
@@ -295,10 +294,9 @@ def test_topics_of_few_documents_leave_nothing() -> None:
     vectors = np.array(corpus.embeddings)
     labels = labels_of(corpus)
     means = np.stack([vectors[labels == k].mean(0) for k in range(3)])
-    directions = np.vstack([means, -means.sum(0)])
     state = {
         "origin": np.zeros(DIMENSION),
-        "directions": directions,
+        "directions": np.vstack([means, -means.sum(0)]),
         "weights": np.ones(4),
         "words": np.zeros((4, client.bag.shape[1])),
     }

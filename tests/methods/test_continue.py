@@ -82,8 +82,9 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
     whole = train(study(max_rounds=12, **given), corpora)
     half = loaded(train(study(max_rounds=6, **given), corpora), tmp_path)
     events = Notes()
-    plan = study(max_rounds=6, **given)
-    more = train(plan, corpora, start=half, vocabulary="keep", on_event=events.append)
+    more = train(
+        study(max_rounds=6, **given), corpora, start=half, vocabulary="keep", on_event=events.append
+    )
     assert_same_bits(more, whole)
     for stage, total in whole.shared[AVERAGES].items():
         assert torch.equal(more.shared[AVERAGES][stage], total)
@@ -107,8 +108,9 @@ def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> 
         return Study.make(method=method | {"max_rounds": rounds})
 
     whole = train(plan(12), corpora)
-    half = loaded(train(plan(6), corpora), tmp_path)
-    more = train(plan(6), corpora, start=half, vocabulary="keep")
+    more = train(
+        plan(6), corpora, start=loaded(train(plan(6), corpora), tmp_path), vocabulary="keep"
+    )
     assert_same_bits(more, whole)
     assert {key: more.info[key] for key in whole.info} == whole.info
 
@@ -271,8 +273,9 @@ def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> 
     start: Any = trained["combinedtm"]
     order = themes_of(start)
     if other == "lda":
-        method = {"name": "lda", "n_components": 3, "max_rounds": 30}
-        start = train(Study.make(method=method), themed(SOME[0]))
+        start = train(
+            Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 30}), themed(SOME[0])
+        )
         order = themes_of(start)
     elif other == "pair":
         start = (start.beta, start.vocabulary.words)

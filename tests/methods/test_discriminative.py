@@ -161,9 +161,9 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     sums, weights = complete(total, before.sums, before.weights)
     np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
     np.testing.assert_array_equal(weights, total["weights"])
-    all_sent = total | {"sent": total["weights"]}
     np.testing.assert_allclose(
-        complete(all_sent, before.sums, before.weights)[0][:, :1], total["sums"][:, :1]
+        complete(total | {"sent": total["weights"]}, before.sums, before.weights)[0][:, :1],
+        total["sums"][:, :1],
     )
 
 

@@ -145,8 +145,9 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
         {"a": SIZE, "b": SIZE, "c": 0},
         {"a": SIZE, "b": SIZE, "c": 25},
     ]
-    skipped = {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
-    assert events.of("skipped") == [skipped]
+    assert events.of("skipped") == [
+        {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
+    ]
     came = [event["documents"] for event in events.of("arrived") if event["client"] == "c"]
     assert came == [SIZE, 25]
     assert model.info["seen"] == 7 * SIZE + 25
@@ -306,8 +307,7 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert reply["words"] == []
     assert not any(np.size(value) for name, value in reply.items() if name != "documents")
     few.adopt(THEMES["apple"], 1, 1.0)
-    nothing = dict.fromkeys(COUNTED, 0)
-    assert few.document_counts() == nothing
+    assert few.document_counts() == dict.fromkeys(COUNTED, 0)
 
 
 def further(model: TopicModel) -> WarmStart:
@@ -357,8 +357,9 @@ def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPa
 
 def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled = noted(monkeypatch, client_module, "sample_topics")
-    plans = {"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2}
-    trained(flda(max_rounds=2), stream(plans))
+    trained(
+        flda(max_rounds=2), stream({"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2})
+    )
     guided = [{theme(guide) for guide in guides} for guides in guides_of(sampled)]
     assert guided == [set(), set(), {"apple", "bread"}, {"bread", "cloud"}]
 

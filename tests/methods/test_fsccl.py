@@ -69,8 +69,9 @@ def test_contrastive_loss_by_hand() -> None:
 def test_student_t_by_hand() -> None:
     points = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     centres = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
-    expected = [[1, 1 / 2], [1 / 26, 1 / 19]]
-    np.testing.assert_allclose(log_student_t(points, centres).exp(), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        log_student_t(points, centres).exp(), [[1, 1 / 2], [1 / 26, 1 / 19]], rtol=1e-5
+    )
 
 
 def test_clustering_loss_by_hand() -> None:
@@ -152,8 +153,9 @@ def test_a_round_is_plain_training() -> None:
     assert reply["documents"] == 70
     assert reply["loss"] / 70 == pytest.approx(np.mean(losses), rel=1e-5)
     for name, weight in plain.arrays().items():
-        after = weights[name] + reply["changes"][name] / 70
-        np.testing.assert_allclose(after, weight.detach(), atol=2e-5)
+        np.testing.assert_allclose(
+            weights[name] + reply["changes"][name] / 70, weight.detach(), atol=2e-5
+        )
 
 
 def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
@@ -246,5 +248,4 @@ def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyP
     site = ClientContext("north", corpus, OPEN_POLICY)
     embedded = embedded_views(corpus, settings, EmbeddingSettings(model="x", dimension=2), site)
     lengths = [[len(text.split()) for text in view] for view in views]
-    expected = np.stack([np.cos(lengths), np.sin(lengths)], 2)
-    np.testing.assert_allclose(embedded, expected, atol=1e-6)
+    np.testing.assert_allclose(embedded, np.stack([np.cos(lengths), np.sin(lengths)], 2), atol=1e-6)

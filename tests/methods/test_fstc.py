@@ -108,11 +108,10 @@ def points_of(n: int = 40) -> NDArray[np.float32]:
 
 def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> EncoderTrainer:
     method = settings(**given)
-    first = weights or Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0)
     return EncoderTrainer(
         settings=method,
         inputs=FixedInputs(points),
-        weights=first,
+        weights=weights or Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0),
         labels=labels,
         secret=Secret(b"1" * 32),
     )
@@ -173,8 +172,9 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     scores = np.exp(points @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
-    entropy = -(labels * np.log(probable)).sum(1).mean()
-    assert one.train(**broadcast()) == pytest.approx(entropy, rel=1e-5)
+    assert one.train(**broadcast()) == pytest.approx(
+        -(labels * np.log(probable)).sum(1).mean(), rel=1e-5
+    )
     (((_, missed), _),) = called
     residuals = np.sort(missed.detach().numpy(), 0)
     np.testing.assert_allclose(residuals, np.sort(labels - probable, 0), atol=1e-6)
@@ -282,8 +282,7 @@ def test_global_centres_are_means_of_local_ones_by_documents(
         total = sum(reply["sums"] for reply in round_replies)
         np.testing.assert_allclose(given["centres"], total / np.maximum(counts, 1)[:, None])
         for reply in round_replies:
-            few = (reply["counts"] > 0) & (reply["counts"] < policy.min_persons)
-            assert not few.any()
+            assert not ((reply["counts"] > 0) & (reply["counts"] < policy.min_persons)).any()
             assert not reply["sums"][reply["counts"] == 0].any()
         assert given["network"] == {}
 
@@ -303,8 +302,9 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
     assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
     replies = [messages.of("network_weights", name)[0] for name in UNEVEN]
     for name, weight in payloads[2]["network"].items():
-        mean = sum(reply["weights"][name] for reply in replies) / 145
-        np.testing.assert_allclose(weight, mean, rtol=1e-12)
+        np.testing.assert_allclose(
+            weight, sum(reply["weights"][name] for reply in replies) / 145, rtol=1e-12
+        )
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
     often = find_method("fstc").client.in_study(settings(average_every=2))

@@ -102,8 +102,9 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
     assert told == {"boats": [20, 0, 10], "trees": [10, 0, 30], "both": [0, 10, 0]}
     for name, month in (("boats", 0), ("trees", 2), ("both", 1)):
         expected = summed(model, CORPORA[name], month)
-        share = model.periods.shares[name][month]
-        np.testing.assert_allclose(share, expected / expected.sum(), atol=6e-4)
+        np.testing.assert_allclose(
+            model.periods.shares[name][month], expected / expected.sum(), atol=6e-4
+        )
     assert np.isnan(model.periods.shares["boats"][1]).all()
     rows = model.topics_over_time()
     by_period = [(row["period"].month, row["documents"], row["clients"]) for row in rows[::2]]
@@ -122,8 +123,9 @@ def test_two_studies_of_the_same_documents_tell_of_fewer() -> None:
     assert np.array_equal(one.beta, other.beta), "the model is the same: batches, and one seed"
     told = one.periods.total.sum(0) + other.periods.total.sum(0)
     assert one.periods.total.sum(1).round(6).tolist() == [20, 15, 0]
-    rest = one.shares["few"] * one.documents["few"] - told
-    np.testing.assert_allclose(rest, summed(one, few["few"], 3), rtol=1e-3)
+    np.testing.assert_allclose(
+        one.shares["few"] * one.documents["few"] - told, summed(one, few["few"], 3), rtol=1e-3
+    )
 
 
 def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +143,9 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
     whole = [sum(summed(outcome.model, c, month) for c in CORPORA.values()) for month in range(3)]
     assert np.sum(whole, axis=1).round(3).tolist() == [35, 24, 45]
     assert periods.total.sum(1).round(6).tolist() == [40, 30, 50], "rounded by lot"
-    shares = whole / np.sum(whole, axis=1, keepdims=True)
-    np.testing.assert_allclose(periods.shares[TOGETHER], shares, atol=6e-4)
+    np.testing.assert_allclose(
+        periods.shares[TOGETHER], whole / np.sum(whole, axis=1, keepdims=True), atol=6e-4
+    )
     here: Any = model_of(plan.model_copy(update={"aggregation": "secure"}), CORPORA).periods
     np.testing.assert_allclose(periods.total, here.total, rtol=1e-6)
     assert messages.of("period_sums", "boats")[0]["counts"].tolist() == [20, 4, 12, 15]
@@ -155,12 +158,14 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
 def test_other_methods(name: str) -> None:
     more = {"representation": "bow"} if name == "kmeans" else {}
     method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **more}
-    limits = {**ANY_WORDS, "max_document_share": 1.0}
-    model = model_of(Study.make(method=method, vocabulary=limits), CORPORA)
+    model = model_of(
+        Study.make(method=method, vocabulary={**ANY_WORDS, "max_document_share": 1.0}), CORPORA
+    )
     assert model.periods is not None
     expected = sum(summed(model, CORPORA[name], 0) for name in ("boats", "trees"))
-    share = model.periods.shares[TOGETHER][0]
-    np.testing.assert_allclose(share, expected / expected.sum(), atol=1e-3)
+    np.testing.assert_allclose(
+        model.periods.shares[TOGETHER][0], expected / expected.sum(), atol=1e-3
+    )
 
 
 SUMS = [[1.0, 2.0, 3.0]]

@@ -58,8 +58,9 @@ def test_a_study_names_its_clients(tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2}
     limits = {"min_clients_per_word": 1}
     plain = Study.make(method=method, vocabulary=limits)
-    clients = {"trees": {"name": "Forest <office>"}}
-    study = Study.make(method=method, vocabulary=limits, clients=clients)
+    study = Study.make(
+        method=method, vocabulary=limits, clients={"trees": {"name": "Forest <office>"}}
+    )
     assert study.with_clients(TEXTS).fingerprint == plain.with_clients(TEXTS).fingerprint
     model = train(study, TEXTS, out=tmp_path)
     assert model.client_names == {"trees": "Forest <office>"}

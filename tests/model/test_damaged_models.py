@@ -111,8 +111,7 @@ def rewrite(folder: Path, data: bytes) -> None:
 @pytest.mark.parametrize("length", [2**40, 2**63, -1])
 def test_a_header_that_claims_more_than_the_file_has(length: int, tmp_path: Path) -> None:
     made().save_pretrained(tmp_path)
-    file = tmp_path / "model.safetensors"
-    data = file.read_bytes()
+    data = (tmp_path / "model.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header["words/sums"]["shape"] = [3, length]

@@ -41,8 +41,9 @@ def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
     places = np.array([[0.0, 0.0], [3.0, 0.1], [1.0, 1.0], [2.9, 0.1], [0.0, 0.0]])
     circles = layout.topic_map(topics([0.4, 0.3, 0.2, 0.06, 0.04]), places, size)["circles"]
     for circle in circles[1:]:
-        ratio = (circle["r"] / circles[0]["r"]) ** 2
-        assert ratio == pytest.approx(circle["topic"]["share"] / 0.4, rel=0.05)
+        assert (circle["r"] / circles[0]["r"]) ** 2 == pytest.approx(
+            circle["topic"]["share"] / 0.4, rel=0.05
+        )
     width, height = layout.SIZES[size]
     for place, one in enumerate(circles):
         assert one["r"] <= one["x"] <= width - one["r"]

@@ -130,8 +130,9 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
     table.to_csv(tmp_path / "all.csv", index=False)
     assert model.topics_per_class(tmp_path / "all.csv", "office") == expected
     assert periods(model.topics_over_time(table, "year")) == [1999]
-    clients = {"north": table[:40], "south": table[40:]}
-    assert model.topics_per_class(clients, "office") == [row | {"clients": 1} for row in expected]
+    assert model.topics_per_class({"north": table[:40], "south": table[40:]}, "office") == [
+        row | {"clients": 1} for row in expected
+    ]
     with pytest.raises(DataError, match="no column 'town' in the documents; it has: text, office"):
         model.topics_per_class(table, "town")
     with pytest.raises(DataError, match="'office' names a column, but the documents are"):

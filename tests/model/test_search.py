@@ -23,8 +23,9 @@ def test_shares_of_a_words_occurrences() -> None:
 def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     words = ("heating", "heater", "rent", "renting", "tenant")
     model = made()
-    vocabulary = type(model.vocabulary)(words, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
-    model = made(vocabulary=vocabulary)
+    model = made(
+        vocabulary=type(model.vocabulary)(words, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
+    )
     heat = (model.word_sums / np.maximum(model.word_sums.sum(0), 1))[:, :2].mean(1)
     assert model.find_topics("heat")[1] == pytest.approx(sorted(heat, reverse=True))
     assert model.find_topics("rents") == model.find_topics("rent")
@@ -63,5 +64,6 @@ def test_documents_of_several_clients_that_stand_for_topics() -> None:
         of_topic = [row for row in rows if row["topic"] == topic]
         [client] = {row["client"] for row in of_topic}
         assert [row["text"] for row in of_topic] == [TEXTS[client][r["document"]] for r in of_topic]
-        shares = sorted(theta[:, topic].tolist())[-2:][::-1]
-        assert [row["share"] for row in of_topic] == pytest.approx(shares, rel=1e-5)
+        assert [row["share"] for row in of_topic] == pytest.approx(
+            sorted(theta[:, topic].tolist())[-2:][::-1], rel=1e-5
+        )

@@ -151,8 +151,9 @@ def test_missing_file(saved: Path, name: str) -> None:
 def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
     words = list(model.vocabulary.words)
     edit(saved / "vocabulary.json", words=[words[1], words[0], *words[2:]])
-    says = f"needs the vocabulary {model.vocabulary.fingerprint}, but its"
-    with pytest.raises(ModelError, match=says):
+    with pytest.raises(
+        ModelError, match=f"needs the vocabulary {model.vocabulary.fingerprint}, but its"
+    ):
         TopicModel.from_pretrained(saved)
 
 
@@ -194,8 +195,9 @@ def test_a_model_of_earlier_rules_of_words_says_so(model: TopicModel, saved: Pat
 
 
 def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:
-    model = trained(tmp_path / "run", validation_share=0.25, validate_every=2)
-    model.save_pretrained(tmp_path / "model")
+    trained(tmp_path / "run", validation_share=0.25, validate_every=2).save_pretrained(
+        tmp_path / "model"
+    )
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"events.jsonl", "study.toml", "ledger.jsonl", "00000006.safetensors"} <= names
