@@ -147,9 +147,16 @@ def test_arguments_that_cannot_be_used(way: dict[str, Any], message: str) -> Non
         split_clients(corpus(10), **way)
 
 
-def test_labels_that_cannot_be_used() -> None:
-    with pytest.raises(DataError, match=r"no labels; read it with Corpus.of\(data, Columns\("):
-        split_clients(["a", "b"], "dirichlet", n_clients=2, alpha=1)
-    table = pa.table({"text": ["a", "b"], "label": [{"x": 1}, {"x": 2}]})
-    with pytest.raises(DataError, match=r"Row 1 of the labels is of type dict, or .*; give str"):
-        split_clients(table, "dirichlet", n_clients=2, alpha=1)
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (["a", "b"], r"no labels; read it with Corpus.of\(data, Columns\("),
+        (
+            pa.table({"text": ["a", "b"], "label": [{"x": 1}, {"x": 2}]}),
+            r"Row 1 of the labels is of type dict, or .*; give str",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_used(data: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        split_clients(data, "dirichlet", n_clients=2, alpha=1)

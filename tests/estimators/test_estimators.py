@@ -138,16 +138,18 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("way", ["settings", "keywords", "set_params"])
-def test_every_setting_of_a_study_can_be_given(way: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda given: CombinedTM(3, embedding_model="m", settings=given),
+        lambda given: CombinedTM(3, embedding_model="m", **given),
+        lambda given: clone(CombinedTM(3, hidden=(9,))).set_params(embedding_model="m", **given),
+    ],
+    ids=["settings", "keywords", "set_params"],
+)
+def test_every_setting_of_a_study_can_be_given(make: Any) -> None:
     of_text = {"lowercase": False, "max_document_share": 0.9, "embedding_dimension": 8}
-    given = SETTINGS | of_text | {"hidden": (50, 50)}
-    if way == "settings":
-        model = CombinedTM(3, embedding_model="m", settings=given)
-    elif way == "keywords":
-        model = CombinedTM(3, embedding_model="m", **given)
-    else:
-        model = clone(CombinedTM(3, hidden=(9, 9))).set_params(embedding_model="m", **given)
+    model = make(SETTINGS | of_text | {"hidden": (50, 50)})
     embedding = {"model": "m", "dimension": 8}
     chosen = COMBINED | {"n_components": 3, "hidden": (50, 50)}
     method = SETTINGS | chosen | {"embedding": embedding}
@@ -200,12 +202,9 @@ def test_the_method_is_chosen_by_the_lengths_of_documents(
     words: int, vectors: int, method: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda _: None)  # without an embedding model
-    of_texts = Corpus.of([" ".join(["oak"] * words)] * 4)
-    of_tokens = Corpus.of([["oak"] * words] * 4)
-    both = [corpus.with_embeddings(np.eye(4)) for corpus in (of_texts, of_tokens)]
-    if not vectors:
-        both[1] = of_tokens
-    chosen, reason = registry.choose_method(both)
+    of_texts = Corpus.of([" ".join(["oak"] * words)] * 4).with_embeddings(np.eye(4))
+    of_tokens = Corpus.of([["oak"] * words] * 4).with_embeddings(np.eye(4) if vectors else None)
+    chosen, reason = registry.choose_method([of_texts, of_tokens])
     assert chosen == method
     assert why in reason
 

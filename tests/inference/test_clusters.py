@@ -30,7 +30,7 @@ from tests.helpers.clusters import (
     texts_of,
     trained,
 )
-from tests.helpers.federation import assert_same
+from tests.helpers.federation import assert_same, assert_same_bits
 
 
 def shape(**given: Any) -> dict[str, Any]:
@@ -135,8 +135,7 @@ def test_a_saved_model_comes_back_to_the_bit(
     assert type(back.inference) is kind
     assert back.inference.settings == model.inference.settings
     assert back.inference.settings.n_components == CLUSTERS
-    for key, weight in model.weights.items():
-        np.testing.assert_array_equal(weight, back.weights[key])
+    assert_same_bits(model, back)
     assert_same(back.transform(corpus), model.transform(corpus))
     assert_same(back.main_topics(corpus), model.main_topics(corpus))
     assert back.topics() == model.topics()

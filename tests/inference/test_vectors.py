@@ -160,16 +160,6 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     np.testing.assert_allclose(directions, vectors.unit_rows((sums / counts[:, None]) @ projection))
 
 
-def test_memberships_of_a_discriminant() -> None:
-    bias = np.array([0.0, 0.0, np.log(2)])
-    directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    discriminant = vectors.Discriminant(np.eye(2), directions, bias, temperature=0.5)
-    ((rows, shares),) = discriminant.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
-    assert (rows.start, rows.stop) == (0, 3)
-    expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])
-    np.testing.assert_allclose(shares, expected / expected.sum(1, keepdims=True))
-
-
 # Inferences by name: one that is registered from outside is saved and loaded like ours
 
 

@@ -170,26 +170,6 @@ def test_clients_counts_add_up_to_the_pooled(window: int | None) -> None:
     )
 
 
-def test_counts_by_hand() -> None:
-    """Windows: a x, x b, b a; then the short document; then the empty one."""
-    counts = count_cooccurrences([["a", "x", "b", "a"], ["b"], []], ["a", "b", "c"], 2)
-    expected = {
-        "windows": 5,
-        "occurrences": [2, 3, 0],
-        "together": [[2, 1, 0], [1, 3, 0], [0, 0, 0]],
-    }
-    assert_same(counts, expected)
-
-
-def test_coherence_by_hand() -> None:
-    """a in 2 of 4 documents, b in 2 of 4, together in 1: independent."""
-    texts = [["a", "b"], ["a"], ["b"], ["c"]]
-    assert coherence_of([["a", "b"]], texts, "npmi", None) == pytest.approx([0], abs=1e-9)
-    assert coherence_of([["a", "b"]], texts, "u_mass") == pytest.approx([np.log(1 / 2)])
-    # contexts (1, 0) and (0, 1), their sum (1, 1)
-    assert coherence_of([["a", "b"]], texts, "c_v", None) == pytest.approx([np.sqrt(1 / 2)])
-
-
 def test_a_word_that_occurs_nowhere() -> None:
     texts = [["a", "b"], ["a", "b"], ["c"]]
     pairs = [["a", "nowhere"], ["nowhere", "a"], ["nowhere", "never"]]

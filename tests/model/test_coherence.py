@@ -75,8 +75,7 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
 
     columns = [model.columns(reading, CANDIDATES) for reading in WORD_RANKINGS]
     words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
-    npmi = federated_npmi(ask, words, "windows")
-    assert npmi is not None
+    npmi: Any = federated_npmi(ask, words, "windows")
     assert model.word_ranking == choose(WORD_RANKINGS, columns, np.split(npmi, len(WORD_RANKINGS)))
     assert model.word_ranking.first
 
@@ -173,7 +172,7 @@ def client(texts: list[list[str]], **policy: int) -> Any:
 
 def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
     """How many documents hold two words, and how many there are under a pair of nothing."""
-    reply = half.function("pairs")(WORDS, pairs=PAIRS, windows=SIZES_OF_WINDOWS, parts=[part])
+    reply = half.function("word_pairs")(WORDS, pairs=PAIRS, windows=SIZES_OF_WINDOWS, parts=[part])
     counted = reply[f"{part}/0"]["pairs"].tolist()
     pairs = {(WORDS[i], WORDS[k]): n for (i, k), n in zip(PAIRS, counted, strict=True)}
     return pairs | {("", ""): reply["documents"]}

@@ -76,8 +76,8 @@ def test_pyldavis() -> None:
     assert given["doc_lengths"].tolist() == [75, 25]  # of a hundred words
     assert given["vocab"] == list(WORDS)
     assert given["term_frequency"].tolist() == [30, 25, 20, 15, 10]
-    arrays = [value for name, value in given.items() if name != "vocab"]
-    assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
+    dtypes = {array.dtype for name, array in given.items() if name != "vocab"}
+    assert dtypes == {np.dtype(np.float64)}
 
 
 def test_octis() -> None:

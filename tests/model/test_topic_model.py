@@ -10,12 +10,13 @@ import pytest
 
 import fedtopics
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
 from fedtopics.text.words import RULES
 from tests.helpers.clients import BOATS, TREES, documents
-from tests.helpers.models import edit_config
+from tests.helpers.federation import assert_same_bits
+from tests.helpers.models import edit_config, refused
 
 CANARY = "quetzalcoatl"
 
@@ -113,15 +114,13 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path, method: dict[str, A
     texts = seen([*documents(TREES, 5), "", *documents(BOATS, 6)])
     assert back.inference.name == method.get("network", "prodlda")
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
-    np.testing.assert_array_equal(back.beta, model.beta)
-    assert back.word_ranking == model.word_ranking
+    assert_same_bits(back, model)
     assert back.topics() == model.topics()
     assert (back.vocabulary.plain(), back.text, back.info) == (
         model.vocabulary.plain(),
         model.text,
         model.info,
     )
-    np.testing.assert_array_equal(back.word_sums, model.word_sums)
     assert back.get_topic_info() == model.get_topic_info()
 
 
@@ -135,26 +134,20 @@ def test_card(model: TopicModel, saved: Path) -> None:
 @pytest.mark.parametrize("written", [FORMAT + 1, None, "1"])
 def test_another_format(saved: Path, written: Any) -> None:
     edit(saved / "config.json", format=written, fedtopics="9.9")
-    message = rf"has format {written} \(written by fedtopics 9\.9\), but fedtopics "
-    with pytest.raises(ModelError, match=message) as error:
-        TopicModel.from_pretrained(saved)
-    assert f"fedtopics {fedtopics.__version__} reads format {FORMAT}" in str(error.value)
+    reads = f"fedtopics {fedtopics.__version__} reads format {FORMAT}"
+    assert f"has format {written} (written by fedtopics 9.9), but {reads}" in refused(saved)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])
 def test_missing_file(saved: Path, name: str) -> None:
     (saved / name).unlink()
-    with pytest.raises(ModelError, match="copy"):
-        TopicModel.from_pretrained(saved)
+    assert "copy" in refused(saved)
 
 
 def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
     words = list(model.vocabulary.words)
     edit(saved / "vocabulary.json", words=[words[1], words[0], *words[2:]])
-    with pytest.raises(
-        ModelError, match=f"needs the vocabulary {model.vocabulary.fingerprint}, but its"
-    ):
-        TopicModel.from_pretrained(saved)
+    assert f"needs the vocabulary {model.vocabulary.fingerprint}, but its" in refused(saved)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +168,7 @@ def test_config_that_does_not_fit(saved: Path, change: Any) -> None:
         (saved / "config.json").write_text(change)
     else:
         edit(saved / "config.json", **change)
-    with pytest.raises(ModelError):
-        TopicModel.from_pretrained(saved)
+    refused(saved)
 
 
 def test_a_model_of_earlier_rules_of_words_says_so(model: TopicModel, saved: Path) -> None:
