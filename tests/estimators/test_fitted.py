@@ -96,8 +96,7 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:
     boats = subject(model, BOATS)
-    years = [2024] * 40 + [2025] * 40  # boats, then trees
-    frame = model.topics_over_time(ALL, years)
+    frame = model.topics_over_time(ALL, [2024] * 40 + [2025] * 40)  # boats, then trees
     assert frame.columns.tolist() == [
         "Topic",
         "Words",

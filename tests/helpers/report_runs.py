@@ -154,10 +154,10 @@ def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
 
 def embedded(html: str) -> dict[str, Any]:
     """What the page's script has: by topic, its words and their orders."""
-    match = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)
-    assert match is not None
-    content: dict[str, Any] = json.loads(match[1])
-    return content
+    (words,) = re.findall(
+        r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL
+    )
+    return dict(json.loads(words))
 
 
 def csv_of(html: str) -> str:

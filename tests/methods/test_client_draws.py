@@ -24,6 +24,7 @@ from tests.helpers.federation import (
     assert_same_bits,
     embedded,
     subjects,
+    train_and_note,
     train_until_killed,
 )
 from tests.helpers.grpc_federation import Notes
@@ -38,9 +39,7 @@ ONE = {"documents": counts()}
 @cache
 def whole(case: str) -> tuple[TopicModel, Notes]:
     """The model of a run that nothing interrupts, and its events."""
-    events = Notes()
-    how: Any = {"policies": POLICIES, "on_event": events.append, "at_once": False}
-    return train(planned(case), CORPORA, **how), events
+    return train_and_note(planned(case), CORPORA, policies=POLICIES, at_once=False)
 
 
 def test_draws_are_a_function_of_seed_and_round() -> None:
@@ -182,10 +181,7 @@ def trained_without(
     small |= {"max_rounds": 12, **method}
     plan = Study.make(method=small, vocabulary={**ANY_WORDS, "max_words": 200})
     corpora = subjects(dict.fromkeys(COMPASS, 50))
-    events = Notes()
-    return train(
-        plan, corpora, policies=dict.fromkeys(COMPASS, Policy()), on_event=events.append
-    ), events
+    return train_and_note(plan, corpora, policies=dict.fromkeys(COMPASS, Policy()))
 
 
 @pytest.mark.parametrize("size", [1, 2])

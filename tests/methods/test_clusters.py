@@ -17,7 +17,6 @@ from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.method import EMRounds
 from fedtopics.methods.registry import find_method
 from fedtopics.text.rounding import rounded
-from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -37,7 +36,7 @@ from tests.helpers.clusters import (
     texts_of,
     trained,
 )
-from tests.helpers.federation import ANY_WORDS
+from tests.helpers.federation import ANY_WORDS, train_and_note
 from tests.helpers.noted import noted
 
 NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 10, "batch_size": 30}
@@ -259,9 +258,8 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
 def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixture_method, "without_exact_sums", lambda sums, _: dict(sums))
     called = noted(monkeypatch, mixture_method, "first_sums")
-    events = Notes()
     plan = planned("mixture", **EIGHT | {"max_rounds": 4, "tolerance": 0})
-    model = trained(plan, spread(CORPUS, 3), on_event=events.append)
+    model, events = train_and_note(plan, spread(CORPUS, 3), run=trained)
     ((_, begun),) = called
     embedded = np.asarray(plan.embedded(CORPUS).embeddings, np.float64)
     summed = centred(embedded, np.zeros(embedded.shape[1])).sum(0, dtype=np.float64)

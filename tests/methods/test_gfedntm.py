@@ -20,16 +20,14 @@ from fedtopics.methods.gfedntm.method import Gradients
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects, train_and_note
 
 SIZES = {"a": 120, "b": 60, "c": 20}
 
 
 def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
-    events = Notes()
     policies = dict.fromkeys(corpora, Policy(min_persons=least))
-    train(study(**method), corpora, policies=policies, on_event=events.append)
-    return events
+    return train_and_note(study(**method), corpora, policies=policies)[1]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_a_minibatch_is_drawn_by_itself_and_repeats_exactly() -> None:
     """Two of five of ten documents do not divide these: the rest of all would be known."""
     draws = minibatches(0)
     first = [draws.draw(number) for number in (1, 2)]
-    assert max([len({*draws.draw(n)} & {*draws.draw(n + 1)}) for n in range(1, 40, 2)]) > 2
+    assert max(len({*draws.draw(n)} & {*draws.draw(n + 1)}) for n in range(1, 40, 2)) > 2
 
     np.testing.assert_array_equal(minibatches(0).draw(2), first[1])
     assert not np.array_equal(draws.draw(3), first[0])
@@ -104,8 +102,9 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    synchronised = lambda self, _: self._synchronised_statistics()  # noqa: E731
-    monkeypatch.setattr(Gradients, "_in_one_exchange", synchronised)
+    monkeypatch.setattr(
+        Gradients, "_in_one_exchange", lambda self, _: self._synchronised_statistics()
+    )
     client = client_of(plan, ClientContext("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))
@@ -129,8 +128,7 @@ def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
 def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     corpora = subjects({"a": 80, "b": 80})
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
-    events = Notes()
-    model = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
+    model, events = train_and_note(study(learning_rate=0.02, **method), corpora)
     validations = events.of("validation")
     (stopped,) = events.of("stopped")
     best = len(validations) - 1 - 3  # later losses were not lower by a thousandth

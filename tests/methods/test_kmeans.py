@@ -85,10 +85,15 @@ def test_clusters_of_words(preset: str) -> None:
 
 
 def asked(client: Any, centres: Any) -> dict[str, Any]:
-    origin = np.zeros(centres.shape[2])
-    starts = list(range(len(centres)))
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
-    return dict(client.function("cluster_sums")(**given))
+    return dict(
+        client.function("cluster_sums")(
+            round=1,
+            origin=np.zeros(centres.shape[2]),
+            centres=centres,
+            starts=list(range(len(centres))),
+            part=WHOLE,
+        )
+    )
 
 
 def test_a_cluster_of_few_documents_is_not_told() -> None:

@@ -16,8 +16,7 @@ from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
-from tests.helpers.background import Notes
-from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
+from tests.helpers.federation import ANY_WORDS, subjects, tokens_of, train_and_note
 
 TOPICS = 4
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -188,8 +187,7 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
 def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Path) -> None:
     """By what topics of one half of the documents say of words left out in the other."""
     study = nmf_study(n_components="auto")
-    events = Notes()
-    model = trained(study, split(documents, 0, 2), out=tmp_path, on_event=events.append)
+    model, events = train_and_note(study, split(documents, 0, 2), run=trained, out=tmp_path)
     tried = {event["n_components"]: event["score"] for event in events.of("candidate")}
     best = max(tried, key=lambda number: tried[number])
     assert model.n_topics == best == TOPICS

@@ -136,8 +136,7 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
     assert ("period_sums", TOTAL) in [
         (row["function"], row["seen"]) for row in outcome.model.info["data_sent"]
     ]
-    periods = outcome.model.periods
-    assert periods is not None
+    periods: Any = outcome.model.periods
     assert [*periods.sums] == [TOGETHER]
     whole = [sum(summed(outcome.model, c, month) for c in CORPORA.values()) for month in range(3)]
     assert np.sum(whole, axis=1).round(3).tolist() == [35, 24, 45]
@@ -157,10 +156,9 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
 def test_other_methods(name: str) -> None:
     more = {"representation": "bow"} if name == "kmeans" else {}
     method = {"name": name, "n_components": 2, "max_rounds": 5, "over_time": YEAR, **more}
-    model = model_of(
+    model: Any = model_of(
         Study.make(method=method, vocabulary={**ANY_WORDS, "max_document_share": 1.0}), CORPORA
     )
-    assert model.periods is not None
     expected = sum(summed(model, CORPORA[name], 0) for name in ("boats", "trees"))
     np.testing.assert_allclose(
         model.periods.shares[TOGETHER][0], expected / expected.sum(), atol=1e-3

@@ -26,8 +26,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / "topics.json").read_text())
-    return rows
+    return list(json.loads((folder / "topics.json").read_text()))
 
 
 def write(folder: Path, content: Any) -> None:

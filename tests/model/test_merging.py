@@ -97,8 +97,8 @@ def test_hierarchy_is_by_lost_information() -> None:
 
 def test_a_merged_model_begins_others_and_does_not_go_on() -> None:
     model = LDA(3, max_rounds=5).fit(ALL)
-    begun = LDA(2, max_rounds=1, start=model.model_.merge_topics([0, 1])).fit(ALL)
-    assert begun.model_.n_topics == 2
+    merged = model.model_.merge_topics([0, 1])
+    assert LDA(2, max_rounds=1, start=merged).fit(ALL).model_.n_topics == 2
     with pytest.raises(StudyError, match="The model has merged topics and cannot be"):
         model.merge_topics([0, 1]).partial_fit(ALL)
 

@@ -66,8 +66,8 @@ def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
 
 
 def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
-    theta = model.transform(documents(BOATS, 1))
-    np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=5.1e-4)  # three digits
+    mean = model.transform(documents(BOATS, 1)).mean(0)
+    np.testing.assert_allclose(model.shares["boats"], mean, atol=5.1e-4)  # three digits
     assert model.documents == {"boats": 40, "trees": 40}
 
 

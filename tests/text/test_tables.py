@@ -171,12 +171,17 @@ def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
     assert tokens.raw is alone.raw is None
 
 
-def test_text_beside_tokens_must_be_strings() -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("own", "row 1 of column 'own' of the table is of type list"),
+        ("text", "no column 'text' in the table"),
+    ],
+)
+def test_text_beside_tokens_must_be_strings(text: str, says: str) -> None:
     table = pa.table({"own": [["A"]], "tokens": [["a"]]})
-    with pytest.raises(DataError, match="row 1 of column 'own' of the table is of type list"):
-        Corpus.of(table, Columns(tokens="tokens", text="own"))
-    with pytest.raises(DataError, match="no column 'text' in the table"):
-        Corpus.of(table, Columns(tokens="tokens", text="text"))
+    with pytest.raises(DataError, match=says):
+        Corpus.of(table, Columns(tokens="tokens", text=text))
 
 
 def test_texts_are_strings_whatever_the_documents_are() -> None:
