@@ -56,8 +56,13 @@ def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
 def test_fifty_rounds_equal_one_process(
     network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
-    how = {"network": network, "optimizer": optimizer, "learning_rate": rate}
-    plan = study(**how, batch_split=split, precision="float64")
+    plan = study(
+        network=network,
+        optimizer=optimizer,
+        learning_rate=rate,
+        batch_split=split,
+        precision="float64",
+    )
     model = train(plan, embedded(subjects(SIZES)), at_once=False)
     assert len(minibatches) == 50
     assert {len(batches) for batches in minibatches.values()} == {5}
@@ -140,8 +145,10 @@ def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
     train_until_killed(23, plan, corpora, out=tmp_path / "killed")
-    resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
-    assert_same_bits(resumed, train(plan, corpora, at_once=False))
+    assert_same_bits(
+        train(plan, corpora, out=tmp_path / "killed", resume=True),
+        train(plan, corpora, at_once=False),
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)

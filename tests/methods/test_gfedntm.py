@@ -42,8 +42,9 @@ def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> 
 def test_a_minibatch_is_shared_by_documents_or_each_clients_own(
     batch_size: int, split: str, least: int, expected: int
 ) -> None:
-    method = {"batch_size": batch_size, "batch_split": split, "max_rounds": 2}
-    events = events_of(subjects(SIZES), least, **method)
+    events = events_of(
+        subjects(SIZES), least, batch_size=batch_size, batch_split=split, max_rounds=2
+    )
     assert [event["documents"] for event in events.of("round")] == [expected] * 2
 
 
@@ -118,8 +119,13 @@ def test_the_tolerance_stops_training() -> None:
 
 
 def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
-    method: Any = {"max_rounds": 4, "validation_share": 0.25, "validate_every": 1}
-    events = events_of(subjects({"a": 60, "b": 60}), learning_rate=1e6, **method)
+    events = events_of(
+        subjects({"a": 60, "b": 60}),
+        learning_rate=1e6,
+        max_rounds=4,
+        validation_share=0.25,
+        validate_every=1,
+    )
     losses = [event["loss"] for event in events.of("validation")]
     assert len(losses) == 4
     assert np.isfinite(losses).all()

@@ -50,9 +50,10 @@ CORPORA = {
 def study(**method: Any) -> Study:
     settings = {"name": "lda", "n_components": 2, "max_rounds": 8, "learning": "batch"} | method
     over_time = YEAR | settings.pop("over_time", {})
-    limits = {**ANY_WORDS, "max_document_share": 1.0}
-    plan: dict[str, Any] = {"method": settings | {"over_time": over_time}, "vocabulary": limits}
-    return Study.make(**plan)
+    return Study.make(
+        method=settings | {"over_time": over_time},
+        vocabulary={**ANY_WORDS, "max_document_share": 1.0},
+    )
 
 
 def model_of(plan: Study, corpora: dict[str, Corpus], policy: Policy = POLICY) -> TopicModel:
@@ -88,8 +89,9 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     theta = np.array([[1, 0], [0.5, 0.5], [0, 1], [0.25, 0.75]])
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
-    request: dict[str, Any] = {"groups": {}, "model": {}, "shape": (2, 2)}
-    reply = sums_by_period(guard, places, thetas, corpus=Corpus.of(["a"] * 5), **request)
+    reply = sums_by_period(
+        guard, places, thetas, corpus=Corpus.of(["a"] * 5), groups={}, model={}, shape=(2, 2)
+    )
     assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 

@@ -184,9 +184,8 @@ def test_a_pattern_of_ones_own_finds_what_re_finds_and_has_a_time_limit() -> Non
 
 def test_what_is_too_long_or_does_not_print_is_no_word() -> None:
     """A text cannot leave as one word, nor a character that a terminal obeys."""
-    long = "x" * 101
     longest = "x" * 100
-    ours = counted([["oak", long, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\x9boak"]])
+    ours = counted([["oak", "x" * 101, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\x9boak"]])
     assert ours.words == ["oak", longest, "elm"]
     assert ours.counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]
     assert counted(["oak " + "y" * 101 + " elm"]).words == ["oak", "elm"]
