@@ -23,15 +23,13 @@ def test_one_package_a_client(clients: dict[str, Corpus]) -> None:
 
 
 @pytest.mark.parametrize("name", ["networkx", "scipy"])
-def test_documents_are_prose_of_twenty_words(clients: dict[str, Corpus], name: str) -> None:
+def test_documents_are_prose_of_twenty_words_with_qualified_names(
+    clients: dict[str, Corpus], name: str
+) -> None:
     texts = clients[name].documents.to_pylist()
     assert len(set(texts)) == len(texts)
     assert min(len(re.findall(r"\w+", text)) for text in texts) >= 20
     assert not [text for text in texts if ">>>" in text]
-
-
-@pytest.mark.parametrize("name", ["networkx", "scipy"])
-def test_identifiers_are_qualified_names(clients: dict[str, Corpus], name: str) -> None:
     ids = clients[name].ids.to_pylist()
     assert len(set(ids)) >= 0.99 * len(ids)  # a property and its setter share a name
     assert not [one for one in ids if "test" in one.split(".")]

@@ -47,8 +47,9 @@ def test_every_document_is_at_one_client_in_its_order(way: dict[str, Any]) -> No
     assert all(part == sorted(part) for part in rows(split))
     for part in split.values():
         assert part.ids.to_pylist() == part.documents.to_pylist()
-        labels = [f"label {int(row) * 4 // 101}" for row in part.ids.to_pylist()]
-        assert part.labels.to_pylist() == labels
+        assert part.labels.to_pylist() == [
+            f"label {int(row) * 4 // 101}" for row in part.ids.to_pylist()
+        ]
 
 
 @each_way
@@ -81,8 +82,7 @@ def test_proportions(proportions: Any, n: int, sizes: list[int]) -> None:
     split = split_clients(corpus(n), "proportions", proportions=proportions)
     assert [len(part) for part in split.values()] == sizes
     if n == 8000:
-        expected = np.tile(np.array(sizes) / n, (4, 1))
-        np.testing.assert_allclose(shares(split), expected, atol=0.05)
+        np.testing.assert_allclose(shares(split), np.tile(np.array(sizes) / n, (4, 1)), atol=0.05)
 
 
 def test_names_sort_as_numbers_do() -> None:
@@ -147,9 +147,16 @@ def test_arguments_that_cannot_be_used(way: dict[str, Any], message: str) -> Non
         split_clients(corpus(10), **way)
 
 
-def test_labels_that_cannot_be_used() -> None:
-    with pytest.raises(DataError, match=r"no labels; read it with Corpus.of\(data, Columns\("):
-        split_clients(["a", "b"], "dirichlet", n_clients=2, alpha=1)
-    table = pa.table({"text": ["a", "b"], "label": [{"x": 1}, {"x": 2}]})
-    with pytest.raises(DataError, match=r"Row 1 of the labels is of type dict, or .*; give str"):
-        split_clients(table, "dirichlet", n_clients=2, alpha=1)
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (["a", "b"], r"no labels; read it with Corpus.of\(data, Columns\("),
+        (
+            pa.table({"text": ["a", "b"], "label": [{"x": 1}, {"x": 2}]}),
+            r"Row 1 of the labels is of type dict, or .*; give str",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_used(data: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        split_clients(data, "dirichlet", n_clients=2, alpha=1)

@@ -59,8 +59,7 @@ def test_centralised_and_federated_topics_are_the_subjects() -> None:
 @pytest.mark.parametrize("kind", [NeuralLDA, CombinedTM, ZeroShotTM])
 def test_other_networks(kind: type[ProdLDA]) -> None:
     """With embeddings that tell the subjects apart, for those that look at them."""
-    rng = np.random.default_rng(0)
-    sides = np.repeat([-1.0, 1.0], 40)[:, None] + rng.normal(size=(80, 3)) / 10
+    sides = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(size=(80, 3)) / 10
     corpus = Corpus.of(ALL).with_embeddings(sides.astype(np.float32))
     clients = {"boats": corpus.take(range(40)), "trees": corpus.take(range(40, 80))}
     parameters = {"max_rounds": 100, "learning_rate": 0.02, "embedding_dimension": 3}
@@ -109,7 +108,7 @@ COMBINED = {"name": "gfedntm", "network": "combinedtm"}
 
 def test_what_is_not_given_is_the_studys() -> None:
     """A preset is the whole preset, and no default is declared a second time."""
-    estimators: list[tuple[TopicEstimator, dict[str, Any]]] = [
+    for estimator, method in [
         (ProdLDA(), {"name": "gfedntm"}),
         (NeuralLDA(), NEURAL),
         (NeuralLDA(preset="mixtures"), NEURAL | {"preset": "mixtures"}),
@@ -120,8 +119,7 @@ def test_what_is_not_given_is_the_studys() -> None:
         (ShortTextClustering(), {"name": "discriminative"}),
         (TopicEstimator(method="kmeans"), {"name": "kmeans"}),
         (TopicEstimator(), {}),
-    ]
-    for estimator, method in estimators:
+    ]:
         assert estimator._study() == Study.make(method=method)
     mixtures = NeuralLDA(preset="mixtures")._study().method
     assert isinstance(mixtures, GFedNTMSettings)
@@ -140,21 +138,24 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("way", ["settings", "keywords", "set_params"])
-def test_every_setting_of_a_study_can_be_given(way: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda given: CombinedTM(3, embedding_model="m", settings=given),
+        lambda given: CombinedTM(3, embedding_model="m", **given),
+        lambda given: clone(CombinedTM(3, hidden=(9,))).set_params(embedding_model="m", **given),
+    ],
+    ids=["settings", "keywords", "set_params"],
+)
+def test_every_setting_of_a_study_can_be_given(make: Any) -> None:
     of_text = {"lowercase": False, "max_document_share": 0.9, "embedding_dimension": 8}
-    given = SETTINGS | of_text | {"hidden": (50, 50)}
-    if way == "settings":
-        model = CombinedTM(3, embedding_model="m", settings=given)
-    elif way == "keywords":
-        model = CombinedTM(3, embedding_model="m", **given)
-    else:
-        model = clone(CombinedTM(3, hidden=(9, 9))).set_params(embedding_model="m", **given)
+    model = make(SETTINGS | of_text | {"hidden": (50, 50)})
     embedding = {"model": "m", "dimension": 8}
     chosen = COMBINED | {"n_components": 3, "hidden": (50, 50)}
     method = SETTINGS | chosen | {"embedding": embedding}
-    limits = {"max_document_share": 0.9}
-    expected = Study.make(method=method, text={"lowercase": False}, vocabulary=limits)
+    expected = Study.make(
+        method=method, text={"lowercase": False}, vocabulary={"max_document_share": 0.9}
+    )
     for copied in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
         assert copied._study() == expected
         assert copied.get_params() == model.get_params()
@@ -201,12 +202,9 @@ def test_the_method_is_chosen_by_the_lengths_of_documents(
     words: int, vectors: int, method: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda _: None)  # without an embedding model
-    of_texts = Corpus.of([" ".join(["oak"] * words)] * 4)
-    of_tokens = Corpus.of([["oak"] * words] * 4)
-    both = [corpus.with_embeddings(np.eye(4)) for corpus in (of_texts, of_tokens)]
-    if not vectors:
-        both[1] = of_tokens
-    chosen, reason = registry.choose_method(both)
+    of_texts = Corpus.of([" ".join(["oak"] * words)] * 4).with_embeddings(np.eye(4))
+    of_tokens = Corpus.of([["oak"] * words] * 4).with_embeddings(np.eye(4) if vectors else None)
+    chosen, reason = registry.choose_method([of_texts, of_tokens])
     assert chosen == method
     assert why in reason
 

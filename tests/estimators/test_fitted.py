@@ -70,15 +70,14 @@ def test_finding_topics(model: LDA) -> None:
 
 
 def test_before_fit() -> None:
-    calls: dict[str, list[Any]] = {
+    for name, given in {
         "topics": [],
         "get_topic_info": [],
         "find_topics": ["oak"],
         "score": [ALL],
         "save": ["nowhere"],
         "merge_topics": [[0, 1]],
-    }
-    for name, given in calls.items():
+    }.items():
         with pytest.raises(NotFittedError):
             getattr(LDA(), name)(*given)
     assert not hasattr(LDA(), "topics_")
@@ -97,8 +96,7 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:
     boats = subject(model, BOATS)
-    years = [2024] * 40 + [2025] * 40  # boats, then trees
-    frame = model.topics_over_time(ALL, years)
+    frame = model.topics_over_time(ALL, [2024] * 40 + [2025] * 40)  # boats, then trees
     assert frame.columns.tolist() == [
         "Topic",
         "Words",
@@ -113,8 +111,9 @@ def test_topics_over_time_and_per_class(model: LDA) -> None:
     assert share[2024, boats] > 0.9
     assert share[2025, boats] < 0.1
     assert frame["Frequency"].sum() == pytest.approx(80, abs=1e-3)
-    by_client = model.topics_over_time(TEXTS, {"boats": [2024] * 40, "trees": [2025] * 40})
-    pd.testing.assert_frame_equal(by_client, frame)
+    pd.testing.assert_frame_equal(
+        model.topics_over_time(TEXTS, {"boats": [2024] * 40, "trees": [2025] * 40}), frame
+    )
     per_class = model.topics_per_class(ALL, ["sea"] * 40 + ["wood"] * 40)
     assert per_class["Class"].tolist() == ["sea", "sea", "wood", "wood"]
     np.testing.assert_array_equal(per_class["Share"], frame["Share"])

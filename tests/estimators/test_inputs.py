@@ -77,8 +77,9 @@ def test_a_model_of_words_of_ones_own_refuses_texts(tmp_path: Path) -> None:
     folder = model.save(tmp_path / "model")
     with pytest.raises(DataError, match="on lists of words"):
         LDA.load(folder).transform(ALL)
-    loaded = LDA.load(folder, analyzer=shouted)
-    np.testing.assert_array_equal(loaded.transform(ALL), model.transform(ALL))
+    np.testing.assert_array_equal(
+        LDA.load(folder, analyzer=shouted).transform(ALL), model.transform(ALL)
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,8 +129,9 @@ def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
 
 
 def test_a_key_may_be_anything() -> None:
-    given = {3: TEXTS["boats"], ("a", 1): TEXTS["trees"], "Stadt Köln": TEXTS["trees"]}
-    model = small().fit_clients(given)
+    model = small().fit_clients(
+        {3: TEXTS["boats"], ("a", 1): TEXTS["trees"], "Stadt Köln": TEXTS["trees"]}
+    )
     assert model.clients_ == {"3": 3, "a-1": ("a", 1), "Stadt-Koln": "Stadt Köln"}
     assert model.model_.documents.keys() == {"3", "a-1", "Stadt-Koln"}
     shares = [name for name in model.get_topic_info() if name.startswith("Share_")]
@@ -185,9 +187,8 @@ def test_what_is_said_of_clients_has_their_keys() -> None:
     assert flda.optimal_topics_.keys() == {1, 2}
     sides = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(0, 0.1, (80, 3))
     corpus = Corpus.of(ALL).with_embeddings(sides)
-    halves = {1: corpus.take(range(40)), 2: corpus.take(range(40, 80))}
     clustering = ShortTextClustering(2, embedding_dimension=3, min_clients_per_word=1).fit_clients(
-        halves
+        {1: corpus.take(range(40)), 2: corpus.take(range(40, 80))}
     )
     assert (
         clustering.labels_.keys()

@@ -23,8 +23,7 @@ class OnNumbers(TopicEstimator):
         return super()._corpus(_as_documents(documents), words, text)
 
     def transform(self, documents: Any, **how: Any) -> NDArray[np.float32]:
-        theta: NDArray[np.float32] = super().transform(documents, **how)
-        return theta.round(5)
+        return super().transform(documents, **how).round(5)
 
     def _named_settings(self) -> dict[str, Any]:
         return super()._named_settings() | {"n_components": max(2, self.n_components or 2)}

@@ -168,8 +168,9 @@ def test_documents_by_subject() -> None:
 
 
 def test_whose_subjects_are_found() -> None:
-    of = {"north": np.array([0] * 9 + [1] * 5), "south": np.array([0] + [1] * 5 + [2] * 3)}
-    subjects_by_client = own_subjects(of)
+    subjects_by_client = own_subjects(
+        {"north": np.array([0] * 9 + [1] * 5), "south": np.array([0] + [1] * 5 + [2] * 3)}
+    )
     assert subjects_by_client == {"north": [0], "south": [2]}, (
         "nine of ten are enough, half are not"
     )
@@ -217,8 +218,9 @@ def test_merging_that_leaves_no_topic() -> None:
 
 def test_one_client_that_finds_nothing_is_refused(folder: Path) -> None:
     settings = Settings(folder, quick=True)
-    method = settings.method(MODELS["transitive-3"], TWEETS) | {"min_new_documents": 500}
-    study = flda_runs._study(method, 0)
+    study = flda_runs._study(
+        settings.method(MODELS["transitive-3"], TWEETS) | {"min_new_documents": 500}, 0
+    )
     pooled = {"all": slices(settings, TWEETS, 0)["client1"]}
     with pytest.raises(StudyError, match="No topic remains"):
         train_and_score(

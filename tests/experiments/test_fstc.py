@@ -290,8 +290,9 @@ def test_a_training_in_several_parts_is_done_once(
     assert len(trained) == 18
     scored_rows = reproduce(Settings(folder, out, 1, only=("lambda", "table2")), events.append)
     assert {row["part"] for row in scored_rows} == {"sets", "table2", "lambda"}
-    again = [task.name for task in trained[18:]]
-    assert set(again) == {"paper", "fstc"}, "FSBERT and discriminative clustering are there"
+    assert {task.name for task in trained[18:]} == {"paper", "fstc"}, (
+        "FSBERT and discriminative clustering are there"
+    )
     assert events[0] == {
         "event": "model",
         "name": "lambda, agnews, fsbert, seed 0",
@@ -333,8 +334,9 @@ def small(name: str) -> tuple[TopicModel, Corpus]:
         method |= {"max_rounds": 2, "network": {"local_steps": 5, **without}}
     embedding = {} if name == "ftfidf" else {"embedding": {"dimension": 8}}
     clients = {"one": corpus.take(range(40)), "two": corpus.take(range(40, 80))}
-    limits = {"min_clients_per_word": 1}
-    return train(Study.make(method=method | embedding, vocabulary=limits), clients), corpus
+    return train(
+        Study.make(method=method | embedding, vocabulary={"min_clients_per_word": 1}), clients
+    ), corpus
 
 
 @pytest.mark.parametrize("name", PICTURES)

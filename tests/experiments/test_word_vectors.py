@@ -21,15 +21,17 @@ def keyed() -> KeyedVectors:
 
 
 def of(vectors: dict[str, list[float]]) -> WordVectors:
-    index = {word: number for number, word in enumerate(vectors)}
-    return WordVectors(index, np.array(list(vectors.values())))
+    return WordVectors(
+        {word: number for number, word in enumerate(vectors)}, np.array(list(vectors.values()))
+    )
 
 
 def test_word_mover_distances_are_gensims(keyed: KeyedVectors) -> None:
     topics = [["tea", "milk"], ["sand", "sea", "grün"], ["tea", "sea", "unknown"], ["sand"]]
     distances = word_mover_distances(topics, topics, WordVectors(keyed.key_to_index, keyed.vectors))
-    expected = [[keyed.wmdistance(one, other) for other in topics] for one in topics]
-    assert distances == pytest.approx(np.array(expected), abs=1e-6)
+    assert distances == pytest.approx(
+        np.array([[keyed.wmdistance(one, other) for other in topics] for one in topics]), abs=1e-6
+    )
     assert distances == pytest.approx(distances.T)
     assert np.diagonal(distances) == pytest.approx(0, abs=1e-12)
 

@@ -144,6 +144,7 @@ def opener(browser: Browser) -> Iterator[Open]:
     for opened in all_opened:
         assert opened.said == []
         within_page = ("blob:", "data:", "about:")
-        asked = {url.partition("#")[0] for url in opened.asked if not url.startswith(within_page)}
-        assert asked == {opened.file}
+        assert {
+            url.partition("#")[0] for url in opened.asked if not url.startswith(within_page)
+        } == {opened.file}
         opened.page.context.close()

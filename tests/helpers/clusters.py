@@ -75,8 +75,9 @@ def planned(name: str, **method: Any) -> Study:
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
     """The model of clients that let out everything, to the bit that of all engines."""
-    policies = dict.fromkeys(corpora, OPEN_POLICY)
-    return train(plan, corpora, policies=policies, **{"at_once": False, **how})
+    return train(
+        plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), **{"at_once": False, **how}
+    )
 
 
 def half(
@@ -95,8 +96,9 @@ def half(
 
 def each_apart(n: int, policy: Policy, **method: Any) -> Any:
     """A half whose documents' embeddings are the unit vectors: a sum says of whom it is."""
-    plan = planned("kmeans", **{"embedding": {"dimension": n}} | method)
-    return half(plan, corpus_of(np.eye(n)), policy)
+    return half(
+        planned("kmeans", **{"embedding": {"dimension": n}} | method), corpus_of(np.eye(n)), policy
+    )
 
 
 def labels_of(corpus: Corpus) -> NDArray[np.int64]:
@@ -109,8 +111,9 @@ texts_of = tokens_of
 
 def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
     predicted = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
-    truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
-    return clustering_accuracy(truth, predicted)
+    return clustering_accuracy(
+        np.concatenate([labels_of(corpus) for corpus in corpora.values()]), predicted
+    )
 
 
 class StoppedError(Exception):

@@ -110,9 +110,7 @@ class Process:
 
     def kill(self) -> None:
         self.running.kill()
-        self.running.wait(10)
-        assert self.running.stdout is not None
-        self.running.stdout.close()
+        self.running.communicate(timeout=10)
 
     def memory(self) -> int:
         status = Path(f"/proc/{self.running.pid}/status").read_text()

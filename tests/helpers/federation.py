@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.contract.payload import CountsByWord, SparseRows
-from tests.helpers.background import KilledError
+from tests.helpers.background import KilledError, Notes
 
 DIMENSION = 7  # of the embeddings
 NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
@@ -24,10 +24,9 @@ def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
     for name, size in sizes.items():
         words = np.array([f"{name}{i}" for i in range(40)] + COMMON)
         weights = rng.dirichlet(np.full(len(words), 0.3))
-        documents = [
-            rng.choice(words, rng.integers(5, 30), p=weights).tolist() for _ in range(size)
-        ]
-        corpora[name] = Corpus.of(documents)
+        corpora[name] = Corpus.of(
+            [rng.choice(words, rng.integers(5, 30), p=weights).tolist() for _ in range(size)]
+        )
     return corpora
 
 
@@ -103,6 +102,14 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
     assert one.coherence.keys() == other.coherence.keys()
     for measure, scores in one.coherence.items():
         np.testing.assert_array_equal(scores, other.coherence[measure])
+
+
+def train_and_note(
+    *given: Any, run: Callable[..., TopicModel] = train, **how: Any
+) -> tuple[TopicModel, Notes]:
+    """Train, and return the model and what the run told."""
+    events = Notes()
+    return run(*given, on_event=events.append, **how), events
 
 
 def killed_after(round_: int) -> Callable[[Mapping[str, Any]], None]:

@@ -17,5 +17,4 @@ def gensim_scores(
         window_size=window,
         processes=1,
     )
-    scores: list[float] = model.get_coherence_per_topic()
-    return scores
+    return list(model.get_coherence_per_topic())

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedtopics import TopicModel
+from fedtopics.errors import ModelError
+from fedtopics.escaping import visible
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
 from fedtopics.model.shown_words import DEFAULT_RANKING, WordRanking
@@ -25,6 +28,16 @@ def edit_config(folder: Path, **changes: Any) -> None:
     del config["digest"]
     words = json.loads((folder / "vocabulary.json").read_text())
     path.write_text(json.dumps(config | {"digest": content_digest(config, words)}))
+
+
+def refused(folder: Path) -> str:
+    """What is said of a folder that cannot be used: a sentence that prints."""
+    with pytest.raises(ModelError) as error:
+        TopicModel.from_pretrained(folder)
+    said = str(error.value)
+    assert visible(said) == said
+    assert len(said) < 600
+    return said
 
 
 def made(**changes: Any) -> TopicModel:

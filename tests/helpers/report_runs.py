@@ -70,13 +70,15 @@ def synthetic() -> tuple[Study, Corpora]:
 
 
 def drifting() -> tuple[Study, Corpora]:
-    corpora = {name: with_canary(corpus) for name, corpus in stream(DRIFT).items()}
-    return flda(coherence="documents"), corpora
+    return flda(coherence="documents"), {
+        name: with_canary(corpus) for name, corpus in stream(DRIFT).items()
+    }
 
 
 def clustered() -> tuple[Study, Corpora]:
-    corpora = {name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()}
-    return planned("fstc", coherence="documents"), corpora
+    return planned("fstc", coherence="documents"), {
+        name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()
+    }
 
 
 def with_canary(corpus: Corpus) -> Corpus:
@@ -152,10 +154,10 @@ def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
 
 def embedded(html: str) -> dict[str, Any]:
     """What the page's script has: by topic, its words and their orders."""
-    match = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)
-    assert match is not None
-    content: dict[str, Any] = json.loads(match[1])
-    return content
+    (words,) = re.findall(
+        r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL
+    )
+    return dict(json.loads(words))
 
 
 def csv_of(html: str) -> str:

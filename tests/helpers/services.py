@@ -46,8 +46,9 @@ def write_folders(folder: Path) -> None:
         for name, key in keys.items():
             (folder / owner / f"{name}.pem").write_bytes(key.certificate)
     for name in NAMES:
-        rows = [json.dumps({"text": " ".join(rng.choice(words, 6))}) for _ in range(300)]
-        (folder / name / "documents.jsonl").write_text("\n".join(rows))
+        (folder / name / "documents.jsonl").write_text(
+            "\n".join([json.dumps({"text": " ".join(rng.choice(words, 6))}) for _ in range(300)])
+        )
         (folder / name / "policy.toml").write_text("min_persons = 10\n")
 
 

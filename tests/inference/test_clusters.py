@@ -30,7 +30,7 @@ from tests.helpers.clusters import (
     texts_of,
     trained,
 )
-from tests.helpers.federation import assert_same
+from tests.helpers.federation import assert_same, assert_same_bits
 
 
 def shape(**given: Any) -> dict[str, Any]:
@@ -135,8 +135,7 @@ def test_a_saved_model_comes_back_to_the_bit(
     assert type(back.inference) is kind
     assert back.inference.settings == model.inference.settings
     assert back.inference.settings.n_components == CLUSTERS
-    for key, weight in model.weights.items():
-        np.testing.assert_array_equal(weight, back.weights[key])
+    assert_same_bits(model, back)
     assert_same(back.transform(corpus), model.transform(corpus))
     assert_same(back.main_topics(corpus), model.main_topics(corpus))
     assert back.topics() == model.topics()
@@ -164,8 +163,9 @@ def test_a_model_says_of_documents_what_their_client_says(
     assert model.info["sizes"] == {"a": np.bincount(labels[clear], minlength=CLUSTERS).tolist()}
     assert model.info["unclear"] == {"a": int((~clear).sum())}
     np.testing.assert_allclose(model.shares["a"], theta.mean(0))
-    counts = model.count_words(corpus).toarray()
-    np.testing.assert_allclose(model.word_sums, theta.T @ counts, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.word_sums, theta.T @ model.count_words(corpus).toarray(), rtol=1e-5
+    )
 
 
 def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:

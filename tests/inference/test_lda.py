@@ -40,8 +40,9 @@ def test_a_posterior_is_that_of_the_papers_loop() -> None:
     assert posterior.bound(bag, 0.1) == pytest.approx(bound, rel=1e-10)
     np.testing.assert_allclose(posterior.read("mean")[4], 1 / 3)
     roots = np.exp(gammaln(gamma + 0.5) - gammaln(gamma))
-    expected = roots**2 / (roots**2).sum(1, keepdims=True)
-    np.testing.assert_allclose(posterior.read("root"), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        posterior.read("root"), roots**2 / (roots**2).sum(1, keepdims=True), rtol=1e-9
+    )
 
 
 def test_refined_theta_and_its_readouts() -> None:

@@ -48,9 +48,9 @@ def test_nearest_centres(kind: Any) -> None:
     labels, distances = vectors.nearest_centres(kind(POINTS), CENTRES)
     assert labels.tolist() == LABELS.tolist()
     np.testing.assert_allclose(distances, [0, 1, 1, 1, 1])
-    close = vectors.closeness(POINTS, CENTRES)
     np.testing.assert_allclose(  # the order of distances, whatever a point's own length
-        -2 * close + (POINTS**2).sum(1)[:, None], pairwise_distances(POINTS, CENTRES) ** 2
+        -2 * vectors.closeness(POINTS, CENTRES) + (POINTS**2).sum(1)[:, None],
+        pairwise_distances(POINTS, CENTRES) ** 2,
     )
 
 
@@ -157,18 +157,7 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     np.testing.assert_allclose(
         projection.T @ between @ projection, np.diag(values[:3]), atol=1e-8 * values[0]
     )
-    means = (sums / counts[:, None]) @ projection
-    np.testing.assert_allclose(directions, vectors.unit_rows(means))
-
-
-def test_memberships_of_a_discriminant() -> None:
-    bias = np.array([0.0, 0.0, np.log(2)])
-    directions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    discriminant = vectors.Discriminant(np.eye(2), directions, bias, temperature=0.5)
-    ((rows, shares),) = discriminant.memberships(np.array([[3.0, 0.0], [0.0, 0.0], [0.6, 0.8]]))
-    assert (rows.start, rows.stop) == (0, 3)
-    expected = np.array([[np.e**2, 1, 2], [1, 1, 2], [np.exp(1.2), np.exp(1.6), 2]])
-    np.testing.assert_allclose(shares, expected / expected.sum(1, keepdims=True))
+    np.testing.assert_allclose(directions, vectors.unit_rows((sums / counts[:, None]) @ projection))
 
 
 # Inferences by name: one that is registered from outside is saved and loaded like ours

@@ -170,8 +170,9 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     again = arrivals(numbered(7), slices(2), folder=state.parent)
     assert numbers(again.used()) == [0, 1, 2, 3]
     assert taken(again, 3) == taken(whole, 3) == [[0, 1], [2, 3], [4, 5]]
-    rounds = [json.loads(line)["round"] for line in state.read_text().splitlines()]
-    assert rounds == [1, 2, 3], "a round that is asked for twice is written once"
+    assert [json.loads(line)["round"] for line in state.read_text().splitlines()] == [1, 2, 3], (
+        "a round that is asked for twice is written once"
+    )
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:
@@ -199,11 +200,9 @@ def test_half_a_line_at_the_end_of_the_state_is_cut(state: Path) -> None:
 )
 def test_a_damaged_state(damage: bytes, state: Path) -> None:
     state.write_bytes(state.read_bytes() + damage + b"\n")
-    with pytest.raises(RunError) as error:
+    says = f"^{state} is damaged; delete it, so that the next round uses all documents again.$"
+    with pytest.raises(RunError, match=says):
         arrivals(numbered(7), slices(2), folder=state.parent)
-    assert str(error.value) == (
-        f"{state} is damaged; delete it, so that the next round uses all documents again."
-    )
 
 
 class Growing:
@@ -313,8 +312,6 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     grown = Growing(tmp_path / "a.csv").add("text,id\ndocument0,a\ndocument1,b\n")
     assert grown.take(1) == [0, 1]
     grown.path.write_text("text,id\ndocument7,a\n")
-    with pytest.raises(DataError) as error:
+    says = "^the file has 1 documents, but rounds have already used 2; only add rows at its end.$"
+    with pytest.raises(DataError, match=says):
         grown.came.take(2, at_least(1))
-    assert str(error.value) == (
-        "the file has 1 documents, but rounds have already used 2; only add rows at its end."
-    )

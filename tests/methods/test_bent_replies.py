@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import Study, train
-from tests.helpers.background import Notes
+from fedtopics import Study
 from tests.helpers.bent import Reply, bend_replies
-from tests.helpers.federation import ANY_WORDS, DIMENSION, embedded, subjects
+from tests.helpers.federation import ANY_WORDS, DIMENSION, embedded, subjects, train_and_note
 
 SIZES = {"east": 60, "north": 50, "south": 50, "west": 60}
 CANNOT = "contains numbers outside the agreed bounds"
@@ -109,9 +108,8 @@ def test_what_cannot_be_is_left_out_and_told(case: str, monkeypatch: pytest.Monk
         return reply | bend(reply) if called == function else reply
 
     bend_replies(monkeypatch, "west", bent)
-    events = Notes()
     plan = Study.make(method={"n_components": 4, **method}, vocabulary=ANY_WORDS)
-    model = train(plan, embedded(subjects(SIZES)), on_event=events.append, at_once=False)
+    model, events = train_and_note(plan, embedded(subjects(SIZES)), at_once=False)
     said = events.of("bad reply")
     assert {event["client"] for event in said} == {"west"}
     assert all(fault in event["reason"] for event in said), said

@@ -24,6 +24,7 @@ from tests.helpers.federation import (
     assert_same_bits,
     embedded,
     subjects,
+    train_and_note,
     train_until_killed,
 )
 from tests.helpers.grpc_federation import Notes
@@ -38,9 +39,7 @@ ONE = {"documents": counts()}
 @cache
 def whole(case: str) -> tuple[TopicModel, Notes]:
     """The model of a run that nothing interrupts, and its events."""
-    events = Notes()
-    how: Any = {"policies": POLICIES, "on_event": events.append, "at_once": False}
-    return train(planned(case), CORPORA, **how), events
+    return train_and_note(planned(case), CORPORA, policies=POLICIES, at_once=False)
 
 
 def test_draws_are_a_function_of_seed_and_round() -> None:
@@ -107,8 +106,7 @@ def test_to_draw_all_changes_nothing(case: str) -> None:
 def test_permuted_clients_change_no_bit(case: str) -> None:
     """Of methods by embeddings test_clusters.py says so."""
     forth, _ = whole(case)
-    clients = dict(reversed(CORPORA.items()))
-    back = train(planned(case), clients, policies=POLICIES, at_once=False)
+    back = train(planned(case), dict(reversed(CORPORA.items())), policies=POLICIES, at_once=False)
     assert_same_bits(back, forth)
     assert back.topics() == forth.topics()
     assert back.info == forth.info
@@ -135,8 +133,7 @@ def test_sums_run_on_where_few_are_drawn() -> None:
         length=1.0,
         draw=Draw(1, seed=0),
     )
-    first = Partition.first(np.ones((1, 1, 2)))
-    partition = iterate(agreement, Lloyd(np.zeros(2)), first, [1, 2])
+    partition = iterate(agreement, Lloyd(np.zeros(2)), Partition.first(np.ones((1, 1, 2))), [1, 2])
     assert partition.counts == pytest.approx(3 + 2 / 3 * 2)
     assert partition.sums == pytest.approx(30 + 2 / 3 * 4)
     assert partition.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
@@ -184,9 +181,7 @@ def trained_without(
     small |= {"max_rounds": 12, **method}
     plan = Study.make(method=small, vocabulary={**ANY_WORDS, "max_words": 200})
     corpora = subjects(dict.fromkeys(COMPASS, 50))
-    events = Notes()
-    policies = dict.fromkeys(COMPASS, Policy())
-    return train(plan, corpora, policies=policies, on_event=events.append), events
+    return train_and_note(plan, corpora, policies=dict.fromkeys(COMPASS, Policy()))
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -202,6 +197,7 @@ def test_the_next_ones_are_drawn_for_who_has_none(
 
 
 def test_where_nobody_has_a_document_all_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = "None of east, north, south, west has a document that counts in round 1"
-    with pytest.raises(StudyError, match=expected):
+    with pytest.raises(
+        StudyError, match="None of east, north, south, west has a document that counts in round 1"
+    ):
         trained_without(COMPASS, monkeypatch, clients_per_round=1)

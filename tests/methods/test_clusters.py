@@ -17,7 +17,6 @@ from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.method import EMRounds
 from fedtopics.methods.registry import find_method
 from fedtopics.text.rounding import rounded
-from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -37,7 +36,7 @@ from tests.helpers.clusters import (
     texts_of,
     trained,
 )
-from tests.helpers.federation import ANY_WORDS
+from tests.helpers.federation import ANY_WORDS, train_and_note
 from tests.helpers.noted import noted
 
 NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 10, "batch_size": 30}
@@ -170,8 +169,7 @@ def test_more_clusters_than_documents_of_a_client(case: str) -> None:
 def test_more_clusters_than_documents(case: str, policy: Policy) -> None:
     corpora = spread(blobs(120), 2)
     with pytest.raises(StudyError, match=r"fewer than n_components = 200; lower n_components"):
-        policies = dict.fromkeys(corpora, policy)
-        train(plan_of(case, n_components=200), corpora, policies=policies)
+        train(plan_of(case, n_components=200), corpora, policies=dict.fromkeys(corpora, policy))
 
 
 @pytest.mark.parametrize("case", ["lloyd", "discriminative", "fstc"])
@@ -260,9 +258,8 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
 def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixture_method, "without_exact_sums", lambda sums, _: dict(sums))
     called = noted(monkeypatch, mixture_method, "first_sums")
-    events = Notes()
     plan = planned("mixture", **EIGHT | {"max_rounds": 4, "tolerance": 0})
-    model = trained(plan, spread(CORPUS, 3), on_event=events.append)
+    model, events = train_and_note(plan, spread(CORPUS, 3), run=trained)
     ((_, begun),) = called
     embedded = np.asarray(plan.embedded(CORPUS).embeddings, np.float64)
     summed = centred(embedded, np.zeros(embedded.shape[1])).sum(0, dtype=np.float64)
@@ -295,10 +292,9 @@ def test_topics_of_few_documents_leave_nothing() -> None:
     vectors = np.array(corpus.embeddings)
     labels = labels_of(corpus)
     means = np.stack([vectors[labels == k].mean(0) for k in range(3)])
-    directions = np.vstack([means, -means.sum(0)])
     state = {
         "origin": np.zeros(DIMENSION),
-        "directions": directions,
+        "directions": np.vstack([means, -means.sum(0)]),
         "weights": np.ones(4),
         "words": np.zeros((4, client.bag.shape[1])),
     }

@@ -31,9 +31,10 @@ from tests.helpers.federation import (
     embedded,
     study,
     subjects,
+    train_and_note,
     train_until_killed,
 )
-from tests.helpers.grpc_federation import Notes, federated
+from tests.helpers.grpc_federation import federated
 
 SIZES = {"east": 80, "north": 60}
 
@@ -81,9 +82,8 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
     given = {"optimizer": "sgd", "learning_rate": 0.02, "network": network} | NORMS.get(norm, {})
     whole = train(study(max_rounds=12, **given), corpora)
     half = loaded(train(study(max_rounds=6, **given), corpora), tmp_path)
-    events = Notes()
     plan = study(max_rounds=6, **given)
-    more = train(plan, corpora, start=half, vocabulary="keep", on_event=events.append)
+    more, events = train_and_note(plan, corpora, start=half, vocabulary="keep")
     assert_same_bits(more, whole)
     for stage, total in whole.shared[AVERAGES].items():
         assert torch.equal(more.shared[AVERAGES][stage], total)
@@ -107,8 +107,9 @@ def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> 
         return Study.make(method=method | {"max_rounds": rounds})
 
     whole = train(plan(12), corpora)
-    half = loaded(train(plan(6), corpora), tmp_path)
-    more = train(plan(6), corpora, start=half, vocabulary="keep")
+    more = train(
+        plan(6), corpora, start=loaded(train(plan(6), corpora), tmp_path), vocabulary="keep"
+    )
     assert_same_bits(more, whole)
     assert {key: more.info[key] for key in whole.info} == whole.info
 
@@ -123,28 +124,29 @@ def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
     assert more.info["rounds"] == 8
     assert more.documents.keys() == {"east", "west"}
     for name in new:
-        rows = summarise_ledger(tmp_path / "clients" / name / "ledger.jsonl")
-        asked = {row["function"]: row["fields"] for row in rows}
+        ledger = tmp_path / "clients" / name / "ledger.jsonl"
+        asked = {row["function"]: row["fields"] for row in summarise_ledger(ledger)}
         assert asked["known_words"] == ["clients", "documents"]
         assert "vocabulary" not in asked
 
 
 def test_kept_words_are_subject_to_the_policy() -> None:
-    model = train(study(max_rounds=2), subjects(SIZES))
     plan = study(max_rounds=2)
+    model = train(plan, subjects(SIZES))
     corpora = subjects({"east": 30, "north": 5})
-    strict = {"policies": dict.fromkeys(SIZES, Policy(min_persons=10))}
+
+    def gone_on(**policy: int) -> TopicModel:
+        policies = dict.fromkeys(SIZES, Policy(**policy))
+        return train(plan, corpora, start=model, vocabulary="keep", policies=policies)
+
     with pytest.raises(PolicyError, match="at least 10 persons, but its documents are of 5"):
-        train(plan, corpora, start=model, vocabulary="keep", **strict)
-    few = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, max_rounds=1))}
+        gone_on(min_persons=10)
     with pytest.raises(PolicyError, match="has 2 rounds, but the policy of client 'east' allows"):
-        train(plan, corpora, start=model, vocabulary="keep", **few)
-    enough = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, max_rounds=2))}
-    more = train(plan, corpora, start=model, vocabulary="keep", **enough)
-    assert more.info["rounds"] == 4, "those of the model do not count"
-    rare = {"policies": dict.fromkeys(SIZES, Policy(min_persons=1, min_persons_per_word=31))}
+        gone_on(min_persons=1, max_rounds=1)
+    rounds = gone_on(min_persons=1, max_rounds=2).info["rounds"]
+    assert rounds == 4, "those of the model do not count"
     with pytest.raises(DataError, match="no document contains a word of the agreed vocabulary"):
-        train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
+        gone_on(min_persons=1, min_persons_per_word=31)
 
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
@@ -163,9 +165,8 @@ def test_a_run_that_began_with_a_model_resumes_with_it(vocabulary: Words, tmp_pa
     for start, words in ((models[1], vocabulary), (models[0], other), (None, vocabulary)):
         with pytest.raises(RunError, match="with the model that the run started"):
             train(plan, corpora, out=tmp_path, resume=True, start=start, vocabulary=words)
-    events = Notes()
-    how: Any = {"start": models[0], "vocabulary": vocabulary, "on_event": events.append}
-    again = train(plan, corpora, out=tmp_path, resume=True, **how)
+    how: Any = {"start": models[0], "vocabulary": vocabulary}
+    again, events = train_and_note(plan, corpora, out=tmp_path, resume=True, **how)
     assert_same_bits(again, whole)
     assert again.info == whole.info
     assert not events.of("continued")
@@ -271,8 +272,9 @@ def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> 
     start: Any = trained["combinedtm"]
     order = themes_of(start)
     if other == "lda":
-        method = {"name": "lda", "n_components": 3, "max_rounds": 30}
-        start = train(Study.make(method=method), themed(SOME[0]))
+        start = train(
+            Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 30}), themed(SOME[0])
+        )
         order = themes_of(start)
     elif other == "pair":
         start = (start.beta, start.vocabulary.words)

@@ -7,7 +7,6 @@ import pytest
 import scipy.linalg
 
 from fedtopics import Policy, Study
-from fedtopics.errors import StudyError
 from fedtopics.methods.clusters.settings import WHOLE, Part
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.discriminative import method as discriminative
@@ -21,7 +20,6 @@ from fedtopics.methods.discriminative.separation import (
 )
 from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.metrics import clustering_accuracy
-from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -33,12 +31,8 @@ from tests.helpers.clusters import (
     spread,
     trained,
 )
+from tests.helpers.federation import train_and_note
 from tests.helpers.noted import noted
-
-
-def test_other_representations_are_refused() -> None:
-    with pytest.raises(StudyError, match="representation 'tfidf' is for the method kmeans"):
-        Study.make(method={"name": "discriminative", "representation": "tfidf"})
 
 
 def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> Any:
@@ -74,8 +68,7 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     single = {"tolerance": 0, "finalists": 1, "sizes": "even"}
     plan = planned("discriminative", max_rounds=6, word_weight=0, separation=single)
     corpus = blobs(300, spread=2.0)
-    events = Notes()
-    model = trained(plan, spread(corpus, 3), on_event=events.append)
+    model, events = train_and_note(plan, spread(corpus, 3), run=trained)
     ((_, start),) = called
     embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
     origin = start.separation.origin
@@ -161,9 +154,9 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     sums, weights = complete(total, before.sums, before.weights)
     np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
     np.testing.assert_array_equal(weights, total["weights"])
-    all_sent = total | {"sent": total["weights"]}
     np.testing.assert_allclose(
-        complete(all_sent, before.sums, before.weights)[0][:, :1], total["sums"][:, :1]
+        complete(total | {"sent": total["weights"]}, before.sums, before.weights)[0][:, :1],
+        total["sums"][:, :1],
     )
 
 
@@ -200,11 +193,10 @@ def test_nearly_all_documents_are_in_some_part(sizes: list[int], parts: int) -> 
 def test_the_number_of_clusters_is_chosen(per_part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number, "PER_PART", per_part)
     corpus = blobs(400)
-    events = Notes()
     given: Any = {"candidates": (3, 5, 8), "start": {"tries": 4}, "word_weight": 0}
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
-    model = trained(plan, spread(corpus, 2), on_event=events.append)
+    model, events = train_and_note(plan, spread(corpus, 2), run=trained)
     scores = {e["n_components"]: e["score"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
     assert 1 >= scores[5] > 0.03 + max(scores[3], scores[8])

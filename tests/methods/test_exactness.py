@@ -56,8 +56,13 @@ def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
 def test_fifty_rounds_equal_one_process(
     network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
 ) -> None:
-    how = {"network": network, "optimizer": optimizer, "learning_rate": rate}
-    plan = study(**how, batch_split=split, precision="float64")
+    plan = study(
+        network=network,
+        optimizer=optimizer,
+        learning_rate=rate,
+        batch_split=split,
+        precision="float64",
+    )
     model = train(plan, embedded(subjects(SIZES)), at_once=False)
     assert len(minibatches) == 50
     assert {len(batches) for batches in minibatches.values()} == {5}
@@ -140,8 +145,10 @@ def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
     train_until_killed(23, plan, corpora, out=tmp_path / "killed")
-    resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
-    assert_same_bits(resumed, train(plan, corpora, at_once=False))
+    assert_same_bits(
+        train(plan, corpora, out=tmp_path / "killed", resume=True),
+        train(plan, corpora, at_once=False),
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -152,10 +159,10 @@ def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
     rng = np.random.default_rng(0)
     counts = sparse.csr_array(rng.poisson(0.3, (30, 60)).astype(float))
     embedding = rng.normal(size=(30, 5)) if network.sees_embedding else None
-    batch = network.batch(counts, network.draw((rng, 30)), embedding)
-    weights = batch_weights(network, network.initial_weights(0), batch)
-    loss, _ = run_through(network, weights, batch, None)
-    assert batch.noise is not None
+    batch: Any = network.batch(counts, network.draw((rng, 30)), embedding)
+    loss, _ = run_through(
+        network, batch_weights(network, network.initial_weights(0), batch), batch, None
+    )
     expected = reference(dense(batch), batch.noise, batch.embedding) * 30
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
 

@@ -114,8 +114,9 @@ def planned(folder: Path, **method: Any) -> Study:
         "transports": 4,
         "start": {"tries": 2},
     }
-    limits = {**ANY_WORDS, "max_document_share": 1.0}
-    return Study.make(method=filled(method, small), vocabulary=limits)
+    return Study.make(
+        method=filled(method, small), vocabulary={**ANY_WORDS, "max_document_share": 1.0}
+    )
 
 
 def trained(study: Study, corpora: Mapping[str, Any] = CLIENTS, **how: Any) -> TopicModel:
@@ -179,8 +180,9 @@ def test_a_step_on_views_embeds_them_instead(folder: Path, network: EncoderNetwo
     views = [CLIENTS["north"][:24], CLIENTS["west"][:24]]
     origin = np.full(DIMENSION, 0.1)
     secret = Secret(b"5" * 32)
-    tokens = network.tokens([*texts, *views[0], *views[1]])
-    inputs = EncodedInputs(network, tokens, origin, secret, n_views=2)
+    inputs = EncodedInputs(
+        network, network.tokens([*texts, *views[0], *views[1]]), origin, secret, n_views=2
+    )
     rows = np.array([3, 8])
     seen = inputs(rows, (7, 1))
     named = [view[row] for view in views for row in rows]
@@ -223,8 +225,9 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     means = torch.stack([represented[targets.argmax(1) == k].mean(0) for k in range(3)])
     error = (targets - score(head, represented)).square().sum(1).mean()
     expected = error + (means - torch.from_numpy(centres).float()).square().sum()
-    rates = [{"params": head.values(), "lr": 0.01}, {"params": encoder.parameters(), "lr": 0.001}]
-    optimizer = torch.optim.Adam(rates)
+    optimizer = torch.optim.Adam(
+        [{"params": head.values(), "lr": 0.01}, {"params": encoder.parameters(), "lr": 0.001}]
+    )
     expected.backward()
     optimizer.step()
 
@@ -261,8 +264,7 @@ def test_the_model_has_the_encoders_weighted_mean(run: Run, network: EncoderNetw
 def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     texts = CLIENTS["west"]
     frozen = SentenceEncoder(str(folder))(texts)
-    embeddings = run.model.embedded(Corpus.of(texts)).embeddings
-    assert embeddings is not None
+    embeddings: Any = run.model.embedded(Corpus.of(texts)).embeddings
     assert np.abs(embeddings - frozen / np.linalg.norm(frozen, axis=1, keepdims=True)).max() > 1e-3
     arrays = run.model.weights
     points = centred(embeddings, arrays["origin"])

@@ -17,9 +17,8 @@ from fedtopics.methods.core.plan import ClientContext, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
-from tests.helpers.federation import tokens_of, train_until_killed
+from tests.helpers.federation import tokens_of, train_and_note, train_until_killed
 from tests.helpers.noted import Called, noted
 from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
 
@@ -30,8 +29,8 @@ CANARY = "quetzalcoatl"
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Any]:
     """The model, and the rounds' events."""
-    events = Notes()
-    return train(plan, corpora, on_event=events.append, **how), events.of("round")
+    model, events = train_and_note(plan, corpora, **how)
+    return model, events.of("round")
 
 
 def theme(words: list[str]) -> str:
@@ -138,15 +137,15 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
 def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     corpora = stream(STEADY, clients="ab")
     corpora["c"] = coming({1: (SIZE, ABC), 2: (10, ABC), 3: (15, ABC)})
-    events = Notes()
-    model = train(flda(), corpora, on_event=events.append)
+    model, events = train_and_note(flda(), corpora)
     assert [event["arrived"] for event in events.of("round")] == [
         {"a": SIZE, "b": SIZE, "c": SIZE},
         {"a": SIZE, "b": SIZE, "c": 0},
         {"a": SIZE, "b": SIZE, "c": 25},
     ]
-    skipped = {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
-    assert events.of("skipped") == [skipped]
+    assert events.of("skipped") == [
+        {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
+    ]
     came = [event["documents"] for event in events.of("arrived") if event["client"] == "c"]
     assert came == [SIZE, 25]
     assert model.info["seen"] == 7 * SIZE + 25
@@ -155,8 +154,7 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
 def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
-    events = Notes()
-    model = train(flda(max_rounds=20, patience=patience), stream(STEADY), on_event=events.append)
+    model, events = train_and_note(flda(max_rounds=20, patience=patience), stream(STEADY))
     assert [event["round"] for event in events.of("round")] == list(range(1, last + 1))
     (stopped,) = events.of("stopped")
     assert stopped["reason"] == "no client has enough new documents"
@@ -227,9 +225,8 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         "fedtopics.methods.flda.method.coherence_of_topics", lambda *_: next(scores)
     )
-    events = Notes()
     plan = flda(stop="coherence", coherence="documents", max_rounds=9)
-    model = train(plan, stream(DRIFT), on_event=events.append)
+    model, events = train_and_note(plan, stream(DRIFT))
     assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
@@ -306,8 +303,7 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert reply["words"] == []
     assert not any(np.size(value) for name, value in reply.items() if name != "documents")
     few.adopt(THEMES["apple"], 1, 1.0)
-    nothing = dict.fromkeys(COUNTED, 0)
-    assert few.document_counts() == nothing
+    assert few.document_counts() == dict.fromkeys(COUNTED, 0)
 
 
 def further(model: TopicModel) -> WarmStart:
@@ -357,8 +353,9 @@ def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPa
 
 def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled = noted(monkeypatch, client_module, "sample_topics")
-    plans = {"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2}
-    trained(flda(max_rounds=2), stream(plans))
+    trained(
+        flda(max_rounds=2), stream({"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2})
+    )
     guided = [{theme(guide) for guide in guides} for guides in guides_of(sampled)]
     assert guided == [set(), set(), {"apple", "bread"}, {"bread", "cloud"}]
 

@@ -60,8 +60,9 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
         for name, path in files.items():
             path.write_text("text\n")
             follow = Follow(path, Columns(), lambda reason: None)
-            policy = Policy(min_persons=10)
-            part, notes = part_of(keys[name], follow(), tmp_path / name, policy, growing=follow)
+            part, notes = part_of(
+                keys[name], follow(), tmp_path / name, Policy(min_persons=10), growing=follow
+            )
             partners[name] = Partner(part, plan, LoopbackLink(service, name), notes)
         grow(1)
         yield

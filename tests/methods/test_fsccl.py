@@ -27,8 +27,8 @@ from fedtopics.methods.fsccl.method import (
 )
 from fedtopics.networks.trained_encoder import Adapter, represent
 from fedtopics.text.embeddings import EmbeddingSettings
-from tests.helpers.background import Notes
 from tests.helpers.clusters import DIMENSION, accuracy, blobs, half, planned, spread, trained
+from tests.helpers.federation import train_and_note
 
 CLUSTERS = 3
 HIDDEN = 8
@@ -42,9 +42,8 @@ def plan(**method: Any) -> Study:
     return planned("fsccl", **filled(method, small | {"embedding": model}))
 
 
-def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
+def drawn(corpus: Any, seed: int = 0) -> dict[str, Any]:
     """A network as the server sends it."""
-    assert corpus.embeddings is not None
     weights = Adapter(DIMENSION, HIDDEN, DIMENSION + FEATURES).initial_weights(seed, torch.float64)
     rng = np.random.default_rng(seed)
     weights["adapter_out"] += torch.from_numpy(rng.normal(size=(HIDDEN, DIMENSION)))
@@ -69,20 +68,20 @@ def test_contrastive_loss_by_hand() -> None:
 def test_student_t_by_hand() -> None:
     points = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     centres = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
-    expected = [[1, 1 / 2], [1 / 26, 1 / 19]]
-    np.testing.assert_allclose(log_student_t(points, centres).exp(), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        log_student_t(points, centres).exp(), [[1, 1 / 2], [1 / 26, 1 / 19]], rtol=1e-5
+    )
 
 
 def test_clustering_loss_by_hand() -> None:
     q = torch.tensor([[0.5, 0.5], [0.75, 0.25]])
-    near = (q.log() + torch.tensor([[3.0], [-1.0]])).requires_grad_()
+    near: Any = (q.log() + torch.tensor([[3.0], [-1.0]])).requires_grad_()
     # f = (1.25, 0.75). p is as q^2 / f: (0.2, 1/3) and (0.45, 1/12), brought to a sum of 1.
     p = np.array([[0.375, 0.625], [0.84375, 0.15625]])
     expected = (p * np.log(p / q.numpy())).sum() / 2
     loss = clustering_loss(near)
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
     loss.backward()  # type: ignore[no-untyped-call]
-    assert near.grad is not None
     np.testing.assert_allclose(near.grad, (q.numpy() - p) / 2, rtol=1e-5)  # p is fixed
 
 
@@ -152,8 +151,9 @@ def test_a_round_is_plain_training() -> None:
     assert reply["documents"] == 70
     assert reply["loss"] / 70 == pytest.approx(np.mean(losses), rel=1e-5)
     for name, weight in plain.arrays().items():
-        after = weights[name] + reply["changes"][name] / 70
-        np.testing.assert_allclose(after, weight.detach(), atol=2e-5)
+        np.testing.assert_allclose(
+            weights[name] + reply["changes"][name] / 70, weight.detach(), atol=2e-5
+        )
 
 
 def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
@@ -184,8 +184,7 @@ def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() ->
 
 def test_blobs_are_found(tmp_path: Path) -> None:
     corpora = spread(blobs(240, CLUSTERS), 3)
-    events = Notes()
-    model = trained(plan(), corpora, on_event=events.append)
+    model, events = train_and_note(plan(), corpora, run=trained)
     rounds = events.of("round")
     assert [event["round"] for event in rounds] == [1, 2, 3]
     assert all(event["documents"] == 240 for event in rounds)
@@ -246,5 +245,4 @@ def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyP
     site = ClientContext("north", corpus, OPEN_POLICY)
     embedded = embedded_views(corpus, settings, EmbeddingSettings(model="x", dimension=2), site)
     lengths = [[len(text.split()) for text in view] for view in views]
-    expected = np.stack([np.cos(lengths), np.sin(lengths)], 2)
-    np.testing.assert_allclose(embedded, expected, atol=1e-6)
+    np.testing.assert_allclose(embedded, np.stack([np.cos(lengths), np.sin(lengths)], 2), atol=1e-6)

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics import Corpus, Study, train
-from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.inference.vectors import unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
@@ -26,7 +25,6 @@ from fedtopics.methods.fstc.training import EncoderTrainer, FixedInputs
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks.trained_encoder import Adapter, represent, score
-from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -42,16 +40,15 @@ from tests.helpers.clusters import (
     spread,
     trained,
 )
-from tests.helpers.federation import assert_same
+from tests.helpers.federation import assert_same, train_and_note
 from tests.helpers.noted import noted
 
 CENTRES = np.eye(CLUSTERS, DIMENSION)
 
 
 def test_the_papers_presets() -> None:
-    def method(preset: str, **given: Any) -> FSTCSettings:
-        chosen: FSTCSettings = Study.make(method={"name": "fstc", "preset": preset} | given).method
-        return chosen
+    def method(preset: str, **given: Any) -> Any:
+        return Study.make(method={"name": "fstc", "preset": preset} | given).method
 
     def parts(chosen: FSTCSettings) -> tuple[str, float | None, float]:
         return chosen.first_labels, chosen.mixture_from, chosen.alignment
@@ -77,8 +74,6 @@ def test_the_papers_presets() -> None:
     changed = method("paper", network={"local_steps": 7, "deletion": 0.5}).network
     assert (changed.local_steps, changed.deletion, changed.hidden) == (7, 0.5, 128)
     assert method("default", network={"hidden": 9}).network.local_steps == 40, "FSTC's own"
-    with pytest.raises(StudyError, match="representation 'bow' is for the method kmeans"):
-        method("paper", representation="bow")
 
 
 def test_an_adapter_and_a_head_by_hand() -> None:
@@ -97,9 +92,8 @@ def test_an_adapter_and_a_head_by_hand() -> None:
 ONE = {"local_steps": 1, "batch_size": 40}  # all documents in one step
 
 
-def settings(**given: Any) -> FSTCSettings:
-    method: FSTCSettings = planned("fstc", **given).method
-    return method
+def settings(**given: Any) -> Any:
+    return planned("fstc", **given).method
 
 
 def points_of(n: int = 40) -> NDArray[np.float32]:
@@ -108,11 +102,10 @@ def points_of(n: int = 40) -> NDArray[np.float32]:
 
 def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> EncoderTrainer:
     method = settings(**given)
-    first = weights or Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0)
     return EncoderTrainer(
         settings=method,
-        inputs=FixedInputs(points),
-        weights=first,
+        inputs=FixedInputs(points, method.network.n_views),
+        weights=weights or Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0),
         labels=labels,
         secret=Secret(b"1" * 32),
     )
@@ -173,8 +166,9 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     scores = np.exp(points @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
-    entropy = -(labels * np.log(probable)).sum(1).mean()
-    assert one.train(**broadcast()) == pytest.approx(entropy, rel=1e-5)
+    assert one.train(**broadcast()) == pytest.approx(
+        -(labels * np.log(probable)).sum(1).mean(), rel=1e-5
+    )
     (((_, missed), _),) = called
     residuals = np.sort(missed.detach().numpy(), 0)
     np.testing.assert_allclose(residuals, np.sort(labels - probable, 0), atol=1e-6)
@@ -185,18 +179,14 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     points = points_of()
     labels = random_labels()
     views = [points_of()[::-1], 2 * points_of()]
-    method = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
-    first = Adapter(DIMENSION, method.network.hidden, CLUSTERS).initial_weights(0)
-    inputs = FixedInputs(np.concatenate([points, *views]), method.network.n_views)
-    one = EncoderTrainer(
-        settings=method, inputs=inputs, weights=first, labels=labels, secret=Secret(b"1" * 32)
-    )
-    assert len(inputs) == 40
+    given = {"alignment": 0.0, "network": ONE | {"deletion": 0.2}, "transports": 0}
+    one = trainer(np.concatenate([points, *views]), labels, **given)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
     error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
-    sums, _ = one.cluster_sums()
+    sums, largest = one.cluster_sums()
     np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
+    np.testing.assert_array_equal(largest, labels.argmax(1))
     assert one.train(**broadcast()) == pytest.approx(error, rel=1e-5)
 
 
@@ -282,8 +272,7 @@ def test_global_centres_are_means_of_local_ones_by_documents(
         total = sum(reply["sums"] for reply in round_replies)
         np.testing.assert_allclose(given["centres"], total / np.maximum(counts, 1)[:, None])
         for reply in round_replies:
-            few = (reply["counts"] > 0) & (reply["counts"] < policy.min_persons)
-            assert not few.any()
+            assert not ((reply["counts"] > 0) & (reply["counts"] < policy.min_persons)).any()
             assert not reply["sums"][reply["counts"] == 0].any()
         assert given["network"] == {}
 
@@ -303,8 +292,9 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
     assert [bool(given["network"]) for given in payloads] == [False, False, True, False]
     replies = [messages.of("network_weights", name)[0] for name in UNEVEN]
     for name, weight in payloads[2]["network"].items():
-        mean = sum(reply["weights"][name] for reply in replies) / 145
-        np.testing.assert_allclose(weight, mean, rtol=1e-12)
+        np.testing.assert_allclose(
+            weight, sum(reply["weights"][name] for reply in replies) / 145, rtol=1e-12
+        )
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
     often = find_method("fstc").client.in_study(settings(average_every=2))
@@ -347,8 +337,9 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
         one = half(plan, corpus_of(np.eye(60)), Policy(min_persons=5))
         centres = unit_rows(rng.normal(size=(1, 4, 60)))
         origin = np.zeros(60)
-        given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "part": WHOLE}
-        before = one.function("cluster_sums")(**given)["sums"][0]
+        before = one.function("cluster_sums")(
+            round=0, origin=origin, centres=centres, starts=[0], part=WHOLE
+        )["sums"][0]
         one.first_labels(origin, {"centres": centres[0] + 0.02 * rng.normal(size=(4, 60))})
         sizes += (before != one.first_centres()["sums"]).sum(1).tolist()
     assert {size for size in sizes if size < 5} == {0}
@@ -359,8 +350,7 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
 def test_clusters_are_found(preset: str) -> None:
     corpus = blobs(400, spread=0.8)
     plan = planned("fstc", preset=preset, max_rounds=6, transports=10, start={"tries": 4})
-    events = Notes()
-    model = trained(plan, spread(corpus, 3), on_event=events.append)
+    model, events = train_and_note(plan, spread(corpus, 3), run=trained)
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.97
     rounds = events.of("round")
     assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5, 6]

@@ -20,16 +20,14 @@ from fedtopics.methods.gfedntm.method import Gradients
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
-from tests.helpers.federation import embedded, study, subjects
+from tests.helpers.federation import embedded, study, subjects, train_and_note
 
 SIZES = {"a": 120, "b": 60, "c": 20}
 
 
 def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
-    events = Notes()
     policies = dict.fromkeys(corpora, Policy(min_persons=least))
-    train(study(**method), corpora, policies=policies, on_event=events.append)
-    return events
+    return train_and_note(study(**method), corpora, policies=policies)[1]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +42,9 @@ def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> 
 def test_a_minibatch_is_shared_by_documents_or_each_clients_own(
     batch_size: int, split: str, least: int, expected: int
 ) -> None:
-    method = {"batch_size": batch_size, "batch_split": split, "max_rounds": 2}
-    events = events_of(subjects(SIZES), least, **method)
+    events = events_of(
+        subjects(SIZES), least, batch_size=batch_size, batch_split=split, max_rounds=2
+    )
     assert [event["documents"] for event in events.of("round")] == [expected] * 2
 
 
@@ -57,8 +56,7 @@ def test_a_minibatch_is_drawn_by_itself_and_repeats_exactly() -> None:
     """Two of five of ten documents do not divide these: the rest of all would be known."""
     draws = minibatches(0)
     first = [draws.draw(number) for number in (1, 2)]
-    overlaps = [len({*draws.draw(n)} & {*draws.draw(n + 1)}) for n in range(1, 40, 2)]
-    assert max(overlaps) > 2
+    assert max(len({*draws.draw(n)} & {*draws.draw(n + 1)}) for n in range(1, 40, 2)) > 2
 
     np.testing.assert_array_equal(minibatches(0).draw(2), first[1])
     assert not np.array_equal(draws.draw(3), first[0])
@@ -105,8 +103,9 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    synchronised = lambda self, _: self._synchronised_statistics()  # noqa: E731
-    monkeypatch.setattr(Gradients, "_in_one_exchange", synchronised)
+    monkeypatch.setattr(
+        Gradients, "_in_one_exchange", lambda self, _: self._synchronised_statistics()
+    )
     client = client_of(plan, ClientContext("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))
@@ -120,8 +119,13 @@ def test_the_tolerance_stops_training() -> None:
 
 
 def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
-    method: Any = {"max_rounds": 4, "validation_share": 0.25, "validate_every": 1}
-    events = events_of(subjects({"a": 60, "b": 60}), learning_rate=1e6, **method)
+    events = events_of(
+        subjects({"a": 60, "b": 60}),
+        learning_rate=1e6,
+        max_rounds=4,
+        validation_share=0.25,
+        validate_every=1,
+    )
     losses = [event["loss"] for event in events.of("validation")]
     assert len(losses) == 4
     assert np.isfinite(losses).all()
@@ -130,8 +134,7 @@ def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
 def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     corpora = subjects({"a": 80, "b": 80})
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
-    events = Notes()
-    model = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
+    model, events = train_and_note(study(learning_rate=0.02, **method), corpora)
     validations = events.of("validation")
     (stopped,) = events.of("stopped")
     best = len(validations) - 1 - 3  # later losses were not lower by a thousandth

@@ -44,8 +44,9 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 def study(secure: bool, name: str, **method: Any) -> Study:
     if name in ("nmf", "lda"):
-        small = {"name": name, "coherence": "nothing"} | method
-        plan = Study.make(method=small, vocabulary=ANY_WORDS)
+        plan = Study.make(
+            method={"name": name, "coherence": "nothing"} | method, vocabulary=ANY_WORDS
+        )
     else:
         plan = planned(name, **method)
     return plan.model_copy(update={"aggregation": "secure" if secure else "plain"})
@@ -53,8 +54,9 @@ def study(secure: bool, name: str, **method: Any) -> Study:
 
 def model_of(secure: bool, method: dict[str, Any], n: int, policy: Policy = POLICY) -> TopicModel:
     corpora = spread(CORPUS, n, alpha=0.5 if n > 1 else None)
-    policies = dict.fromkeys(corpora, policy)
-    return train(study(secure, **method), corpora, policies=policies, at_once=False)
+    return train(
+        study(secure, **method), corpora, policies=dict.fromkeys(corpora, policy), at_once=False
+    )
 
 
 def apart(one: TopicModel, other: TopicModel) -> float:
@@ -82,8 +84,7 @@ def test_the_strictest_policy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     policies["client-3"] = policies["client-3"].model_copy(update={"counts_of_all": False})
     messages = overheard(monkeypatch)
     train(study(True, "kmeans", max_rounds=2), corpora, policies=policies)
-    said = {name: messages.of("document_counts", name)[0]["least"] for name in corpora}
-    assert said == least
+    assert {name: messages.of("document_counts", name)[0]["least"] for name in corpora} == least
     assert {p["groups"]["least"] for _, f, p, _ in messages.calls if f == "cluster_sums"} == {20}
     for reply in messages.of("cluster_sums", "client-3"):
         counts = reply["counts"] if "counts" in reply else reply["moves"].sum(1)
@@ -117,15 +118,16 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> Any:
 
 
 def asked(client: Any, centres: NDArray[np.float64], **groups: Any) -> dict[str, Any]:
-    sums = client.function("cluster_sums")(
-        round=1,
-        origin=np.zeros(60),
-        centres=centres,
-        starts=list(range(len(centres))),
-        part=WHOLE,
-        groups=groups,
+    return dict(
+        client.function("cluster_sums")(
+            round=1,
+            origin=np.zeros(60),
+            centres=centres,
+            starts=list(range(len(centres))),
+            part=WHOLE,
+            groups=groups,
+        )
     )
-    return dict(sums)
 
 
 def near(*groups: range) -> NDArray[np.float64]:

@@ -46,8 +46,9 @@ def test_it_is_pooled_kmeans_from_the_same_start(
     corpus = blobs(600, spread=2.0)
     plan = planned("kmeans", representation=representation, algorithm="lloyd", start={"tries": 1})
     model = trained(plan, spread(corpus, 4))
-    embedded = plan.embedded(corpus).embeddings
-    points = model.inference.points(model.weights["origin"], model.count_words(corpus), embedded)
+    points = model.inference.points(
+        model.weights["origin"], model.count_words(corpus), plan.embedded(corpus).embeddings
+    )
     ((_, first),) = called
     pooled = PooledKMeans(CLUSTERS, init=first.partition.centres[0], n_init=1, tol=0).fit(points)
     assert (model.main_topics(corpus) == pooled.labels_).mean() > 0.99
@@ -67,11 +68,9 @@ def test_centres_of_clients_are_merged() -> None:
         "c": reply([[0, 8], [1, 8]], [1, 3]),
     }
     # a's centres, then the one furthest from them: [1, 8]; means by documents.
-    merged = [[0, 0.75], [9.25, 0], [0.75, 8]]
-    np.testing.assert_allclose(merge_centres(replies, 3), merged)
+    np.testing.assert_allclose(merge_centres(replies, 3), [[0, 0.75], [9.25, 0], [0.75, 8]])
     # Then [0, 8] and [0, 1] and [10, 0] are as far as 1 from one: the first of them, b's.
-    four = [[0, 0], [9.25, 0], [0.75, 8], [0, 1]]
-    np.testing.assert_allclose(merge_centres(replies, 4), four)
+    np.testing.assert_allclose(merge_centres(replies, 4), [[0, 0], [9.25, 0], [0.75, 8], [0, 1]])
     np.testing.assert_allclose(merge_centres(replies, 2)[1], [9.25, 0])
 
 
@@ -80,17 +79,21 @@ def test_clusters_of_words(preset: str) -> None:
     corpus = blobs(200)
     model = trained(planned("kmeans", preset=preset), spread(corpus, 2))
     assert not model.inference.sees_embedding
-    bare = texts_of(corpus)
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(bare)) > 0.8
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(texts_of(corpus))) > 0.8
     families = [{word.rstrip("0123456789") for word in words} for words in model.topics(3)]
     assert sum(len(family) == 1 for family in families) >= 3
 
 
 def asked(client: Any, centres: Any) -> dict[str, Any]:
-    origin = np.zeros(centres.shape[2])
-    starts = list(range(len(centres)))
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": WHOLE}
-    return dict(client.function("cluster_sums")(**given))
+    return dict(
+        client.function("cluster_sums")(
+            round=1,
+            origin=np.zeros(centres.shape[2]),
+            centres=centres,
+            starts=list(range(len(centres))),
+            part=WHOLE,
+        )
+    )
 
 
 def test_a_cluster_of_few_documents_is_not_told() -> None:

@@ -65,8 +65,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
     @wraps(some)
     def asked(self: LDAClient, **given: Any) -> Any:
-        rows = self.minibatches.draw(given["round"], self.attempt)
-        seen.setdefault(given["round"], []).append(self.bag[rows])
+        seen.setdefault(given["round"], []).append(
+            self.bag[self.minibatches.draw(given["round"], self.attempt)]
+        )
         return some(self, **given)
 
     @wraps(every)

@@ -73,8 +73,6 @@ def test_a_number_of_topics() -> None:
         [0, 0, 9, 0],
     ]
     assert merge_models([NORTH, SOUTH], 1).word_sums.tolist() == [[10, 9, 9, 5]]
-    with pytest.raises(StudyError, match="n_topics=5 cannot be used; give a whole number, 1 to 4"):
-        merge_models([NORTH, SOUTH], 5)
 
 
 def test_the_order_of_models_changes_numbers_of_topics_alone() -> None:
@@ -124,19 +122,22 @@ def test_a_training_begins_with_it() -> None:
     assert {words[0] for words in begun.topics(1)} == {"elm", "milk", "flu"}, "a theme each"
 
 
-def test_what_cannot_be_merged() -> None:
-    with pytest.raises(StudyError, match="One model cannot be merged; name two or more"):
-        merge_models([NORTH])
-    with pytest.raises(StudyError, match=r"Two models have a client 'north'.* north=MODEL"):
-        merge_models([NORTH, NORTH])
-    other = one_client("east", ("oak",), [[1]], [1.0], text=TextRules(stop_words="de"))
-    with pytest.raises(
-        StudyError, match=r"Model 2 .* different text settings: stop_words of \[text\]"
-    ):
-        merge_models([NORTH, other])
-    for threshold in (0.0, 1.5, float("nan")):
-        with pytest.raises(StudyError, match="is not valid"):
-            merge_models([NORTH, SOUTH], threshold=threshold)
+GERMAN = one_client("east", ("oak",), [[1]], [1.0], text=TextRules(stop_words="de"))
+
+
+@pytest.mark.parametrize(
+    ("models", "given", "says"),
+    [
+        ([NORTH], {}, "One model cannot be merged; name two or more"),
+        ([NORTH, NORTH], {}, r"Two models have a client 'north'.* north=MODEL"),
+        ([NORTH, GERMAN], {}, r"Model 2 .* different text settings: stop_words of \[text\]"),
+        *(([NORTH, SOUTH], {"threshold": x}, "is not valid") for x in (0.0, 1.5, float("nan"))),
+        ([NORTH, SOUTH], {"n_topics": 5}, "n_topics=5 cannot be used; give a whole number, 1 to 4"),
+    ],
+)
+def test_what_cannot_be_merged(models: Any, given: dict[str, Any], says: str) -> None:
+    with pytest.raises(StudyError, match=says):
+        merge_models(models, **given)
 
 
 def test_labels_of_models_survive() -> None:

@@ -16,8 +16,7 @@ from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
-from tests.helpers.background import Notes
-from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
+from tests.helpers.federation import ANY_WORDS, subjects, tokens_of, train_and_note
 
 TOPICS = 4
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -76,8 +75,9 @@ def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
 def test_rounds_are_a_plain_factorisation(documents: list[list[str]], pooled: TopicModel) -> None:
     begun = trained(nmf_study(max_rounds=1), {"all": Corpus.of(documents)})
     x = weigh(begun.count_words(Corpus.of(documents)), begun.weights["rarity"], "log").toarray()
-    expected = plain(x, 4, begun.weights["topics"])
-    np.testing.assert_allclose(pooled.weights["topics"], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        pooled.weights["topics"], plain(x, 4, begun.weights["topics"]), atol=1e-5
+    )
 
 
 def test_a_documents_shares_are_the_least_squares() -> None:
@@ -138,9 +138,8 @@ def topics_of_two() -> Floats:
 @pytest.mark.parametrize("repeats", [1, 1000])
 def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     """However long it is: its words have length 1, and so have its shares, at most."""
-    text = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
     # Rarity follows from all documents; here the same is told to both.
-    half, rarity = half_of([*TEXTS, text], 1)
+    half, rarity = half_of([*TEXTS, ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats], 1)
     with_it = half.function("factor_sums")(1, rarity, OWN)
     half, _ = half_of([*TEXTS, []], 1)
     without = half.function("factor_sums")(1, rarity, OWN)
@@ -188,8 +187,7 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
 def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Path) -> None:
     """By what topics of one half of the documents say of words left out in the other."""
     study = nmf_study(n_components="auto")
-    events = Notes()
-    model = trained(study, split(documents, 0, 2), out=tmp_path, on_event=events.append)
+    model, events = train_and_note(study, split(documents, 0, 2), run=trained, out=tmp_path)
     tried = {event["n_components"]: event["score"] for event in events.of("candidate")}
     best = max(tried, key=lambda number: tried[number])
     assert model.n_topics == best == TOPICS
@@ -220,8 +218,7 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
     plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
     client = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
     client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
-    rarity = np.ones(4)
-    given: Any = {"rarity": rarity, "part": 0}
+    given: Any = {"rarity": np.ones(4), "part": 0}
     products = client.function("word_products")(directions=np.eye(4), **given)
     assert products["products"][:2].any(1).all() and products["documents"] >= 10
     assert not products["products"][2].any() and not products["products"][:, 2].any()

@@ -99,15 +99,18 @@ def test_counts_are_those_of_sets(rows: list[tuple[int, set[int], int, int]]) ->
     """Words, labels and moves, counted one by one."""
     owners = np.array([row[0] for row in rows])
     bag = sparse.csr_array(np.array([[word in row[1] for word in range(7)] for row in rows], int))
-    persons = [{who for who, words, *_ in rows if word in words} for word in range(7)]
-    assert persons_by_word(bag, owners).tolist() == [*map(len, persons)]
+    assert persons_by_word(bag, owners).tolist() == [
+        len({who for who, words, *_ in rows if word in words}) for word in range(7)
+    ]
     assert persons_by_word(bag, None).tolist() == bag.sum(0).tolist()
     before, now = (np.array([row[place] for row in rows]) for place in (2, 3))
-    labels = [len({who for who, *_, label in rows if label == of}) for of in range(3)]
-    assert persons_by_label(now, 3, owners).tolist() == labels
+    assert persons_by_label(now, 3, owners).tolist() == [
+        len({who for who, *_, label in rows if label == of}) for of in range(3)
+    ]
     moves = flows(before, now, 3, owners)
-    stays = [len({w for w, _, a, b in rows if a == b == of}) for of in range(3)]
-    assert np.diag(moves).tolist() == stays
+    assert np.diag(moves).tolist() == [
+        len({w for w, _, a, b in rows if a == b == of}) for of in range(3)
+    ]
     movers = {who for who, _, a, b in rows if a != b}
     assert (moves.sum() - np.trace(moves)) == pytest.approx(len(movers)), "each once, in parts"
     assert (flows(before, now, 3, None).sum()) == len(rows)

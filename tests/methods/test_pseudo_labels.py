@@ -133,8 +133,9 @@ def test_responsibilities_are_those_of_the_densities() -> None:
 def test_a_mixture_is_found_from_responsibilities() -> None:
     """The first two are right, the others wrong, but for a millionth."""
     residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6], [-2, 0.8], [0.4, -1.4])
-    first = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0)
-    mixture, responsibilities = first.step(residuals)
+    mixture, responsibilities = GaussianUniformMixture(
+        0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0
+    ).step(residuals)
     same(responsibilities, torch.tensor([1.0, 1, 0, 0, 0], dtype=FLOAT), 1e-4)
     assert mixture.prior == pytest.approx(0.4, abs=1e-4)
     same(mixture.variances, torch.tensor([0.0005, 0.0004], dtype=FLOAT), 1e-4)
@@ -145,9 +146,8 @@ def test_a_mixture_is_found_from_responsibilities() -> None:
 
 def test_the_uniform_is_never_narrower_than_the_gaussian() -> None:
     """A single wrong pseudo-label has no variance: 1 / gamma of equation 12 would be 0."""
-    residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6])
     mixture, _ = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(
-        residuals
+        matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6])
     )
     deviations = mixture.variances.sqrt()
     assert mixture.log_uniform == pytest.approx(-float((6 * deviations).log().sum()), abs=1e-3)
@@ -165,8 +165,9 @@ def test_bounds() -> None:
     assert (responsibilities >= 0.5).all()
     assert perfect.prior == 0.95
     same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
-    residuals = torch.cat([1e-3 * normal(1, 2), 5 * normal(99, 2)])
-    few, _ = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -4.0).step(residuals)
+    few, _ = GaussianUniformMixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -4.0).step(
+        torch.cat([1e-3 * normal(1, 2), 5 * normal(99, 2)])
+    )
     assert few.prior == 0.05
 
 

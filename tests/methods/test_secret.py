@@ -101,8 +101,9 @@ def trained(**secrets: Secret) -> TopicModel:
 
 def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> None:
     plan = study(max_rounds=5)
-    corpora = subjects({"a": 60, "b": 60})
-    simulated = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY), at_once=False)
+    simulated = train(
+        plan, subjects({"a": 60, "b": 60}), policies=dict.fromkeys("ab", OPEN_POLICY), at_once=False
+    )
     assert_same_bits(trained(), simulated)
     assert_same_bits(trained(a=Secret.from_seed(plan.seed, "a")), simulated)
     from_secret = trained(a=Secret(bytes(32)))

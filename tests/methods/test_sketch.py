@@ -42,8 +42,7 @@ def test_last_bits_of_totals_do_not_choose_another_start(n_words: int) -> None:
         for moved in (0.0, 1e-12)
     )
     np.testing.assert_allclose(other, first, atol=1e-9)
-    themes_of_topics = {int(topic.argmax() * 4 // n_words) for topic in first.T}
-    assert themes_of_topics == {0, 1, 2, 3}
+    assert {int(topic.argmax() * 4 // n_words) for topic in first.T} == {0, 1, 2, 3}
     np.testing.assert_allclose(np.linalg.norm(first, axis=0), 1)
 
 
@@ -52,8 +51,7 @@ def test_with_few_words_a_sketch_is_exact() -> None:
     points = themes(40)
     sketch = sketch_of(asked(points), np.ones(40), 4, seed=0)
     np.testing.assert_allclose(sketch.times(np.eye(40)), points.T @ points, atol=1e-9)
-    wider = sketch_of(asked(themes(200)), np.ones(200), 4, seed=0)
-    assert wider.basis.shape == (200, 60)
+    assert sketch_of(asked(themes(200)), np.ones(200), 4, seed=0).basis.shape == (200, 60)
 
 
 @pytest.mark.parametrize(("method", "steps"), [("nmf", 10), ("lda", 11)])
@@ -61,8 +59,9 @@ def test_a_study_takes_a_dozen_steps_and_says_so_before(
     method: str, steps: int, tmp_path: Path
 ) -> None:
     corpora = subjects({"east": 80, "west": 60})
-    settings = {"name": method, "n_components": 4}
-    plan = Study.make(method=settings, vocabulary=ANY_WORDS).with_clients(corpora)
+    plan = Study.make(
+        method={"name": method, "n_components": 4}, vocabulary=ANY_WORDS
+    ).with_clients(corpora)
     train(plan, corpora, policies=dict.fromkeys(corpora, Policy(min_persons=2)), out=tmp_path)
     assert len(lines_that_left(tmp_path / "clients/east/ledger.jsonl")) == steps
     assert expose(plan).steps == steps

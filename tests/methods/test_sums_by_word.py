@@ -125,8 +125,9 @@ def test_a_client_sums_the_points_of_each_word() -> None:
     embeddings[3] = 0  # without one
     texts = [["many"] * 3 if i < 20 else ["few"] if i < 29 else ["ten"] for i in range(40)]
     texts[30] = ["ten", "many"]
-    plan = planned("discriminative")
-    client = half(plan, corpus_of(embeddings, texts=texts), Policy(min_persons=10))
+    client = half(
+        planned("discriminative"), corpus_of(embeddings, texts=texts), Policy(min_persons=10)
+    )
     origin = rng.normal(size=DIMENSION)
     reply = client.function("embedding_sums_by_word")(origin)
     points = centred(np.asarray(client.corpus.embeddings), origin).astype(float)
@@ -162,8 +163,9 @@ def test_votes_are_how_often_memberships_go_together() -> None:
     evidence = votes_of(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0]))
     first = np.log([(8 + UNSEEN) / (10 + 2 * UNSEEN), (2 + UNSEEN) / (10 + 2 * UNSEEN), 0.5, 0.5])
     np.testing.assert_allclose(evidence["votes"], [first, np.log([0.5] * 4)])
-    sizes = np.log([(10 + UNSEEN) / (10 + 2 * UNSEEN), UNSEEN / (10 + 2 * UNSEEN)])
-    np.testing.assert_allclose(evidence["sizes"], sizes)
+    np.testing.assert_allclose(
+        evidence["sizes"], np.log([(10 + UNSEEN) / (10 + 2 * UNSEEN), UNSEEN / (10 + 2 * UNSEEN)])
+    )
 
 
 def pooled(members: Any, k: int) -> Any:
@@ -197,8 +199,9 @@ def test_it_is_the_consensus_of_pooled_documents(monkeypatch: pytest.MonkeyPatch
     has = (bag > 0).astype(float)
     sums = has.T @ centred(embedded, np.zeros(DIMENSION)).astype(float)
     counts, means, origin = means_by_word(sums, has.sum(0))
-    exact = sums / has.sum(0)[:, None]
-    np.testing.assert_allclose(means + origin, exact, atol=3 * SUM_STEP / has.sum(0).min())
+    np.testing.assert_allclose(
+        means + origin, sums / has.sum(0)[:, None], atol=3 * SUM_STEP / has.sum(0).min()
+    )
     np.testing.assert_allclose(weights["word_origin"], origin, atol=1e-12)
     np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)
     np.testing.assert_allclose(weights["rarity"], np.log(300 / counts))

@@ -61,17 +61,20 @@ def test_a_client_sends_no_more_topics_than_it_has() -> None:
     four = pack_topics([FRUIT, ROADS, FRUIT, ROADS])
     fault = "its field 'index' has the shape (4, 2) instead of ('up to 3 topics', 'up to 3 shown')"
     assert find_fault(four, TOPICS) == fault
-    longer = pack_topics([{"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}])
-    assert "its field 'index' has the shape (1, 4)" in find_fault(longer, TOPICS)
-    more = pack_topics([FRUIT]) | {"words": [f"w{n}" for n in range(10)]}
-    assert "its field 'words' has the shape (10,)" in find_fault(more, TOPICS)
+    assert "its field 'index' has the shape (1, 4)" in find_fault(
+        pack_topics([{"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}]), TOPICS
+    )
+    assert "its field 'words' has the shape (10,)" in find_fault(
+        pack_topics([FRUIT]) | {"words": [f"w{n}" for n in range(10)]}, TOPICS
+    )
 
 
 def test_cosines() -> None:
     rows = [{"a": 0.6, "b": 0.8}, {"b": 2.0}, {}]
     columns = [{"a": 1.0}, {"b": 0.5, "a": 0.0}, {"c": 1.0}, {"b": 4.0, "c": 3.0}]
-    expected = [[0.6, 0.8, 0, 0.64], [0, 1, 0, 0.8], [0, 0, 0, 0]]
-    np.testing.assert_allclose(cosines(rows, columns), expected)
+    np.testing.assert_allclose(
+        cosines(rows, columns), [[0.6, 0.8, 0, 0.64], [0, 1, 0, 0.8], [0, 0, 0, 0]]
+    )
     assert cosines([], columns).shape == (0, 4)
 
 
@@ -150,8 +153,7 @@ def test_names_and_order_of_clients_do_not_matter(linkage: Any, seed: int) -> No
     assert group_topics(dict(reversed(local.items())), 0.4, linkage) == groups
     renamed = {"a": "z", "b": "a", "c": "m"}
     again = group_topics({renamed[name]: topics for name, topics in local.items()}, 0.4, linkage)
-    expected = [sorted((renamed[name], number) for name, number in group) for group in groups]
-    assert again == sorted(expected)
+    assert again == sorted(sorted((renamed[name], n) for name, n in group) for group in groups)
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -168,10 +170,12 @@ def test_what_belongs_together_anyway(linkage: Any) -> None:
 
 def test_a_weighted_mean() -> None:
     topics = [{"old": 0.4, "only": 0.2}, {"old": 0.2, "new": 0.5}]
-    weighted = mean_topic(topics, "zero", [3.0, 1.0])
-    assert weighted == pytest.approx({"old": 0.35, "only": 0.15, "new": 0.125})
-    ignored = mean_topic(topics, "ignored", [3.0, 1.0])
-    assert ignored == pytest.approx({"old": 0.35, "only": 0.2, "new": 0.5})
+    assert mean_topic(topics, "zero", [3.0, 1.0]) == pytest.approx(
+        {"old": 0.35, "only": 0.15, "new": 0.125}
+    )
+    assert mean_topic(topics, "ignored", [3.0, 1.0]) == pytest.approx(
+        {"old": 0.35, "only": 0.2, "new": 0.5}
+    )
 
 
 def test_the_largest_words_come_first_and_ties_by_the_alphabet() -> None:

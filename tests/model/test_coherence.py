@@ -75,8 +75,7 @@ def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None
 
     columns = [model.columns(reading, CANDIDATES) for reading in WORD_RANKINGS]
     words = [[model.vocabulary.words[i] for i in row] for shown in columns for row in shown]
-    npmi = federated_npmi(ask, words, "windows")
-    assert npmi is not None
+    npmi: Any = federated_npmi(ask, words, "windows")
     assert model.word_ranking == choose(WORD_RANKINGS, columns, np.split(npmi, len(WORD_RANKINGS)))
     assert model.word_ranking.first
 
@@ -137,8 +136,7 @@ def counting(asked: list[dict[str, Any]]) -> Any:
 def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
     """Documents: tea in 4 of 5, milk in 2, both in 2."""
     asked: list[dict[str, Any]] = []
-    topics = [["tea", "milk"], ["milk", "tea"]]
-    scores = federated_coherence(counting(asked), topics, "documents")
+    scores = federated_coherence(counting(asked), [["tea", "milk"], ["milk", "tea"]], "documents")
     assert len(asked) == 1
     assert asked[0]["words"] == ["tea", "milk"]
     assert asked[0]["pairs"].tolist() == [[0, 0], [0, 1], [1, 1]]
@@ -152,11 +150,13 @@ def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
 def test_words_that_were_hardly_counted_are_left_out_of_a_score(expected_share: float) -> None:
     """Those in no document, and here milk: in 2 of 5 documents, and known to be in 100."""
     topics = [["tea", "oak", "milk"], ["tea", "oak", "elm"]]
-    shares = np.full((2, 3), expected_share)
-    counted = federated_coherence(counting([]), topics, "documents", shares)
+    counted = federated_coherence(
+        counting([]), topics, "documents", np.full((2, 3), expected_share)
+    )
     both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
-    expected = [np.nan if expected_share else both, np.nan]
-    assert counted["npmi"] == pytest.approx(expected, nan_ok=True)
+    assert counted["npmi"] == pytest.approx(
+        [np.nan if expected_share else both, np.nan], nan_ok=True
+    )
 
 
 WORDS = ["oak", "elm", "ash", "yew"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors.torch import load, save
 from fedtopics.errors import ModelError
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.damage import damages
-from tests.helpers.models import edit_config, made, with_network
+from tests.helpers.models import edit_config, made, refused, with_network
 
 HUGE = 10**9
 
@@ -77,8 +78,7 @@ def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_pa
         if change.keys() == {"embedding"}:  # which this network does not see
             assert TopicModel.from_pretrained(tmp_path).n_topics == 3
         else:
-            with pytest.raises(ModelError, match=r"copy|train it again"):
-                TopicModel.from_pretrained(tmp_path)
+            assert re.search("copy|train it again", refused(tmp_path))
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -98,8 +98,7 @@ def test_what_is_shared_has_to_make_topics(shared: dict[str, torch.Tensor], tmp_
     file = tmp_path / "model.safetensors"
     tensors = {n: t for n, t in load(file.read_bytes()).items() if not n.startswith("shared/")}
     rewrite(tmp_path, save(tensors | {f"shared/decoder/{n}": t for n, t in shared.items()}))
-    with pytest.raises(ModelError, match=r"copy|train it again"):
-        TopicModel.from_pretrained(tmp_path)
+    assert re.search("copy|train it again", refused(tmp_path))
 
 
 def rewrite(folder: Path, data: bytes) -> None:
@@ -111,15 +110,13 @@ def rewrite(folder: Path, data: bytes) -> None:
 @pytest.mark.parametrize("length", [2**40, 2**63, -1])
 def test_a_header_that_claims_more_than_the_file_has(length: int, tmp_path: Path) -> None:
     made().save_pretrained(tmp_path)
-    file = tmp_path / "model.safetensors"
-    data = file.read_bytes()
+    data = (tmp_path / "model.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header["words/sums"]["shape"] = [3, length]
     head = json.dumps(header).encode()
     rewrite(tmp_path, len(head).to_bytes(8, "little") + head + data[8 + size :])
-    with pytest.raises(ModelError, match="train it again"):
-        TopicModel.from_pretrained(tmp_path)
+    assert "train it again" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.complex64])
@@ -127,5 +124,4 @@ def test_sums_of_another_kind_are_refused(dtype: torch.dtype, tmp_path: Path) ->
     made().save_pretrained(tmp_path)
     tensors = load((tmp_path / "model.safetensors").read_bytes())
     rewrite(tmp_path, save(tensors | {"words/sums": torch.ones(3, 5, dtype=dtype)}))
-    with pytest.raises(ModelError, match="copy the whole folder again"):
-        TopicModel.from_pretrained(tmp_path)
+    assert "copy the whole folder again" in refused(tmp_path)

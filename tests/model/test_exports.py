@@ -72,13 +72,12 @@ def test_pandas_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pyldavis() -> None:
     given = made().to_pyldavis()
     np.testing.assert_allclose(given["topic_term_dists"], BETA, rtol=1e-12)
-    expected = [[0.5, 0.25, 0.25], [0, 1, 0]]
-    np.testing.assert_allclose(given["doc_topic_dists"], expected, atol=1e-11)
+    np.testing.assert_allclose(given["doc_topic_dists"], [[0.5, 0.25, 0.25], [0, 1, 0]], atol=1e-11)
     assert given["doc_lengths"].tolist() == [75, 25]  # of a hundred words
     assert given["vocab"] == list(WORDS)
     assert given["term_frequency"].tolist() == [30, 25, 20, 15, 10]
-    arrays = [value for name, value in given.items() if name != "vocab"]
-    assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
+    dtypes = {array.dtype for name, array in given.items() if name != "vocab"}
+    assert dtypes == {np.dtype(np.float64)}
 
 
 def test_octis() -> None:

@@ -41,8 +41,9 @@ def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
     places = np.array([[0.0, 0.0], [3.0, 0.1], [1.0, 1.0], [2.9, 0.1], [0.0, 0.0]])
     circles = layout.topic_map(topics([0.4, 0.3, 0.2, 0.06, 0.04]), places, size)["circles"]
     for circle in circles[1:]:
-        ratio = (circle["r"] / circles[0]["r"]) ** 2
-        assert ratio == pytest.approx(circle["topic"]["share"] / 0.4, rel=0.05)
+        assert (circle["r"] / circles[0]["r"]) ** 2 == pytest.approx(
+            circle["topic"]["share"] / 0.4, rel=0.05
+        )
     width, height = layout.SIZES[size]
     for place, one in enumerate(circles):
         assert one["r"] <= one["x"] <= width - one["r"]
@@ -74,8 +75,7 @@ def test_a_tree_has_each_topic_once_and_groups_that_are_near() -> None:
         {"parent": 6, "left": 4, "right": 5, "topics": [0, 1, 2, 3], "distance": 0.64, "share": 1},
     ]
     rows = [row | {"words": [f"w{row['parent']}", "a", "b", "c"]} for row in rows]
-    tree = layout.tree(rows, 4)
-    assert tree is not None
+    tree: Any = layout.tree(rows, 4)
     assert [g["topics"] for g in tree["groups"]] == [[0, 2], [1, 3]]
     assert [g["words"] for g in tree["groups"]] == [["w4", "a", "b"], ["w5", "a", "b"]]
     assert tree["height"] == 4 * layout.ROW
@@ -87,8 +87,7 @@ def test_a_tree_has_each_topic_once_and_groups_that_are_near() -> None:
 
 @pytest.mark.parametrize("model", [made(), hostile()], ids=["made", "hostile"])
 def test_the_tree_of_a_model(model: Any) -> None:
-    tree = layout.tree(model.hierarchy(), model.n_topics)
-    assert tree is not None
+    tree: Any = layout.tree(model.hierarchy(), model.n_topics)
     assert sorted(k for group in tree["groups"] for k in group["topics"]) == [0, 1, 2]
     assert layout.tree(model.merge_topics([0, 1]).hierarchy(), 2) is None
     assert figures.positions(model.beta).shape == (3, 2)
@@ -98,12 +97,10 @@ def test_lines_and_curves_begin_at_zero() -> None:
     assert layout.line([(0.0, 0.0), (0.5, 0.25), (1.0, 0.5)]) == "M0.0 29.0L50.0 15.0L100.0 1.0"
     assert layout.line([(0.0, 0.0)]) == "M0.0 29.0"
     rows = [{"round": 1 + i, "bytes": size, "loss": size - 4} for i, size in enumerate((2, 4, 3))]
-    curve = layout.curve(rows, "bytes")
-    assert curve is not None
+    curve: Any = layout.curve(rows, "bytes")
     assert (curve["first"], curve["last"], curve["most"], curve["lowest"]) == (1, 3, 4, 0)
     assert curve["path"] == "M0.0 15.0L50.0 1.0L100.0 8.0"
-    loss = layout.curve(rows, "loss")
-    assert loss is not None
+    loss: Any = layout.curve(rows, "loss")
     assert (loss["lowest"], loss["most"]) == (-2, 2)
     assert loss["path"] == "M0.0 29.0L50.0 1.0L100.0 15.0"
 
@@ -117,8 +114,8 @@ def test_no_curve_of_what_does_not_change_or_is_no_number() -> None:
 
 @pytest.mark.parametrize("n", [2, 199, 200, 201, 401, 12_345])
 def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
-    curve = layout.curve([{"round": 1 + i, "seconds": float(i)} for i in range(n)], "seconds")
-    assert curve is not None
+    rows = [{"round": 1 + i, "seconds": float(i)} for i in range(n)]
+    curve: Any = layout.curve(rows, "seconds")
     assert curve["path"].count("L") + 1 == math.ceil(n / math.ceil(n / 200))
     assert curve["last"] == n
 

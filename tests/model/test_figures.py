@@ -19,9 +19,13 @@ PLOTS = ["plot_topics", "plot_clients", "plot_map"]
 
 def cells_of(html: str) -> list[list[str]]:
     """The texts of tables' rows."""
-    rows = re.findall(r"<tr.*?</tr>", html, re.DOTALL)
-    cells = (re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in rows)
-    return [[re.sub(r"<[^>]*>", "", cell).strip() for cell in row] for row in cells]
+    return [
+        [
+            re.sub(r"<[^>]*>", "", cell).strip()
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr.*?</tr>", html, re.DOTALL)
+    ]
 
 
 def test_shares_of_topics() -> None:

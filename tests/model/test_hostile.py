@@ -7,26 +7,14 @@ from typing import Any
 
 import pytest
 
-from fedtopics.errors import ModelError
-from fedtopics.escaping import visible
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.hostile import NO_WORDS, hostile, unchecked
-from tests.helpers.models import made
+from tests.helpers.models import made, refused
 
 
 def write(folder: Path, file: str, **changes: Any) -> Path:
     (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | changes))
     return folder
-
-
-def refused(folder: Path) -> str:
-    """What is said of a folder that cannot be used: a sentence that prints."""
-    with pytest.raises(ModelError) as error:
-        TopicModel.from_pretrained(folder)
-    said = str(error.value)
-    assert visible(said) == said
-    assert len(said) < 600
-    return said
 
 
 @pytest.mark.parametrize("word", [*NO_WORDS, 7, None, ["oak"]], ids=repr)
@@ -70,8 +58,7 @@ def test_labels_of_all_scripts_and_written_in_one_way() -> None:
 
 @pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])
 def test_notebooks_have_a_table_and_no_other_tag(model: TopicModel) -> None:
-    tags = {*re.findall(r"<([^>\s]*)", model._repr_html_())}
-    assert {tag.strip("/") for tag in tags} == {
+    assert {tag.strip("/") for tag in re.findall(r"<([^>\s]*)", model._repr_html_())} == {
         "table",
         "caption",
         "thead",

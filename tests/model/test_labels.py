@@ -1,6 +1,7 @@
 """What people call topics, in a file beside the model."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,14 @@ import numpy as np
 import pytest
 
 from fedtopics import LDA, Corpus, TopicModel
-from fedtopics.errors import ModelError, StudyError
-from fedtopics.escaping import visible
+from fedtopics.errors import StudyError
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
 from fedtopics.model.shown_words import WordRanking
 from fedtopics.text.rules import TextRules
 from tests.helpers.clients import ALL
-from tests.helpers.models import made, model_of
+from tests.helpers.models import made, model_of, refused
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / "topics.json").read_text())
-    return rows
+    return list(json.loads((folder / "topics.json").read_text()))
 
 
 def write(folder: Path, content: Any) -> None:
@@ -95,11 +94,9 @@ def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: 
         (saved / "topics.json").write_bytes(content)
     else:
         write(saved, content)
-    with pytest.raises(ModelError, match=message) as error:
-        TopicModel.from_pretrained(saved)
-    assert SECRET not in str(error.value)
-    assert "topics.json" in str(error.value)
-    assert visible(str(error.value)) == str(error.value)
+    said = refused(saved)
+    assert re.search(message, said)
+    assert "topics.json" in said and SECRET not in said
     (saved / "topics.json").unlink()  # as the messages say
     assert TopicModel.from_pretrained(saved).n_topics == 3
 

@@ -32,8 +32,6 @@ def test_rows_are_means_of_theta(model: TopicModel) -> None:
     times = ["2025-03-01"] * 20 + ["2025-03-31"] * 30 + ["2025-04-01"] * 30
     theta = model.transform(ALL)
     rows = model.topics_over_time(ALL, times)
-    march = theta[:50]
-    april = theta[50:]
     assert rows == [
         {
             "period": period,
@@ -43,7 +41,7 @@ def test_rows_are_means_of_theta(model: TopicModel) -> None:
             "share": pytest.approx(part[:, topic].mean(), rel=1e-5),
             "count": pytest.approx(part[:, topic].sum(), rel=1e-5),
         }
-        for period, part in ((date(2025, 3, 1), march), (date(2025, 4, 1), april))
+        for period, part in ((date(2025, 3, 1), theta[:50]), (date(2025, 4, 1), theta[50:]))
         for topic in (0, 1)
     ]
 
@@ -54,8 +52,8 @@ def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) 
     rows = model.topics_over_time(TEXTS, times)
     assert periods(rows) == [2024, 2025]
     assert [(row["documents"], row["clients"]) for row in rows] == [(51, 2)] * 2 + [(10, 1)] * 2
-    theta = model.transform(TEXTS["trees"])[20:30]
-    assert rows[2]["share"] == pytest.approx(theta[:, 0].mean(), rel=1e-5)
+    theta = model.transform(TEXTS["trees"])
+    assert rows[2]["share"] == pytest.approx(theta[20:30, 0].mean(), rel=1e-5)
     every = model.topics_over_time(TEXTS, times, min_documents=1)
     assert periods(every) == [2024, 2025, 2026, 2027]
 
@@ -130,8 +128,9 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
     table.to_csv(tmp_path / "all.csv", index=False)
     assert model.topics_per_class(tmp_path / "all.csv", "office") == expected
     assert periods(model.topics_over_time(table, "year")) == [1999]
-    clients = {"north": table[:40], "south": table[40:]}
-    assert model.topics_per_class(clients, "office") == [row | {"clients": 1} for row in expected]
+    assert model.topics_per_class({"north": table[:40], "south": table[40:]}, "office") == [
+        row | {"clients": 1} for row in expected
+    ]
     with pytest.raises(DataError, match="no column 'town' in the documents; it has: text, office"):
         model.topics_per_class(table, "town")
     with pytest.raises(DataError, match="'office' names a column, but the documents are"):

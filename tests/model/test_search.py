@@ -1,7 +1,5 @@
 """Topics of a word, by where its occurrences are, and documents that stand for a topic."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from fedtopics import LDA
 from fedtopics.errors import StudyError
 from fedtopics.model import search
 from fedtopics.model.finding import representatives
+from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL, TEXTS
 from tests.helpers.models import made
 
@@ -22,9 +21,7 @@ def test_shares_of_a_words_occurrences() -> None:
 
 def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     words = ("heating", "heater", "rent", "renting", "tenant")
-    model = made()
-    vocabulary = type(model.vocabulary)(words, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
-    model = made(vocabulary=vocabulary)
+    model = made(vocabulary=Vocabulary(words, np.full(5, 9), np.array([30, 25, 20, 15, 10])))
     heat = (model.word_sums / np.maximum(model.word_sums.sum(0), 1))[:, :2].mean(1)
     assert model.find_topics("heat")[1] == pytest.approx(sorted(heat, reverse=True))
     assert model.find_topics("rents") == model.find_topics("rent")
@@ -38,8 +35,7 @@ def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPat
     looked_at: list[str] = []
     monkeypatch.setattr(search, "is_form", lambda word, other: bool(looked_at.append(other)))
     words = ("funds", "fund", "bank", "funding", "oak", "elm", "fun", "tree")
-    model = made()
-    model = replace(model, vocabulary=type(model.vocabulary)(words, np.full(8, 9), np.full(8, 9)))
+    model = made(vocabulary=Vocabulary(words, np.full(8, 9), np.full(8, 9)))
     assert search.columns_like("funded", model) == []
     assert looked_at == ["fund", "fun"]
     looked_at.clear()
@@ -63,5 +59,6 @@ def test_documents_of_several_clients_that_stand_for_topics() -> None:
         of_topic = [row for row in rows if row["topic"] == topic]
         [client] = {row["client"] for row in of_topic}
         assert [row["text"] for row in of_topic] == [TEXTS[client][r["document"]] for r in of_topic]
-        shares = sorted(theta[:, topic].tolist())[-2:][::-1]
-        assert [row["share"] for row in of_topic] == pytest.approx(shares, rel=1e-5)
+        assert [row["share"] for row in of_topic] == pytest.approx(
+            sorted(theta[:, topic].tolist())[-2:][::-1], rel=1e-5
+        )

@@ -10,12 +10,13 @@ import pytest
 
 import fedtopics
 from fedtopics import Corpus, Study, TopicModel, train
-from fedtopics.errors import DataError, ModelError, StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.words import RULES
 from fedtopics.versions import MODEL
 from tests.helpers.clients import BOATS, TREES, documents
-from tests.helpers.models import edit_config
+from tests.helpers.federation import assert_same_bits
+from tests.helpers.models import edit_config, refused
 
 CANARY = "quetzalcoatl"
 
@@ -65,8 +66,8 @@ def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
 
 
 def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
-    theta = model.transform(documents(BOATS, 1))
-    np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=5.1e-4)  # three digits
+    mean = model.transform(documents(BOATS, 1)).mean(0)
+    np.testing.assert_allclose(model.shares["boats"], mean, atol=5.1e-4)  # three digits
     assert model.documents == {"boats": 40, "trees": 40}
 
 
@@ -113,15 +114,13 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path, method: dict[str, A
     texts = seen([*documents(TREES, 5), "", *documents(BOATS, 6)])
     assert back.inference.name == method.get("network", "prodlda")
     np.testing.assert_array_equal(back.transform(texts), model.transform(texts))
-    np.testing.assert_array_equal(back.beta, model.beta)
-    assert back.word_ranking == model.word_ranking
+    assert_same_bits(back, model)
     assert back.topics() == model.topics()
     assert (back.vocabulary.plain(), back.text, back.info) == (
         model.vocabulary.plain(),
         model.text,
         model.info,
     )
-    np.testing.assert_array_equal(back.word_sums, model.word_sums)
     assert back.get_topic_info() == model.get_topic_info()
 
 
@@ -135,27 +134,20 @@ def test_card(model: TopicModel, saved: Path) -> None:
 @pytest.mark.parametrize("written", [MODEL + 1, None, "1"])
 def test_another_format(saved: Path, written: Any) -> None:
     edit(saved / "config.json", format=written, fedtopics="9.9")
-    message = rf"has format {written} \(written by fedtopics 9\.9\), but fedtopics "
-    with pytest.raises(ModelError, match=message) as error:
-        TopicModel.from_pretrained(saved)
-    assert f"fields of format {MODEL}, which fedtopics {fedtopics.__version__} reads" in str(
-        error.value
-    )
+    reads = f"not the fields of format {MODEL}, which fedtopics {fedtopics.__version__} reads"
+    assert f"has format {written} (written by fedtopics 9.9), and {reads}" in refused(saved)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])
 def test_missing_file(saved: Path, name: str) -> None:
     (saved / name).unlink()
-    with pytest.raises(ModelError, match="copy"):
-        TopicModel.from_pretrained(saved)
+    assert "copy" in refused(saved)
 
 
 def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
     words = list(model.vocabulary.words)
     edit(saved / "vocabulary.json", words=[words[1], words[0], *words[2:]])
-    says = f"needs the vocabulary {model.vocabulary.fingerprint}, but its"
-    with pytest.raises(ModelError, match=says):
-        TopicModel.from_pretrained(saved)
+    assert f"needs the vocabulary {model.vocabulary.fingerprint}, but its" in refused(saved)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +168,7 @@ def test_config_that_does_not_fit(saved: Path, change: Any) -> None:
         (saved / "config.json").write_text(change)
     else:
         edit(saved / "config.json", **change)
-    with pytest.raises(ModelError):
-        TopicModel.from_pretrained(saved)
+    refused(saved)
 
 
 def test_a_model_of_earlier_rules_of_words_says_so(model: TopicModel, saved: Path) -> None:
@@ -196,8 +187,9 @@ def test_a_model_of_earlier_rules_of_words_says_so(model: TopicModel, saved: Pat
 
 
 def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:
-    model = trained(tmp_path / "run", validation_share=0.25, validate_every=2)
-    model.save_pretrained(tmp_path / "model")
+    trained(tmp_path / "run", validation_share=0.25, validate_every=2).save_pretrained(
+        tmp_path / "model"
+    )
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"events.jsonl", "study.toml", "ledger.jsonl", "00000006.safetensors"} <= names

@@ -95,8 +95,9 @@ def test_reconstruction_is_that_of_autograd(dtype: torch.dtype, spread: float) -
     tensors, batch = inputs(dtype, spread)
     ours, theirs = both(tensors, batch)
     for mine, other in zip(ours, theirs, strict=True):
-        largest = float(other.abs().max())
-        torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[dtype] * largest)
+        torch.testing.assert_close(
+            mine, other, rtol=0, atol=TOLERANCE[dtype] * float(other.abs().max())
+        )
 
 
 def test_rows_of_several_bags_are_those_below_each_other() -> None:
@@ -111,14 +112,16 @@ def test_rows_of_several_bags_are_those_below_each_other() -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_noise_of_several_is_what_each_draws(dropout: float) -> None:
-    settings = NetworkSettings(n_components=TOPICS, dropout=dropout, dropout_theta=0.1)
-    network = ProdLDA(WORDS, settings)
+    network = ProdLDA(
+        WORDS, NetworkSettings(n_components=TOPICS, dropout=dropout, dropout_theta=0.1)
+    )
     both = network.draw((np.random.default_rng(1), 2), (np.random.default_rng(2), 3))
     alone = [network.draw((np.random.default_rng(seed), n)) for seed, n in ((1, 2), (2, 3))]
     for name, drawn in vars(both).items():
         assert torch.equal(drawn, torch.cat([getattr(noise, name) for noise in alone]))
-    scales = [1.0] if dropout == 0 else [0.0, 1 / 0.7]
-    assert both.keep_hidden.unique().tolist() == pytest.approx(scales)
+    assert both.keep_hidden.unique().tolist() == pytest.approx(
+        [1.0] if dropout == 0 else [0.0, 1 / 0.7]
+    )
 
 
 # Passes cut where documents need each other: shapes of what crosses, and sums over clients

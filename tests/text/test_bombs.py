@@ -1,7 +1,6 @@
 """Files made to break who reads them: one clear sentence, in bounded time and memory."""
 
 import gzip
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import pytest
 from fedtopics.errors import DataError
 from fedtopics.text import readers
 from fedtopics.text.corpus import Corpus
+from tests.helpers.damage import damages
+from tests.helpers.documents import write
 
 
 def sentence(path: Path) -> str:
@@ -27,16 +28,13 @@ def test_what_unpacks_to_a_thousand_times_its_size(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "UNPACKED", 1 << 20)
-    path = tmp_path / name
-    with gzip.open(path, "wb") as file:
-        file.write(b"text\n" + b"a\n" * (4 << 20))
+    path = write(tmp_path / name, gzip.compress(b"text\n" + b"a\n" * (4 << 20)))
     assert f"{path} unpacks to more than 100 times its size" in sentence(path)
 
 
 def test_small_files_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "texts.csv.gz"
-    with gzip.open(path, "wb") as file:
-        file.write(b"text\n" + b"oak tree\n" * 50_000)  # compresses well, and is small
+    # It compresses well, and is small.
+    path = write(tmp_path / "texts.csv.gz", gzip.compress(b"text\n" + b"oak tree\n" * 50_000))
     assert len(Corpus.read(path)) == 50_000
     monkeypatch.setattr(readers, "UNPACKED", 0)
     assert "100 times" in sentence(path)
@@ -82,25 +80,16 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise pa.ArrowMemoryError("malloc of size 3 failed")
 
     monkeypatch.setattr(readers.FORMATS, "find", lambda kind: full)
-    path = tmp_path / "texts.parquet"
-    path.write_bytes(b"")
+    path = write(tmp_path / "texts.parquet", b"")
     assert "needs more memory than this computer has" in sentence(path)
 
 
 def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "texts.parquet"
-    rng = random.Random(0)  # noqa: S311
     pq.write_table(pa.table({"text": ["oak tree", "elm"] * 50, "id": range(100)}), path)
-    whole = path.read_bytes()
     refused = 0
-    for place in range(120):
-        raw = bytearray(whole)
-        if place % 3:
-            for _ in range(rng.randint(1, 3)):
-                raw[rng.randrange(len(raw))] = rng.randrange(256)
-        else:
-            del raw[rng.randrange(len(raw)) :]
-        path.write_bytes(raw)
+    for damaged in damages(path.read_bytes(), 60):
+        path.write_bytes(damaged)
         try:
             list(Corpus.read(path).batches())
         except DataError:

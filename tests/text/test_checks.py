@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import Corpus, Study, train
+from fedtopics import Corpus, Study
 from fedtopics.errors import DataError
 from fedtopics.text.checks import READ, check_spaces, check_texts, language_shares
 from fedtopics.text.languages import language_sentence, stop_words
 from fedtopics.text.rules import TextRules
 from tests.helpers.background import Notes
+from tests.helpers.federation import train_and_note
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 
 
@@ -19,9 +20,8 @@ def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100}
     limits = {"min_persons_per_word": 2, "min_clients_per_word": 1, "max_document_share": 1.0}
     study = Study.make(method=method, text=text, vocabulary=limits)
-    events = Notes()
     corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-    return train(study, corpora, policies={}, on_event=events.append), events
+    return train_and_note(study, corpora, policies={})
 
 
 def test_a_model_of_five_languages_has_words_alone(tmp_path: Path) -> None:

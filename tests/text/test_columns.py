@@ -18,7 +18,7 @@ from fedtopics.datasets import split_clients
 from fedtopics.errors import DataError, InputError
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.columns import Column, is_missing
-from tests.helpers.documents import CANARY, texts
+from tests.helpers.documents import CANARY, columns_of, texts
 
 NOTHING = [
     None,
@@ -41,32 +41,38 @@ def test_what_is_missing_is_so_everywhere(nothing: Any) -> None:
     assert is_missing(nothing)
     frame = pd.DataFrame({"text": ["oak"] * 3, "of": pd.Series(["a", nothing, "b"], dtype=object)})
     corpus = Corpus.of(frame, Columns(id="of", label="of", person="of", time="of", rounds="of"))
-    assert corpus.ids.to_pylist() == ["a", "", "b"]
-    assert corpus.persons is not None
-    assert corpus.persons.to_pylist() == ["a", "", "b"]
-    for values in (corpus.labels, corpus.times, corpus.rounds):
-        assert values is not None
-        assert values.to_pylist() == ["a", None, "b"]
+    assert columns_of(corpus) == {
+        "documents": ["oak"] * 3,
+        **{name: ["a", "", "b"] for name in ("ids", "persons")},
+        **{name: ["a", None, "b"] for name in ("labels", "times", "rounds")},
+    }
     with pytest.raises(
         DataError, match=r"1 of 3 rows have no client, the first of them row 2: 'of'"
     ):
         NMF(2).fit_clients(frame, client="of")
 
 
-@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
-def test_a_column_that_nobody_needs_does_no_harm(kind: Any) -> None:
-    mixed = {"strict": False} if kind is pl.DataFrame else {}
-    content = {"text": ["oak"] * len(MIXED), "id": MIXED, "label": MIXED, "embedding": MIXED}
-    if kind is pl.DataFrame:
-        other = pl.Series(MIXED, dtype=pl.Object)
-        frame = pl.DataFrame({"text": content["text"]}, **mixed).with_columns(id=other, label=other)
-    else:
-        frame = pd.DataFrame(content)
+OAKS = {"text": ["oak"] * len(MIXED)}
+COLUMNS = ("id", "label", "embedding")
+OBJECTS = {name: pl.Series(MIXED, dtype=pl.Object) for name in COLUMNS[:2]}
+
+
+@pytest.mark.parametrize(
+    ("frame", "names"),
+    [
+        (pd.DataFrame(OAKS | dict.fromkeys(COLUMNS, MIXED)), COLUMNS),
+        (pl.DataFrame(OAKS).with_columns(**OBJECTS), tuple(OBJECTS)),
+    ],
+    ids=["pandas", "polars"],
+)
+def test_a_column_that_nobody_needs_does_no_harm(frame: Any, names: tuple[str, ...]) -> None:
     corpus = Corpus.of(frame)
-    assert corpus.documents.to_pylist() == ["oak"] * len(MIXED)
-    assert corpus.ids.to_pylist() == [str(n) for n in range(len(MIXED))]
-    assert (corpus.labels, corpus.embeddings) == (None, None)
-    for name in ("id", "label", "embedding") if kind is pd.DataFrame else ("id", "label"):
+    assert columns_of(corpus) == {
+        "documents": OAKS["text"],
+        "ids": [str(n) for n in range(len(MIXED))],
+    }
+    assert corpus.embeddings is None
+    for name in names:
         with pytest.raises(DataError, match=f"'{name}' of the table") as error:
             Corpus.of(frame, Columns(**{name: name}))
         assert CANARY not in str(error.value)
@@ -123,8 +129,7 @@ def test_names_of_any_kind_are_texts() -> None:
     key = uuid.UUID(int=7)
     ids = [7, "x", 2.5, True, dt.date(2024, 5, 31), decimal.Decimal("1.50"), key, None]
     corpus = Corpus.of(pd.DataFrame({"text": ["oak"] * 8, "id": pd.Series(ids, dtype=object)}))
-    expected = ["7", "x", "2.5", "True", "2024-05-31", "1.50", str(key), ""]
-    assert corpus.ids.to_pylist() == expected
+    assert corpus.ids.to_pylist() == ["7", "x", "2.5", "True", "2024-05-31", "1.50", str(key), ""]
     for values, names in (([1.0, 2.5], ["1", "2.5"]), ([1, None], ["1", ""])):
         assert Column([values], "").names().to_pylist() == names
 

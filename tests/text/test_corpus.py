@@ -12,7 +12,7 @@ import pytest
 from fedtopics.errors import DataError
 from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.tables import Columns
-from tests.helpers.documents import CANARY
+from tests.helpers.documents import CANARY, columns_of
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,7 @@ from tests.helpers.documents import CANARY
 )
 def test_rows_in_are_rows_out(data: Any) -> None:
     corpus = Corpus.of(data)
-    assert corpus.documents.to_pylist() == ["one", "", "three"]
-    assert corpus.ids.to_pylist() == ["0", "1", "2"]
+    assert columns_of(corpus) == {"documents": ["one", "", "three"], "ids": ["0", "1", "2"]}
     assert len(corpus) == 3
     assert corpus.n_empty == 1
     assert not corpus.is_tokenised
@@ -103,12 +102,13 @@ def test_take() -> None:
         "who": [3, None, 4],
     }
     taken: Any = Corpus.of(pa.table(table), Columns(person="who")).take(np.array([2, 0, 1]))
-    assert taken.documents.to_pylist() == ["c", "a", "b"]
-    assert taken.ids.to_pylist() == ["z", "x", "y"]
-    assert taken.labels.to_pylist() == [3, 1, 2]
-    assert taken.persons.to_pylist() == ["4", "3", ""]
-    twice: Any = Corpus.pool([taken, taken])
-    assert twice.persons.to_pylist() == ["4", "3", ""] * 2
+    assert columns_of(taken) == {
+        "documents": ["c", "a", "b"],
+        "ids": ["z", "x", "y"],
+        "labels": [3, 1, 2],
+        "persons": ["4", "3", ""],
+    }
+    assert Corpus.pool([taken, taken]).persons.to_pylist() == ["4", "3", ""] * 2
     assert "persons" in repr(taken)
     assert Corpus.of(pa.table(table)).persons is None, "they are not looked for"
     nothing: Any = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([])
@@ -119,9 +119,11 @@ def test_pool() -> None:
     first = Corpus.of(pa.table({"text": ["a", ""], "label": [1, 2], "embedding": [[0.5], [1.5]]}))
     second = Corpus.of(pa.table({"text": ["c"], "label": [3], "embedding": [[2.5]]}))
     both: Any = Corpus.pool([first, second])
-    assert both.documents.to_pylist() == ["a", "", "c"]
-    assert both.ids.to_pylist() == ["0", "1", "2"]
-    assert both.labels.to_pylist() == [1, 2, 3]
+    assert columns_of(both) == {
+        "documents": ["a", "", "c"],
+        "ids": ["0", "1", "2"],
+        "labels": [1, 2, 3],
+    }
     np.testing.assert_array_equal(both.embeddings, [[0.5], [1.5], [2.5]])
 
 
@@ -138,8 +140,7 @@ def test_raw_texts_follow_their_rows() -> None:
 def test_pool_drops_labels_that_some_lack() -> None:
     labelled = Corpus.of(pa.table({"text": ["a"], "label": [1], "embedding": [[0.5]]}))
     both = Corpus.pool([labelled, Corpus.of(["b"])])
-    assert both.documents.to_pylist() == ["a", "b"]
-    assert both.labels is None
+    assert columns_of(both) == {"documents": ["a", "b"], "ids": ["0", "1"]}
     assert both.embeddings is None
 
 
@@ -155,41 +156,37 @@ def test_pool_refuses_documents_and_labels_of_two_kinds() -> None:
     assert both.labels.to_pylist() == ["x", "y"]
 
 
-@pytest.mark.parametrize("data", [[], np.array([], dtype=object), pd.DataFrame({"text": []})])
-def test_empty_corpus(data: Any) -> None:
-    with pytest.raises(DataError, match="give at least one document"):
-        Corpus.of(data)
-
-
-def test_one_string_is_no_collection() -> None:
-    with pytest.raises(DataError, match="The documents are one string") as error:
-        Corpus.of(f"a sentence with {CANARY}")
-    assert CANARY not in str(error.value)
+EMPTY = ([], np.array([], dtype=object), pd.DataFrame({"text": []}))
+NO_TEXTS = (
+    [CANARY, [CANARY]],
+    [[CANARY], CANARY],
+    [CANARY] * BATCH + [[CANARY]],
+    [CANARY, 3],
+    [[CANARY], 3],
+    [[CANARY, None]],
+    [b"\xff"],
+    [CANARY + "\ud800"],
+    {CANARY: CANARY},
+    {CANARY},
+    3,
+    None,
+    np.array([1.0, 2.0]),
+    np.array([[CANARY, "a"], ["b", "c"]]),
+    pd.Series([1, 2]),
+)
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "says"),
     [
-        [CANARY, [CANARY]],
-        [[CANARY], CANARY],
-        [CANARY] * BATCH + [[CANARY]],
-        [CANARY, 3],
-        [[CANARY], 3],
-        [[CANARY, None]],
-        [b"\xff"],
-        [CANARY + "\ud800"],
-        {CANARY: CANARY},
-        {CANARY},
-        3,
-        None,
-        np.array([1.0, 2.0]),
-        np.array([[CANARY, "a"], ["b", "c"]]),
-        pd.Series([1, 2]),
+        *((data, "give at least one document") for data in EMPTY),
+        (f"a sentence with {CANARY}", "The documents are one string"),
+        *((data, "Documents must") for data in NO_TEXTS),
     ],
     ids=str,
 )
-def test_what_is_no_collection_of_texts(data: Any) -> None:
-    with pytest.raises(DataError, match="Documents must") as error:
+def test_what_is_no_collection_of_texts(data: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says) as error:
         Corpus.of(data)
     assert CANARY not in str(error.value)
 

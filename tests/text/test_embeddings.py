@@ -83,8 +83,9 @@ def test_embeddings_have_unit_length_whatever_their_scale() -> None:
     for scale in (1, 30, 1e-3):
         vectors = document_embeddings(given(scale * rows, 3), SMALL)
         assert_close(vectors, [[0.6, 0, 0.8], [0, 0, 0], [1, 0, 0]])
-    longer = document_embeddings(Corpus.of(["a"]), SMALL, encoder=Constant(3, 0, 4))
-    assert_close(longer, [[0.6, 0, 0.8]])
+    assert_close(
+        document_embeddings(Corpus.of(["a"]), SMALL, encoder=Constant(3, 0, 4)), [[0.6, 0, 0.8]]
+    )
 
 
 def given(embeddings: object, n: int = 2) -> Corpus:
@@ -135,8 +136,9 @@ def test_a_model_that_gives_nan_is_refused_and_not_kept() -> None:
     corpus = Corpus.of([CANARY, "b"])
     with pytest.raises(StudyError, match="'small' gives NaN or infinite numbers for 2 of 2 texts"):
         document_embeddings(corpus, SMALL, encoder=Constant(1, np.nan, 2))
-    vectors = document_embeddings(corpus, SMALL, encoder=Constant(1, 2, 3))
-    assert_close(vectors, unit([[1, 2, 3], [1, 2, 3]]))
+    assert_close(
+        document_embeddings(corpus, SMALL, encoder=Constant(1, 2, 3)), unit([[1, 2, 3], [1, 2, 3]])
+    )
 
 
 @pytest.mark.parametrize("name", ["no-such-model", "nobody/no-such-model", "/no/such/model", "a b"])
@@ -191,8 +193,9 @@ def test_tokens_are_joined_and_raw_text_comes_first() -> None:
     table = pa.table({"tokens": [["a", "b"]], "text": ["A b."]})
     encoder = Digits()
     document_embeddings(Corpus.of(table, Columns(tokens="tokens")), SMALL, encoder=encoder)
-    both = Corpus.of(table, Columns(tokens="tokens", text="text"))
-    document_embeddings(both, SMALL, encoder=encoder)
+    document_embeddings(
+        Corpus.of(table, Columns(tokens="tokens", text="text")), SMALL, encoder=encoder
+    )
     assert encoder.asked == [["a b"], ["A b."]]
 
 
@@ -285,17 +288,23 @@ def test_two_at_once(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTOPICS_CACHE", "/own")
-    assert cache_folder() == Path("/own")
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    assert cache_folder() is None
-    monkeypatch.delenv("FEDTOPICS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert cache_folder() == Path("/xdg/fedtopics")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert cache_folder() == Path("/home/someone/.cache/fedtopics")
+@pytest.mark.parametrize(
+    ("places", "folder"),
+    [
+        ({"FEDTOPICS_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, Path("/own")),
+        ({"FEDTOPICS_CACHE": "off", "XDG_CACHE_HOME": "/xdg"}, None),
+        ({"XDG_CACHE_HOME": "/xdg"}, Path("/xdg/fedtopics")),
+        ({}, Path("/home/someone/.cache/fedtopics")),
+    ],
+)
+def test_where_the_cache_is(
+    places: dict[str, str], folder: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FEDTOPICS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, place in (places | {"HOME": "/home/someone"}).items():
+        monkeypatch.setenv(name, place)
+    assert cache_folder() == folder
 
 
 def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
@@ -335,8 +344,9 @@ print(json.dumps([late, bars.is_progress_bar_enabled(), level == logging.ERROR])
 
 def test_the_libraries_are_imported_late_and_say_nothing(minilm: SentenceEncoder) -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    loud = [sys.executable, "-c", LOUD]
-    done = subprocess.run(loud, env=plain, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOUD], env=plain, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     assert json.loads(done.stdout) == [[], True, False]
 
@@ -366,8 +376,9 @@ def test_embeddings_apart_follow_from_one_text_each() -> None:
     """Else a document more would change what others add to private sums."""
 
     def vectors_of(n: int, apart: bool = True) -> Vectors:
-        corpus = Corpus.of(["one", "fourteen", "three"][:n])
-        return document_embeddings(corpus, SMALL, encoder=Beside(), apart=apart)
+        return document_embeddings(
+            Corpus.of(["one", "fourteen", "three"][:n]), SMALL, encoder=Beside(), apart=apart
+        )
 
     three = vectors_of(3)
     np.testing.assert_array_equal(three[:2], vectors_of(2))

@@ -16,15 +16,16 @@ from fedtopics import Columns, Corpus
 from fedtopics.errors import DataError
 from fedtopics.text import readers
 from fedtopics.text.readers import SEPARATORS, text_files
-from tests.helpers.documents import CANARY, texts, write
+from tests.helpers.documents import CANARY, columns_of, texts, write
 
 ROWS = [(f"w{i}", f"dr {i}", f"the oaks, number {i}") for i in range(120)]
 
 
 def as_csv(separator: str, end: str = "\r\n", name: str = "text") -> str:
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=separator, lineterminator=end)
-    writer.writerows([("ward", "person", name), *ROWS])
+    csv.writer(file, delimiter=separator, lineterminator=end).writerows(
+        [("ward", "person", name), *ROWS]
+    )
     return file.getvalue()
 
 
@@ -36,8 +37,11 @@ def test_the_header_has_the_separator(
 ) -> None:
     path = write(tmp_path / f"north.{suffix}", as_csv(separator, end))
     corpus: Any = Corpus.read(path, Columns(person="person"))
-    assert corpus.documents.to_pylist() == [text for *_, text in ROWS]
-    assert corpus.persons.to_pylist() == [person for _, person, _ in ROWS]
+    assert columns_of(corpus) == {
+        "documents": [text for *_, text in ROWS],
+        "ids": [str(row) for row in range(120)],
+        "persons": [person for _, person, _ in ROWS],
+    }
     assert corpus.source == f"column 'text' of {path}, separated by {json.dumps(separator)}"
     assert repr(corpus).endswith(f"{corpus.source})")
     assert corpus.first_words == [4, 4, 4]
@@ -103,8 +107,7 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
     with pytest.raises(DataError, match="It is not clear which column") as error:
         Corpus.read(path)
-    quoted = "it has: ward, person, comment" in str(error.value)
-    assert quoted is header.startswith("ward;person")
+    assert ("it has: ward, person, comment" in str(error.value)) is header.startswith("ward;person")
     assert "oaks" not in str(error.value)
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
 
@@ -170,9 +173,8 @@ def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["7", "x7", "2.5"], "as they are written"
-    assert corpus.documents.to_pylist() == ["oak", "elm", ""]
-    assert corpus.labels is None, "a column that happens to be called category"
+    # Identifiers are as they are written, and a column happens to be called category.
+    assert columns_of(corpus) == {"documents": ["oak", "elm", ""], "ids": ["7", "x7", "2.5"]}
     labels: Any = Corpus.read(path, Columns(label="score")).labels
     assert labels.to_pylist() == ["1", "high", None]
     with pytest.raises(DataError, match=r"Row 1 of column 'category' of .*a\.jsonl is of type"):
@@ -194,8 +196,7 @@ def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, given.get(name, "oak"))
     corpus = Corpus.read(tmp_path)
-    assert corpus.ids.to_pylist() == [*given]
-    assert corpus.documents.to_pylist() == [*given.values()]
+    assert columns_of(corpus) == {"documents": [*given.values()], "ids": [*given]}
     not_read = "(not read: 7 files that are hidden or not .txt)"
     assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
     assert len(text_files(tmp_path)[0]) == 3

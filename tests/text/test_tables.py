@@ -12,17 +12,15 @@ import pytest
 from fedtopics.errors import DataError
 from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.tables import FORMATS, Columns
-from tests.helpers.documents import CANARY, texts, write
+from tests.helpers.documents import CANARY, columns_of, texts, write
 
 MANY = "a,one\n" * 60
 LONG = "word " * 1_000_000  # five million characters: a book of several volumes
 
 
 def test_csv_values_stay_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "A.CSV", "id,text\n007,NA\n1.0,null\n,2020\n")
-    corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["007", "1.0", ""]
-    assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
+    corpus = Corpus.read(write(tmp_path / "A.CSV", "id,text\n007,NA\n1.0,null\n,2020\n"))
+    assert columns_of(corpus) == {"documents": ["NA", "null", "2020"], "ids": ["007", "1.0", ""]}
     assert texts(write(tmp_path / "b.csv", "text,,\none,,\n")) == ["one"]
     path = write(tmp_path / "c.csv", "text,embedding\none,0.5 1.5\n")
     assert Corpus.read(path, Columns(text="text")).embeddings is None
@@ -32,8 +30,7 @@ def test_csv_values_stay_text(tmp_path: Path) -> None:
 def test_json_lines(tmp_path: Path, suffix: str) -> None:
     lines = '{"text": "one", "id": 1}\n{"text": null, "id": 2}\n{"id": 3, "text": "a\\nb"}\n'
     corpus = Corpus.read(write(tmp_path / f"a.{suffix}", lines))
-    assert corpus.documents.to_pylist() == ["one", "", "a\nb"]
-    assert corpus.ids.to_pylist() == ["1", "2", "3"]
+    assert columns_of(corpus) == {"documents": ["one", "", "a\nb"], "ids": ["1", "2", "3"]}
 
 
 def test_json_lines_of_tokens_and_of_dates_which_stay_as_they_are(tmp_path: Path) -> None:
@@ -67,10 +64,11 @@ def test_a_document_may_be_long(tmp_path: Path, name: str) -> None:
 def test_parquet(tmp_path: Path) -> None:
     table = pa.table({"body": ["one", None], "doc_id": [4, 5], "label": [True, False]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    corpus: Any = Corpus.read(tmp_path / "a.parquet")
-    assert corpus.documents.to_pylist() == ["one", ""]
-    assert corpus.ids.to_pylist() == ["4", "5"]
-    assert corpus.labels.to_pylist() == [True, False]
+    assert columns_of(Corpus.read(tmp_path / "a.parquet")) == {
+        "documents": ["one", ""],
+        "ids": ["4", "5"],
+        "labels": [True, False],
+    }
 
 
 @pytest.mark.parametrize(
@@ -150,20 +148,17 @@ def test_a_format_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(FORMATS, "_items", dict(FORMATS._items))
     FORMATS.register(".bars", read_lines)
     corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["x", "y"]
-    assert corpus.documents.to_pylist() == ["one", "two|three"]
-    broken = write(tmp_path / "b.bars", CANARY)
+    assert columns_of(corpus) == {"documents": ["one", "two|three"], "ids": ["x", "y"]}
+    write(path, CANARY)
     with pytest.raises(DataError, match=r"cannot be read as \.bars") as error:
-        Corpus.read(broken)
+        Corpus.read(path)
     assert CANARY not in str(error.value)
 
 
 def test_named_columns_win_over_usual_ones() -> None:
     table = pa.table({"text": ["no"], "own": ["yes"], "id": ["no"], "key": ["k"], "kind": ["l"]})
-    corpus: Any = Corpus.of(table, Columns(text="own", id="key", label="kind"))
-    assert corpus.documents.to_pylist() == ["yes"]
-    assert corpus.ids.to_pylist() == ["k"]
-    assert corpus.labels.to_pylist() == ["l"]
+    corpus = Corpus.of(table, Columns(text="own", id="key", label="kind"))
+    assert columns_of(corpus) == {"documents": ["yes"], "ids": ["k"], "labels": ["l"]}
 
 
 def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
@@ -176,21 +171,23 @@ def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
     assert tokens.raw is alone.raw is None
 
 
-def test_text_beside_tokens_must_be_strings() -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("own", "row 1 of column 'own' of the table is of type list"),
+        ("text", "no column 'text' in the table"),
+    ],
+)
+def test_text_beside_tokens_must_be_strings(text: str, says: str) -> None:
     table = pa.table({"own": [["A"]], "tokens": [["a"]]})
-    with pytest.raises(DataError, match="row 1 of column 'own' of the table is of type list"):
-        Corpus.of(table, Columns(tokens="tokens", text="own"))
-    with pytest.raises(DataError, match="no column 'text' in the table"):
-        Corpus.of(table, Columns(tokens="tokens", text="text"))
+    with pytest.raises(DataError, match=says):
+        Corpus.of(table, Columns(tokens="tokens", text=text))
 
 
 def test_texts_are_strings_whatever_the_documents_are() -> None:
-    tokens = [["a", "b"]] * BATCH + [[]]
-    assert [len(batch) for batch in Corpus.of(tokens).texts()] == [BATCH, 1]
+    assert [len(batch) for batch in Corpus.of([["a", "b"]] * BATCH + [[]]).texts()] == [BATCH, 1]
     assert list(Corpus.of([["a", "b"], []]).texts()) == [["a b", ""]]
     assert list(Corpus.of(["A b.", None]).texts()) == [["A b.", ""]]
-    table = pa.table({"text": ["A b."], "tokens": [["a", "b"]]})
-    assert list(Corpus.of(table, Columns(tokens="tokens", text="text")).texts()) == [["A b."]]
 
 
 ROWS = [[0.5, 1.5], [2.5, 3.0]]

@@ -96,8 +96,9 @@ def test_counts_are_those_of_scikit_learn(given: dict[str, Any]) -> None:
     table = theirs.fit_transform(TEXTS).toarray()
     ours = counted(TEXTS, rules)
     assert sorted(ours.words) == sorted(theirs.vocabulary_)
-    order = [theirs.vocabulary_[word] for word in ours.words]
-    np.testing.assert_array_equal(ours.counts.toarray(), table[:, order])
+    np.testing.assert_array_equal(
+        ours.counts.toarray(), table[:, [theirs.vocabulary_[word] for word in ours.words]]
+    )
 
 
 def test_the_usual_pattern() -> None:
@@ -183,9 +184,8 @@ def test_a_pattern_of_ones_own_finds_what_re_finds_and_has_a_time_limit() -> Non
 
 def test_what_is_too_long_or_does_not_print_is_no_word() -> None:
     """A text cannot leave as one word, nor a character that a terminal obeys."""
-    long = "x" * 101
     longest = "x" * 100
-    ours = counted([["oak", long, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\x9boak"]])
+    ours = counted([["oak", "x" * 101, "tab\there", longest], ["\x1b[2J", "elm", "oak", "\x9boak"]])
     assert ours.words == ["oak", longest, "elm"]
     assert ours.counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]
     assert counted(["oak " + "y" * 101 + " elm"]).words == ["oak", "elm"]
@@ -285,8 +285,9 @@ def test_columns_are_what_counting_the_agreed_words_gives() -> None:
     index = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
     columns = counted(TEXTS).columns(index)
     assert columns.has_sorted_indices
-    again = count_words(Corpus.of(TEXTS), EVERYTHING, index).counts.toarray()
-    np.testing.assert_array_equal(columns.toarray(), again)
+    np.testing.assert_array_equal(
+        columns.toarray(), count_words(Corpus.of(TEXTS), EVERYTHING, index).counts.toarray()
+    )
 
 
 def test_the_clients_together_count_what_one_would() -> None:

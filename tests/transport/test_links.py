@@ -38,12 +38,13 @@ def test_large_messages_both_ways(link: Link, size: int) -> None:
 
 
 def test_refusals_are_for_good_and_have_a_sentence(link: Link) -> None:
-    with pytest.raises(FederationError, match=r"^These are other bytes than before\.$"):
-        link.say(b"refused")
-    with pytest.raises(FederationError, match=f"{MOST + 1:,} bytes was refused: at most {MOST:,} "):
-        link.say(bytes(MOST + 1))
-    with pytest.raises(LinkError, match="the disk is full"):
-        link.say(b"again")
+    for message, error, says in (
+        (b"refused", FederationError, r"^These are other bytes than before\.$"),
+        (bytes(MOST + 1), FederationError, f"{MOST + 1:,} bytes was refused: at most {MOST:,} "),
+        (b"again", LinkError, "the disk is full"),
+    ):
+        with pytest.raises(error, match=says):
+            link.say(message)
 
 
 @pytest.mark.parametrize(

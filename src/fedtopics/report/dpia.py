@@ -360,7 +360,8 @@ def _budgets(records: Records) -> list[Part]:
         if facts.spent is None
         else Statement(
             f"By the privacy budget of {facts.client}, all studies with differential privacy "
-            f"on its documents had used epsilon {facts.spent:.3g} when it took part, including this one; its policy allows "
+            f"on its documents had used epsilon {facts.spent:.3g} when it took part, including "
+            "this one; its policy allows "
             f"{facts.policy['max_epsilon']:g}.",
             facts.began,
         )
