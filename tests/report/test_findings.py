@@ -188,7 +188,7 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
 @pytest.mark.parametrize(
     ("info", "value", "good", "detail"),
     [
-        ({}, "Only sums, no guarantee", None, "Sums of few documents can reveal one"),
+        ({}, "Only sums, no guarantee", None, "Sums have no bound for a single document"),
         ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
         ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
         (

@@ -159,7 +159,7 @@ def test_five_questions_have_their_answer_in_one_look(
     # Is it private?
     private = under(opened, "Is it private?")
     assert "Only sums, no guarantee" in private
-    assert "Sums of few documents can reveal one" in private
+    assert "Sums have no bound for a single document" in private
     assert "Yes" in under(opened, "Were policies met?")
     # Who runs it?
     assert ABOUT["operator"] in under(opened, "Who runs it")

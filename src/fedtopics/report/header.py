@@ -14,7 +14,7 @@ Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
 UNSAID = "The study's [about] can name an operator."
 LATER = {"recipients": "Who gets the model", "retention": "Kept for", "contact": "Whom to ask"}
-UNBOUND = "Sums of few documents can reveal one; no differential privacy was used."
+UNBOUND = "Sums have no bound for a single document: there is no differential privacy."
 UPDATES_SEEN: Mapping[object, str] = {
     True: "Aggregation was secure: nobody saw the updates of one client.",
     False: "Aggregation was plain: the server saw the updates of each client.",
