@@ -36,13 +36,13 @@ class Privacy(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         ge=0.01,
         le=100,
         description="any conclusion is at most e^epsilon times as likely with a document as "
-        "without it: 1 is strong, 3 usual, 8 or more weak",
+        "without it: 2.7 times at 1, 20 times at 3, 2,981 times at 8",
     )
     delta: float = Field(
         1e-6,
         ge=1e-12,
         le=1e-3,
-        description="probability that this bound fails; far below 1 / (number of documents)",
+        description="is added to this bound of a probability; far below 1 / (number of documents)",
     )
     unit: Literal["document", "person"] = Field(
         "document",
