@@ -7,6 +7,7 @@ import pytest
 from docs._site.generated import promises
 from fedtopics.guarantees import TABLES, attacked, not_promised
 
+TITLES = "Documents", "Membership"
 ROOT = Path(__file__).parents[1]
 
 
@@ -22,7 +23,7 @@ def test_figures_of_attacks_are_those_of_the_benchmark() -> None:
     text = (ROOT / "benchmarks/results/sums.md").read_text("utf-8")
     documents, membership = (
         {row.split(" | ")[0].strip("| "): row.split(" | ") for row in part.splitlines()}
-        for part in (text.split("**Documents")[1], text.split("**Membership")[1])
+        for part in (text.split(f"**{title}")[1].split("\n**")[0] for title in TITLES)
     )
     for figures in TABLES["attacks"]["methods"].values():
         row = documents.get(figures["row"], ["", "", "0 (0)", "0 (0)"])

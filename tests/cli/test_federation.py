@@ -112,7 +112,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert code == 0
     assert f"north: {READ}" in said
     assert f"Study {Study.read('study.toml').fingerprint:.16}: gfedntm with prodlda" in said
-    assert "The relay: who takes part, which functions run, when, and how many bytes; no" in said
+    assert "The relay: the members' names, which functions run, sizes, times, restarts" in said
     assert "the policy allows this study; nothing was sent" in said
     assert "In all at most " in said
     assert "A sum over a minibatch is of 4" in said
@@ -135,7 +135,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert code == 0
     assert Study.read("study.toml").fingerprint in said
     for words in (
-        "The relay: who takes",
+        "The relay: the members'",
         "All 2 other members together",
         "What others could learn",
     ):

@@ -41,7 +41,7 @@ def study(tmp_path: Path) -> Path:
 def test_what_would_leave(typed: Typed, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents")
     assert code == 3, "plain aggregation is for more documents, by default"
-    assert "words with their counts the server 1 ? ?" in " ".join(out.split())
+    assert "words with their counts the server 1" in " ".join(out.split())
     for path in sorted((study.parent / "documents").iterdir())[:10]:
         path.write_text(f"{path.read_text()} seldom")
     policy = study.parent / "own.toml"
@@ -50,7 +50,7 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     said = " ".join(out.split())
     assert code == 0
     assert "Words: 6 occur in enough" in said
-    assert "A sum over all documents is of 140 documents of this client. From a sum over" in said
+    assert "A sum over all documents is of 140 documents of this client. From one member" in said
     policy.write_text("min_persons = 100\nmin_persons_per_word = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
     assert "Words: 7 occur in enough" in out

@@ -21,7 +21,7 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy import Privacy, PrivacySettings
-from fedtopics.privacy.accounting import epsilon_of, mu_of
+from fedtopics.privacy.accounting import ROUNDING, epsilon_of, mu_of
 from tests.helpers.federation import ANY_WORDS, DIMENSION, embedded, subjects
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.noted import noted
@@ -114,7 +114,7 @@ def adversaries(corpus: Corpus | None = None, **settings: Any) -> list[str]:
 def test_four_adversaries() -> None:
     secure = adversaries(method={"name": "nmf"}, aggregation="secure")
     relay, one, together, reader = secure
-    assert relay.startswith("The relay: who takes part, which functions run, when, and how many")
+    assert relay.startswith("The relay: the members' names, which functions run, sizes, times, r")
     assert "A sum over all documents is of all persons of this client; those of the" in one
     assert together.startswith("All 2 other members together: this client's own sums, which are")
     assert together.endswith("as it counts persons of all members.")
@@ -161,7 +161,7 @@ def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPa
         exposure.rehearse_noise(plan, themed(60), [20, 900])
     without = plan.model_copy(update={"differential_privacy": None})
     assert exposure.rehearse_noise(without, themed(60)) == ""
-    assert "no rehearsal with noise" in exposure.rehearse_noise(
+    assert "was not tried: a rehearsal takes" in exposure.rehearse_noise(
         plan.with_clients(range(11)), themed(9)
     )
 
@@ -171,10 +171,10 @@ def test_a_bound_is_said() -> None:
     private = Study.make(method={"name": "lda"}, differential_privacy={"epsilon": 1})
     _, one, together, reader = expose(private.with_clients(SIZES)).adversaries.values()
     assert "any conclusion is at most 2.72 times as likely with a document as without" in one
-    assert "(epsilon 1), except with a probability of 1 in 1,000,000." in reader
-    assert "The bound of the study needs 2 such parts; with one, any conclusion is" in together
+    assert "(epsilon 1), plus a probability of 1 in 1,000,000." in reader
+    assert "the study's bound needs 2 parts. From these, any conclusion is" in together
     of_two = mu_of(Privacy(epsilon=1)) * 2**0.5
-    assert f"(epsilon {epsilon_of(of_two, 1e-6):.3g})" in together
+    assert f"(epsilon {epsilon_of(of_two, 1e-6) + ROUNDING:.3g})" in together
     of_authors = PrivacySettings(epsilon=1, unit="person", most_documents=1)
     private = private.model_copy(update={"differential_privacy": of_authors})
     one = expose(private.with_clients(SIZES)).adversaries["One other member"]

@@ -75,7 +75,7 @@ def looked(plan: Study, policy: Policy) -> dict[str, Any]:
 def test_what_is_shown_of_a_secure_study() -> None:
     plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
     shown = looked(plan, Policy())
-    assert shown["seen"].startswith("The relay: who takes part, which functions run, when, and ")
+    assert shown["seen"].startswith("The relay: the members' names, which functions run, sizes,")
     assert shown["policy"].startswith(
         "By this client's policy, an update sums over at least 10 doc"
     )

@@ -188,7 +188,7 @@ def test_damaged_periods_are_refused(damage: dict[str, Any], tmp_path: Path) -> 
     edit_config(tmp_path, periods=whole)
     TopicModel.from_pretrained(tmp_path)
     edit_config(tmp_path, periods=whole | damage)
-    assert "damaged or incomplete; copy it again" in refused(tmp_path)
+    assert "train it again, or install the version" in refused(tmp_path)
 
 
 def test_periods_of_a_study() -> None:

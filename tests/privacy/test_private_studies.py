@@ -275,5 +275,5 @@ def test_a_study_that_fails_is_charged_what_left(tmp_path: Path) -> None:
         method={"name": "nmf", "n_components": 9},
         differential_privacy={"epsilon": 3, "words": PUBLIC[:50]},
     ).with_clients("abc")
-    with pytest.raises(StudyError, match="lists 50 public words, fewer than 10 words for each of"):
+    with pytest.raises(StudyError, match="lists 42 public words, fewer than 10 words for each of"):
         Participation(key_of("north"), themed(40), Policy(), tmp_path / "x").review(more)

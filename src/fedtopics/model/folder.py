@@ -149,7 +149,7 @@ def read_model(folder: Path) -> dict[str, Any]:
         raise _of_other_version(config, folder)
     words = _read(folder / "vocabulary.json")
     digest = config.pop("digest", "")
-    is_whole = digest == content_digest(config, words)
+    is_whole = digest == content_digest(config, words) and _has_weights(folder, config)
     try:
         fields = _fields(config, words, folder, is_whole)
     except ModelError:
@@ -167,6 +167,12 @@ def read_model(folder: Path) -> dict[str, Any]:
         folder / "topics.json", fields["inference"].settings.n_components
     )
     return fields | {"labels": labels, "unconfirmed": suggested}
+
+
+def _has_weights(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether the file of weights is the one that the config names."""
+    path = folder / "model.safetensors"
+    return path.exists() and hashlib.sha256(read_bytes(path)).hexdigest() == config.get("sha256")
 
 
 def _of_other_version(config: Mapping[str, Any], folder: Path) -> ModelError:

@@ -111,17 +111,7 @@ class Folder:
 
     def load(self) -> tuple[Record, bytes, list[OpenedStep]]:
         """Return the record, its vector or reply, and the totals."""
-        path = self._folder / "record"
-        try:
-            record = decode(read_bytes(path), Record) if path.exists() else Record(format=RECORD)
-        except FederationError:
-            raise RunError(f"{path} is damaged; restore the folder, or start a new run.") from None
-        if record.format != RECORD:
-            raise RunError(
-                f"{path} was written by another version of fedtopics: it has format "
-                f"{record.format}, and this one {RECORD}. Resume with the version that wrote it, "
-                "or start a new run."
-            )
+        record = self._read_record()
         totals = self._folder / "totals"
         entries, whole = unpacked_record(read_bytes(totals))
         if whole < totals.stat().st_size:  # a crash cut the last one
@@ -130,6 +120,22 @@ class Folder:
             record = record.after(entries[-1])
         content = self._folder / "content"
         return record, read_bytes(content) if content.exists() else b"", entries
+
+    def _read_record(self) -> Record:
+        path = self._folder / "record"
+        if not path.exists():
+            return Record()
+        try:
+            record = decode(read_bytes(path), Record)
+        except FederationError:
+            raise RunError(f"{path} is damaged; restore the folder, or start a new run.") from None
+        if record.format != RECORD:
+            raise RunError(
+                f"{path} was written by another version of fedtopics: it has format "
+                f"{record.format}, and this one {RECORD}. Resume with the version that wrote it, "
+                "or start a new run."
+            )
+        return msgspec.structs.replace(record, format=0)
 
     def cut(self) -> None:
         """Remove the totals: a checkpoint contains their results."""
