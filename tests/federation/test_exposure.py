@@ -117,13 +117,13 @@ def test_four_adversaries() -> None:
     assert relay.startswith("The relay: the members' names, which functions run, sizes, times, r")
     assert "A sum over all documents is of all persons of this client; those of the" in one
     assert together.startswith("All 2 other members together: this client's own sums, which are")
-    assert together.endswith("as it counts persons of all members.")
+    assert together.endswith("so it can be over one of this client.")
     assert "in topics only if 5 or more of its persons and 2 or more clients have it." in reader
     minibatches = {"name": "lda", "learning": "stochastic", "batch_size": 52}
     server, one, together, _ = adversaries(method=minibatches, aggregation="plain")
     assert server.startswith("The server: every update of every member. Aggregation is plain, as")
     assert "is of 17 persons of this client." in server
-    assert together.endswith("persons of this client.")
+    assert together.endswith("another number in it can be over one document.")
     computed = adversaries(themed(300), method=minibatches | {"max_rounds": 500})
     assert "500 rounds suffice to compute the documents of all 300 documents" in computed[1]
 

@@ -368,7 +368,7 @@ def test_before_a_run(tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPa
     for sentence in (
         "This client has 60 documents of 30 patients, with ",
         "A sum over all documents is of 30 patients of this client",
-        "Each is over at least 12 patients of this client.",
+        "Each message is over at least 12 patients of this client",
         "reveal about a single patient has no bound",
         "| min\\_persons | 12 |",
     ):

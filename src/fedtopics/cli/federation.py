@@ -188,9 +188,14 @@ def _show_own_policy(
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
     say(event_sentence(Documents.of("this client", corpus).plain()))
-    rarest = study.vocabulary.min_persons_per_word
-    has_noise = study.differential_privacy is not None
-    say(policy.described(not study.is_secure, rarest, corpus.unit, has_noise))
+    say(
+        policy.described(
+            seen=not study.is_secure,
+            rarest=study.vocabulary.min_persons_per_word,
+            unit=corpus.unit,
+            has_noise=study.differential_privacy is not None,
+        )
+    )
     if corpus.persons is None:
         say(EACH_A_PERSON)
     if study.method.draws:
@@ -231,9 +236,8 @@ def serve(
     from fedtopics.protocol.roster import Key
 
     plan = read_apart(study)
-    key = Key.load(key_folder)
     folder = out or Path("runs") / file_name(plan.name)
-    listen_there = partial(listening, plan, key, plan.listen_address(listen))
+    listen_there = partial(listening, plan, Key.load(key_folder), plan.listen_address(listen))
     news = ServerNews()
     on_event: OnEvent = print_event if as_json else news
     watch = (lambda service: None) if as_json else news.watch
@@ -341,6 +345,7 @@ def join_command(
     check_key(plan, key)
     news = MemberNews(key.name)
     on_event: OnEvent = print_event if as_json else news
+    # A dry run writes nothing, so it takes no --out.
     with news:
         part = _participation(
             plan,

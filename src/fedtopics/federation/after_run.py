@@ -1,6 +1,7 @@
 """Lines that a ledger gets after a run: files that were deleted, and its report."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -56,14 +57,11 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
             f"The ledger {path} is signed; give the folder of the key of "
             f"{client_of_ledger(path)!r} with --key. Nothing was deleted."
         )
-    ledger = _reopened(path, lines[-1], key)
-    try:
+    with closing(_reopened(path, lines[-1], key)) as ledger:
         for name in chosen:
             # First the line: if the power fails in between, `verify` finds the file.
             ledger.write_deleted(name)
             (folder / name).unlink(missing_ok=True)
-    finally:
-        ledger.close()
     return chosen
 
 
@@ -71,9 +69,8 @@ def record_files(folder: Path, names: Sequence[str], key: Key) -> None:
     """Add a line to a member's ledger for each of these files that exists."""
     path = folder / "ledger.jsonl"
     if lines := list(lines_of(path)):
-        ledger = _reopened(path, lines[-1], key)
-        ledger.write_files(folder, *(name for name in names if (folder / name).exists()))
-        ledger.close()
+        with closing(_reopened(path, lines[-1], key)) as ledger:
+            ledger.write_files(folder, *(name for name in names if (folder / name).exists()))
 
 
 def _reopened(path: Path, last: Line, key: Key | None) -> Ledger:

@@ -100,7 +100,6 @@ def data_sent_in(
 ) -> list[DataSent]:
     """Return what a study sends, for these words of a client, and the model that it starts from."""
     recipe = recipe_of(study)
-    client = (recipe or study.registration).client
     most_words = study.method.most_words(study.vocabulary.max_words)
     if start is not None and start.continued is not None:
         most_words = len(start.words)
@@ -118,7 +117,7 @@ def data_sent_in(
         own_words=own_words,
         is_simulation=is_simulation,
     )
-    shown = rows.of_client(client, study.method)
+    shown = rows.of_client((recipe or study.registration).client, study.method)
     if start is None or start.continued is None:
         shown = [row for row in shown if row.function != KNOWN_WORDS]
     if not study.is_secure:

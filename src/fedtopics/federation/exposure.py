@@ -142,19 +142,15 @@ class Exposure:
                 f"{self._parts} parts. From these, {bound_of(self._noise, self._parts)}. A "
                 f"policy's max_epsilon counts epsilon {self._noise.epsilon:g} for this study."
             )
+        of_study = self.study.vocabulary.min_persons_per_word
         groups = OF_GROUPS if self.study.is_secure and self.policy.counts_of_all else ""
         return (
             "this client's own sums, which are totals less their own updates. "
             f"{self._computed('update')} Each message is over at least "
             f"{self.policy.min_persons:,} {self.unit} of this client, and a word's count over at "
-            f"least {self._least_per_word:,}; another number in it can be over one document."
-            f"{groups}"
+            f"least {max(self.policy.min_persons_per_word, of_study):,}; another number in it can "
+            f"be over one document.{groups}"
         )
-
-    @property
-    def _least_per_word(self) -> int:
-        limits = self.study.vocabulary
-        return max(self.policy.min_persons_per_word, limits.min_persons_per_word)
 
     @property
     def _model(self) -> str:
@@ -243,8 +239,7 @@ def _own_words(study: Study, corpus: Corpus, policy: Policy) -> OwnWords | None:
     """Count the words that a client would name; None if the study asks for none."""
     if study.differential_privacy is not None or not study.method.agrees_first:
         return None
-    site = ClientContext("this client", corpus, policy)
-    words = ClientWords(plan_of(study), site)
+    words = ClientWords(plan_of(study), ClientContext("this client", corpus, policy))
     most = study.vocabulary.most_proposed(len(study.clients) or 1)
     proposed = words.proposed(0, most, words.counted_words())["words"]
     contents = (content_shape_and_type(value)[0] for _, value in flat_fields({"words": proposed}))

@@ -79,8 +79,7 @@ def join(
                 folder=part.out,
                 notify=part.notify,
             )
-            service = files.enter_context(server)
-            return _train(part, study, LoopbackLink(service, key.name), timeout)
+            return _train(part, study, LoopbackLink(files.enter_context(server), key.name), timeout)
         link = link or plan.link(key)
         try:
             part.review(study)
@@ -131,7 +130,6 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
             )
             with closing(run), ExitStack() as open_files:
                 run.describe(study, start)
-                patience = Patience(timeout, run.event)
                 make = _secure if study.is_secure else _plain
                 clients = make(
                     part=part,
@@ -140,7 +138,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                     door=door,
                     run=run,
                     files=open_files,
-                    patience=patience,
+                    patience=Patience(timeout, run.event),
                 )
                 run.clients = clients
                 part.notify(Joined(study.fingerprint, str(part.out)))
@@ -239,8 +237,7 @@ def numbers_of(study: Study, part: Participation, door: Door) -> tuple[int, int,
     with_text = np.flatnonzero(~corpus.is_empty | (corpus.embeddings is not None))
     start = part.begun(study)
     agrees = study.method.agrees_first and (start is None or start.continued is None)
-    most = study.vocabulary.most_proposed(len(study.clients))
-    words = door.count_words(most) if agrees else 0
+    words = door.count_words(study.vocabulary.most_proposed(len(study.clients))) if agrees else 0
     return len(corpus), corpus.n_persons(with_text), words
 
 

@@ -137,8 +137,7 @@ class Ledger:
         self._study = study
         self._sign = sign
         self._file: IO[bytes] | None = None
-        masks = {"masked": False} if seen else {}
-        self._always = masks | ({"secret": SEEDED} if seeded else {})
+        self._always = ({"masked": False} if seen else {}) | ({"secret": SEEDED} if seeded else {})
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()  # run, round and attempt of all answers
         self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
@@ -357,9 +356,10 @@ class Ledger:
 
 def last_records(lines: Iterable[Line]) -> dict[str, Line]:
     """Return the last line about each file of a run: that it was stored, or deleted."""
-    kinds = "stored", "deleted"
     return {
-        str(line.content.get("file")): line for line in lines if line.content.get("what") in kinds
+        str(line.content.get("file")): line
+        for line in lines
+        if line.content.get("what") in ("stored", "deleted")
     }
 
 

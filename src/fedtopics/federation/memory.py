@@ -17,9 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -143,8 +141,7 @@ class Memory:
             if content[:CHECKSUM] != hashlib.sha256(content[CHECKSUM:]).digest():
                 raise ValueError
             arrays = load(content[CHECKSUM:])
-            header = Header.model_validate_json(arrays.pop("header").tobytes())
-            return cls(header, **arrays)
+            return cls(Header.model_validate_json(arrays.pop("header").tobytes()), **arrays)
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, LookupError, TypeError, SafetensorError):
@@ -155,13 +152,14 @@ class Memory:
             ) from None
 
     def write(self, path: Path) -> None:
-        arrays: dict[str, NDArray[Any]] = {
-            "header": np.frombuffer(self.header.model_dump_json().encode(), np.uint8),
-            "texts": self.texts,
-            "persons": self.persons,
-            "groups": self.groups,
-        }
-        content = save(arrays)
+        content = save(
+            {
+                "header": np.frombuffer(self.header.model_dump_json().encode(), np.uint8),
+                "texts": self.texts,
+                "persons": self.persons,
+                "groups": self.groups,
+            }
+        )
         write_durably(path, hashlib.sha256(content).digest() + content)
 
     def choose(
@@ -197,8 +195,7 @@ class Memory:
         places[rows] = remembered
         earlier_persons = persons.copy()
         earlier_persons[rows] = self.persons[remembered]
-        forgotten = np.array(self.header.erased, np.uint64)
-        erased = np.isin([persons, earlier_persons], forgotten).any(0)
+        erased = np.isin([persons, earlier_persons], np.array(self.header.erased, np.uint64)).any(0)
         begun = [number for number, old in enumerate(self.header.releases) if old.study == study]
         choice = Choice(
             texts=texts,
@@ -341,19 +338,14 @@ class Memory:
 
     def _digests_of(self, corpus: Corpus) -> tuple[Digests, Digests]:
         """Return digests of each document's text, all different, and of its person."""
-        key = bytes.fromhex(self.header.secret)
-        blake = partial(hashlib.blake2b, digest_size=DIGEST, key=key)
         content = b"".join(
-            blake(letters_of(text), person=b"text").digest()
-            for batch in corpus.texts()
-            for text in batch
+            self._digest(letters_of(text), b"text") for batch in corpus.texts() for text in batch
         )
         texts = np.frombuffer(content, np.uint64).copy()
         persons = None
         if corpus.persons is not None:
             codes = corpus.persons.combine_chunks().dictionary_encode()
-            names = codes.dictionary.to_pylist()
-            persons = self._digests_of_names(names)[codes.indices.to_numpy()]
+            persons = self._digests_of_names(codes.dictionary.to_pylist())[codes.indices.to_numpy()]
         # Equal texts are numbered in the order of their persons, not of their rows.
         order = (
             np.argsort(texts, kind="stable") if persons is None else np.lexsort((persons, texts))
@@ -381,9 +373,7 @@ class Recorded(Follow):
 
 def fewer(before: Digests, now: Digests) -> Digests:
     """Return the persons with fewer documents than before."""
-    counts = Counter(now.tolist())
-    earlier = Counter(before.tolist())
-    return np.array([who for who, n in earlier.items() if counts[who] < n], np.uint64)
+    return np.array([*(Counter(before.tolist()) - Counter(now.tolist()))], np.uint64)
 
 
 def letters_of(text: str) -> bytes:

@@ -15,7 +15,7 @@ from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
 from fedtopics.errors import PolicyError, RunError
 from fedtopics.escaping import file_name
-from fedtopics.federation.data_sent import Rows, data_sent_in
+from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose, rehearse_noise
 from fedtopics.federation.ledger import Ledger
@@ -148,14 +148,12 @@ class Participation:
         self._noise = digest(secret.derive("account").hex())
         account, choice = self._remember(study, self.corpus, self._noise)
         self._ledger = self._opened_ledger(study, has_begun)
-        limits = policy.model_dump(mode="json")
-        rows = self._rows(study)
         self._ledger.write_start(
             client=self.name,
             certificate=self.key.certificate,
-            policy=limits,
+            policy=policy.model_dump(mode="json"),
             corpus=self.corpus.take(choice.rows),
-            data_sent=rows,
+            data_sent=[row.plain() for row in data_sent_in(study, start=self.begun(study))],
             spent=None if policy.max_epsilon is None else account.epsilon,
             confirmed=self._confirmed,
         )
@@ -191,9 +189,6 @@ class Participation:
             is_own=self.key.has_signed,
         )
 
-    def _rows(self, study: Study) -> Rows:
-        return [row.plain() for row in data_sent_in(study, start=self.begun(study))]
-
     def finished(self, study: Study) -> TopicModel | None:
         """Return the model if this member has finished the study, else None."""
         place = self._place(study)
@@ -212,19 +207,20 @@ class Participation:
         rows = data_sent_in(study, start=self.begun(study))
         exposure = Exposure(study, rows, policy, self.corpus.unit, self.corpus.n_persons())
         learned = [f"{who}: {learns}" for who, learns in exposure.adversaries.items()]
-        offer = Offered(
-            study=study,
-            data_sent=[row.plain() for row in rows],
-            seen="\n".join([*learned, SEEDED] if self._insecure_seed else learned),
-            policy=policy.described(
-                seen=not study.is_secure,
-                rarest=study.vocabulary.min_persons_per_word,
-                unit=self.corpus.unit,
-                has_noise=study.differential_privacy is not None,
-            ),
-            known=(self._place(study) / "study.toml").exists(),
+        self.notify(
+            Offered(
+                study=study,
+                data_sent=[row.plain() for row in rows],
+                seen="\n".join([*learned, SEEDED] if self._insecure_seed else learned),
+                policy=policy.described(
+                    seen=not study.is_secure,
+                    rarest=study.vocabulary.min_persons_per_word,
+                    unit=self.corpus.unit,
+                    has_noise=study.differential_privacy is not None,
+                ),
+                known=(self._place(study) / "study.toml").exists(),
+            )
         )
-        self.notify(offer)
         # Only read: a release is recorded in `consider`, right before anything is sent.
         memory = Memory.read(self._memory)
         choice = self._choose(study, self.corpus, memory)
@@ -258,12 +254,11 @@ class Participation:
                 "the policy. Only if there is none, add --first-release."
             )
         start = self.begun(study)
-        is_continued = start is not None and start.continued is not None
         choice = memory.choose(
             corpus=corpus,
             least=self.policy.min_persons,
             study=study.identity(start),
-            once=is_continued or self._growing is not None,
+            once=(start is not None and start.continued is not None) or self._growing is not None,
             grows=self._growing is not None,
             changed=TEXTS_CHANGED in self._confirmed,
         )
@@ -329,8 +324,7 @@ class Participation:
             memory.header.account = list(account.entries)
             memory.record(choice, self._release(study), closed=self._growing is not None)
         with suppress(OSError):  # the key may be on a volume that cannot be written
-            releases = str(len(memory.header.releases))
-            write_durably(self.key.folder / SIGNED, releases.encode())
+            write_durably(self.key.folder / SIGNED, str(len(memory.header.releases)).encode())
         return account, choice
 
     def settle(self, study: Study) -> None:
@@ -339,8 +333,7 @@ class Participation:
             return
         share = min(sum(self._ledger.shares.values()), 1.0)
         with changed_memory(self._memory) as memory:
-            account = Account(memory.header.account)
-            account = account.settled(study.fingerprint, self._noise, share)
+            account = Account(memory.header.account).settled(study.fingerprint, self._noise, share)
             memory.header.account = list(account.entries)
 
     def _arriving(self, study: Study) -> Follow | None:
@@ -422,7 +415,6 @@ def check_policy(
     policy.check_privacy(client, privacy, study.fingerprint, account)
     method = study.method
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
-    n_persons = policy.min_persons if grows else min(used, corpus.n_persons())
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
     policy.check_persons(client, corpus)
     persons(corpus, privacy)  # raises if documents have none and the study needs them
@@ -438,7 +430,7 @@ def check_policy(
         rounds=method.max_rounds
         if "max_rounds" in method.model_fields_set or not method.draws
         else 0,
-        persons=n_persons,
+        persons=policy.min_persons if grows else min(used, corpus.n_persons()),
         text=study.text,
         clients=clients,
         clients_per_word=study.vocabulary.min_clients_per_word,

@@ -149,14 +149,12 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"Every user of this machine can change the policy {path}; run chmod o-w {path}."
             )
         if policy.known_members is not None:
-            members = policy.known_members
-            entries = (members,) if isinstance(members, str) else members
+            entries = _listed(policy.known_members)
             resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
             _fingerprints_of(resolved)  # a missing file is an error at once
             policy = policy.model_copy(update={"known_members": tuple(resolved)})
         if policy.memory is not None:
-            memory = Path(path).parent / policy.memory
-            policy = policy.model_copy(update={"memory": memory})
+            policy = policy.model_copy(update={"memory": Path(path).parent / policy.memory})
         return policy
 
     def check_method(self, client: str, method: str) -> None:
@@ -237,18 +235,17 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         """Refuse plain aggregation, unless the policy sets min_persons."""
         if is_secure:
             return
-        if not (self.aggregation or self.min_persons_in_sum):
-            if "min_persons" in self.model_fields_set:
-                return
+        if self.aggregation or self.min_persons_in_sum:
+            raise PolicyError(
+                f"The policy of client {client!r} requires secure aggregation, but the study has "
+                'plain aggregation. Nothing was sent; set aggregation = "secure" in the study.'
+            )
+        if "min_persons" not in self.model_fields_set:
             raise PolicyError(
                 f"The study has plain aggregation, but the policy of client {client!r} does not "
                 f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
                 f"{SEEN_DOCUMENTS} to the policy, or another number."
             )
-        raise PolicyError(
-            f"The policy of client {client!r} requires secure aggregation, but the study has plain "
-            f'aggregation. Nothing was sent; set aggregation = "secure" in the study.'
-        )
 
     def check_roster(
         self, client: str, certificates: Mapping[str, str], study: str, accepted: str = ""
@@ -261,8 +258,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
         if accepted or self.known_members is None:
             return
-        entries = self.known_members
-        trusted = _fingerprints_of((entries,) if isinstance(entries, str) else entries)
+        trusted = _fingerprints_of(_listed(self.known_members))
         if unknown := [name for name, sha256 in certificates.items() if sha256 not in trusted]:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
@@ -330,8 +326,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         and `clients`, which are not checked there.
         """
         self.check_method(client, method)
-        named = (*PATTERNS, LISTS, *self.token_patterns)
-        if text is not None and text.token_pattern not in named:
+        if text is not None and text.token_pattern not in (*PATTERNS, LISTS, *self.token_patterns):
             raise PolicyError(
                 f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
                 f"of client {client!r} does not allow; use one of {', '.join(PATTERNS)}."
@@ -362,6 +357,10 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
                 "sent; give it documents of more persons."
             )
+
+
+def _listed(entries: str | Sequence[str]) -> Sequence[str]:
+    return (entries,) if isinstance(entries, str) else entries
 
 
 def _fingerprints_of(entries: Sequence[str]) -> set[str]:

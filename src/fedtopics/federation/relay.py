@@ -122,8 +122,7 @@ def _lead(
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, stop.reason))
             halted = stop
-            newcomers = service.present().keys() - connected - service.relay.refused.keys()
-            for name in sorted(newcomers):
+            for name in sorted(service.present().keys() - connected - service.relay.refused.keys()):
                 connected.add(name)
                 notify(events.StatusChange("joined", name))
             if awaited != (step, *missing):

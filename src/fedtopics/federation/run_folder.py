@@ -167,9 +167,8 @@ class RunFolder:
         """Write a checkpoint and keep the last two; return whether it was written."""
         if self.folder is None:
             return False
-        arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
         data = save(
-            arrays,
+            {name: np.asarray(array, order="C") for name, array in state.arrays.items()},
             metadata={
                 "round": str(state.round),
                 "study": self._study,
@@ -210,13 +209,11 @@ class RunFolder:
             data = files.read_bytes(path)
             if hashlib.sha256(data).hexdigest() != files.read_text(digests[-1]).strip():
                 raise ValueError
-            arrays = load(data)
-            size = int.from_bytes(data[:8], "little")
-            meta = json.loads(data[8 : 8 + size])["__metadata__"]
+            meta = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
             numbers = {name: float(x) for name, x in json.loads(meta["numbers"]).items()}
             if (int(meta["round"]), meta["study"]) != (int(path.stem), self._study):
                 raise ValueError
-            return Checkpoint(int(path.stem), arrays, numbers)
+            return Checkpoint(int(path.stem), load(data), numbers)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError):
             raise RunError(
                 f"The checkpoint {path} is damaged, or of another study; delete it and its .sha256 "

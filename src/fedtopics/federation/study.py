@@ -245,7 +245,8 @@ class Study(BaseModel, extra="forbid", frozen=True):
         """Return a client's corpus with embeddings, if the method needs them; send nothing.
 
         `embedding_model` is the folder of the study's model, or the model of embeddings in the
-        corpus. StudyError or DataError if embeddings do not fit or contain NaN.
+        corpus. `on_progress` gets how many documents of how many are done. StudyError or DataError
+        if embeddings do not fit or contain NaN.
         """
         settings = self.method.needed_embedding
         if settings is None:

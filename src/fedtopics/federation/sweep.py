@@ -261,17 +261,21 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     return best, reasons
 
 
+def _draws(seed: int, client: str, use: int) -> np.random.Generator:
+    """Return random choices about a client's documents, other ones for each use."""
+    return np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW + use])
+
+
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
     """Return the rows to train on and the held-out rows, equal for all numbers and seeds."""
-    rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
-    shuffled = rng.permutation(documents)
+    shuffled = _draws(seed, client, 0).permutation(documents)
     n_held = int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
 
 
 def _sample(seed: int, client: str, documents: int) -> Any:
-    rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW + 2])
-    return np.sort(rng.permutation(documents)[: max(int(documents * SAMPLE), 1)])
+    shuffled = _draws(seed, client, 2).permutation(documents)
+    return np.sort(shuffled[: max(int(documents * SAMPLE), 1)])
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
@@ -294,9 +298,9 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
     total = words = 0.0
     for name in sorted(corpora):
         counts = model.count_words(corpora[name])
-        rng = np.random.default_rng([seed, int.from_bytes(name.encode()), DRAW + 1])
         seen = sparse.csr_array(counts)
-        seen.data = rng.binomial(counts.data.astype(np.int64), 0.5).astype(np.float32)
+        halves = _draws(seed, name, 1).binomial(counts.data.astype(np.int64), 0.5)
+        seen.data = halves.astype(np.float32)
         hidden = (counts - seen).tocoo()
         even = np.full((seen.shape[0], model.n_topics), 1 / model.n_topics)
         theta = refine(seen, model.beta, 1 / model.n_topics, even, "mean")

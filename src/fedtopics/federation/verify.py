@@ -50,50 +50,47 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
     `place` is a folder, or a ledger alone, of which files and study are not checked. With a
     `certificate`, only signatures with its key count. A kept `head` must be a line's digest.
     """
+    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
     if place.is_file():
-        yield from _alone(place, certificate, head)
+        yield from _alone(place, trusted, head)
         return
-    folder = place
     study: Study | str  # or what is wrong with its file
     try:
-        study = Study.read(folder / "study.toml")
+        study = Study.read(place / "study.toml")
     except StudyError as error:
         study = str(error)
-    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
-    places = _places(folder, study)
+    places = _places(place, study)
     if not places:
         raise RunError(
-            f"There is no ledger in {folder}; name the folder of a member or of a simulation."
+            f"There is no ledger in {place}; name the folder of a member or of a simulation."
         )
     for path in places:
         lines = ledger.checked_lines(path)
         yield from _chain(path, lines)
         if path.exists():
             yield _signature(path, lines, trusted)
-            yield _study(folder / "study.toml", study, lines)
+            yield _study(place / "study.toml", study, lines)
             yield from _files(path.parent, lines)
             if isinstance(study, Study):
                 try:
-                    rows = data_sent_in(study, is_simulation=path.parent != folder)
-                    table = {row.function: row.plain() for row in rows}
-                    yield _data_sent(table, path, lines)
+                    rows = data_sent_in(study, is_simulation=path.parent != place)
+                    yield _data_sent({row.function: row.plain() for row in rows}, path, lines)
                 except ledger.DAMAGES:  # of a line that somebody changed
                     yield Check("data sent", False, f"A line of {path} is damaged.")
-                yield _privacy(study, folder, path, lines)
-                if (folder / AUDIT).exists():
-                    yield _audit(folder / AUDIT, study)
+                yield _privacy(study, place, path, lines)
+                if (place / AUDIT).exists():
+                    yield _audit(place / AUDIT, study)
         if head:
             yield _kept_head(path, lines, head)
 
 
-def _alone(path: Path, certificate: Path | None, head: str) -> Iterator[Check]:
+def _alone(path: Path, trusted: _Key | None, head: str) -> Iterator[Check]:
     """Check a ledger without the files of its run, as an auditor may get it."""
     lines = ledger.checked_lines(path)
     if not any(line.content for line in lines):
         raise RunError(f"{path} is not a ledger; give ledger.jsonl, or the folder of a run.")
     is_whole = ledger.head_path(path).exists()
     yield from (check for check in _chain(path, lines) if is_whole or check.what != "end")
-    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
     yield _signature(path, lines, trusted, has_head=is_whole)
     try:
         yield _data_sent({}, path, lines)

@@ -16,9 +16,7 @@ from fedtopics.versions import VERSION
 def card(model: Topics) -> str:
     """Return the card of a model, in Markdown."""
     name = model.inference.name
-    counted = "Documents with a known word"
-    if model.shows_clusters:
-        counted = "Documents that are not empty"
+    counted = f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
     rows = model.get_topic_info()
@@ -80,16 +78,16 @@ def promise(model: Topics) -> str:
         )
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
-    known = "Settings and words are public"
+    public = "Settings and words are public"
     if "embedding" in model.inference.settings_type.model_fields:
-        known = (
+        public = (
             "Settings, words and encoder are public; the control in "
             "docs/concepts/differential-privacy.md shows what they yield alone"
         )
     learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
-        f"everything that the study released; {learned}. {known}"
+        f"everything that the study released; {learned}. {public}"
     )
 
 

@@ -30,10 +30,9 @@ GROUPS = 6  # most groups of topics in the tree
 
 def colours(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return each client's colour by name; small clients beyond the first eight share one."""
-    largest = sorted(clients, key=lambda client: -client["documents"])
     return {
         client["name"]: f"c{place}" if place < COLOURED else "cx"
-        for place, client in enumerate(largest)
+        for place, client in enumerate(sorted(clients, key=lambda client: -client["documents"]))
     }
 
 

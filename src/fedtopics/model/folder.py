@@ -148,8 +148,8 @@ def read_model(folder: Path) -> dict[str, Any]:
     if config.get("format") != MODEL:
         raise _of_other_version(config, folder)
     words = _read(folder / "vocabulary.json")
-    digest = config.pop("digest", "")
-    is_whole = digest == content_digest(config, words) and _has_weights(folder, config)
+    fits = config.pop("digest", "") == content_digest(config, words)
+    is_whole = fits and _has_weights(folder, config)
     try:
         fields = _fields(config, words, folder, is_whole)
     except ModelError:

@@ -272,9 +272,8 @@ def _span(periods: Sequence[Any]) -> str:
     first = _period_name(periods[0])
     last = _period_name(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
-        step = min((b - a for a, b in pairwise(periods)), default=timedelta())
         begin = periods[0]
-        end = periods[-1] + step
+        end = periods[-1] + min((b - a for a, b in pairwise(periods)), default=timedelta())
         if begin.month == 1 and end >= date(begin.year, 12, 28):
             return str(begin.year)
         first = first.removesuffix(f" {begin.year}")

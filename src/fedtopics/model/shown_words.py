@@ -91,8 +91,7 @@ def choose(
     different = []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):
         as_ranked = [list(range(words.shape[1]))[:WORDS_SHOWN]] * len(words)
-        coherent = [keep_coherent(topic) for topic in pairs]
-        for positions in (as_ranked, coherent):
+        for positions in (as_ranked, [keep_coherent(topic) for topic in pairs]):
             shown = np.take_along_axis(words, np.array(positions), axis=1)
             first = () if positions == as_ranked else tuple(map(tuple, shown.tolist()))
             variants.append(replace(reading, first=first))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.published import (
+    ALL_DOCUMENTS,
     ONCE,
     Often,
     Published,
@@ -29,6 +30,7 @@ from fedtopics.text.vocabulary import fingerprint
 
 Shape = tuple[int, ...]
 Settings = TypeVar("Settings", bound=TopicSettings)
+COUNTED = replace(ALL_DOCUMENTS, text="the documents that count")  # of a person, not all
 WHOSE = "a document, or all documents of a person, are"
 NOISE = "with this client's part of the noise added"
 
@@ -86,11 +88,15 @@ class NoisyClient(TopicClient[Settings]):
     def functions(cls) -> dict[str, Published]:
         """Return only functions with noise: none of those that all methods have."""
         without = TopicClient.functions().keys()
-        return {name: of for name, of in super().functions().items() if name not in without}
+        named = {name: of for name, of in super().functions().items() if name not in without}
+        return {
+            name: replace(of, over=COUNTED) if of.over is ALL_DOCUMENTS else of
+            for name, of in named.items()
+        }
 
     @published(
-        f"The number of documents, {NOISE}.",
-        "number of documents",
+        f"The number of documents, or of persons if the bound is for persons, {NOISE}.",
+        "number of documents or persons",
         often=ONCE,
         reply=lambda: noisy(size=()),
         has_words=False,

@@ -27,12 +27,11 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
     """Return the rows of the documents that count, and their weights; DataError as `persons`."""
     # A person's first different documents count, at most `most_documents`, and share weight 1.
     most = None if privacy is None else privacy.most_documents
-    whose = persons(corpus, privacy)
     rows: list[int] = []
     names: list[str] = []
     seen: set[tuple[str, bytes]] = set()
     number: Counter[str] = Counter()
-    for row, document in enumerate(zip(whose, _digests(corpus), strict=True)):
+    for row, document in enumerate(zip(persons(corpus, privacy), _digests(corpus), strict=True)):
         name = document[0]
         if document in seen or (name and number[name] == most):
             continue
@@ -71,8 +70,7 @@ def _digests(corpus: Corpus) -> Iterator[bytes]:
 
 def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:
     """Return rows scaled to length 1; a row of zeros stays unchanged."""
-    lengths = np.sqrt(_row_sums(rows, rows.data**2))
-    return weighted_rows(rows, 1 / np.maximum(lengths, TINY))
+    return weighted_rows(rows, 1 / np.maximum(np.sqrt(_row_sums(rows, rows.data**2)), TINY))
 
 
 def weighted_rows(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
@@ -93,8 +91,7 @@ def nearest_words(
     documents = _documents(bag)
     close = np.empty(len(documents))
     for part in _parts(len(documents)):
-        of_words = vectors[bag.indices[part]]
-        close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], of_words)
+        close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], vectors[bag.indices[part]])
     order = np.lexsort((-close, documents))
     rank = np.arange(len(order)) - bag.indptr[documents]  # in the document, the nearest first
     chosen = np.sort(order[rank < most])

@@ -152,9 +152,8 @@ def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbe
     """Move centres repeatedly to the mean of the words that belong only to them."""
     for _ in range(PASSES):
         close = directions @ centres.T
-        nearest = close.argmax(1)
         sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, directions * (weights * (close.max(1) > PURE))[:, None])
+        np.add.at(sums, close.argmax(1), directions * (weights * (close.max(1) > PURE))[:, None])
         has_words = np.linalg.norm(sums, axis=1, keepdims=True) > 0
         centres = np.where(has_words, unit_rows(sums), centres)
     return centres
@@ -163,9 +162,8 @@ def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbe
 def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbers:
     """Return the centres, without those that are similar to a centre with more words."""
     nearest = (directions @ centres.T).argmax(1)
-    order = np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable")
     chosen: list[int] = []
-    for centre in order:
+    for centre in np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable"):
         if not chosen or (centres[chosen] @ centres[centre]).max() <= ALIKE:
             chosen.append(int(centre))
     return np.asarray(centres[np.sort(chosen)])

@@ -156,18 +156,18 @@ def _vectors_of(
 
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, and the directions in which embeddings spread."""
-    n = releases.settings.embedding.dimension
     reply = agreement.ask(NoisyKMeansClient.noisy_key_words)
     columns = releases.known_words(reply["words"])
-    products = contributions.unpacked(reply["products"], n)
+    products = contributions.unpacked(reply["products"], releases.settings.embedding.dimension)
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
-    sigma = releases.budget.sigma("products")
     return {
         "kept": columns,
         "frequency": reply["words"][columns],
         "origin": origin,
-        "directions": estimates.find_directions(origin, products, number, sigma),
+        "directions": estimates.find_directions(
+            origin, products, number, releases.budget.sigma("products")
+        ),
     }
 
 
@@ -177,9 +177,8 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     reply = agreement.ask(NoisyKMeansClient.word_vectors, columns=state["kept"])
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
     centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
-    projected = centred @ state["directions"]
     centres = estimates.first_centres(
-        projected, frequency, releases.settings.n_components, releases.seed
+        centred @ state["directions"], frequency, releases.settings.n_components, releases.seed
     )
     return {"vectors": centred, "centres": centres}
 
@@ -213,8 +212,7 @@ def words_of_clusters(releases: Releases, agreement: Agreement, state: Arrays) -
     sigma = releases.budget.sigma("histogram")
     of_words = releases.budget.sigma("words")
     chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
-    close = state["vectors"] @ unit_rows(state["sums"]).T
-    expected = estimates.by_closeness(summed, chance, close)
+    expected = estimates.by_closeness(summed, chance, state["vectors"] @ unit_rows(state["sums"]).T)
     counts = estimates.shrunk(summed, expected, sigma)
     others = OTHERS_SHARE / releases.settings.n_components * counts.sum(1, keepdims=True)
     topics = estimates.smoothed_topics(counts + others, LEAST_WORD_COUNT)

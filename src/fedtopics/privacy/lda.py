@@ -53,8 +53,7 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
         topics=state["topics"],
     )["counts"]
     expected = state["topics"] * np.maximum(summed.sum(0), 1)
-    sigma = releases.budget.sigma(f"topics {releases.number}")
-    counts = estimates.shrunk(summed, expected, sigma)
+    counts = estimates.shrunk(summed, expected, releases.budget.sigma(f"topics {releases.number}"))
     topics = estimates.smoothed_topics(counts, SMOOTHING)
     return {"frequency": counts.sum(1), "counts": counts, "topics": topics}
 

@@ -92,27 +92,24 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
         topics=topics,
     )
     products = contributions.unpacked(reply["products"], releases.settings.n_components)
-    expected = topics @ np.maximum(products, 0)
     sigma = releases.budget.sigma(f"factors {number}")
-    factors = estimates.shrunk(reply["factors"], expected, sigma)
+    factors = estimates.shrunk(reply["factors"], topics @ np.maximum(products, 0), sigma)
     settings: NMFSettings = releases.settings
     rounds = Factorisation(
         rarity=state["weights"],
         seed_vectors=_seed_directions(settings, agreement, state),
         pull=settings.strength,
     )
-    before = NMFState(topics, factors, products, np.zeros(()))
     sums = {"sums": factors, "products": products, "documents": agreement.documents}
-    after = rounds.step(agreement, before, sums, number)
+    after = rounds.step(agreement, NMFState(topics, factors, products, np.zeros(())), sums, number)
     counts = factors / np.maximum(state["weights"], TINY)[:, None]
     return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
 
 
 def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
-    shape = settings.shape(NMFShape)
     weights = {"topics": state["topics"], "rarity": state["weights"]}
-    return {"inference": Factors(counts.shape[1], shape), "weights": weights}
+    return {"inference": Factors(counts.shape[1], settings.shape(NMFShape)), "weights": weights}
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:

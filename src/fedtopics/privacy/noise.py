@@ -93,8 +93,7 @@ class Noise:
 
 def exact_normal(seed: bytes, size: int) -> Numbers:
     """Return standard normal numbers derived from 32 bytes, as quantiles with random signs."""
-    keystream = Cipher(AES256(seed), CTR(bytes(16))).encryptor()
-    signs, tails = _drawn(keystream, size)
+    signs, tails = _drawn(Cipher(AES256(seed), CTR(bytes(16))).encryptor(), size)
     quantiles: Numbers = ndtri(tails / 2)
     return np.where(signs, quantiles, -quantiles)
 

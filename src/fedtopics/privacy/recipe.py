@@ -115,8 +115,7 @@ class Recipe:
                 "list words of the language or the field as words in [differential_privacy], or "
                 f"install the study's embedding model at all participants. {error}"
             ) from None
-        pieces = read_text(encoder.folder / "tokenizer.json")
-        model = json.loads(pieces)["model"]
+        model = json.loads(read_text(encoder.folder / "tokenizer.json"))["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(
                 f"The model {name!r} has no tokens that are whole words; give a public list as "
@@ -225,7 +224,6 @@ class PrivateProgram(Program[Any, Arrays]):
         occurrences = np.maximum(np.rint(state["frequency"]), 0).astype(np.int64)
         order = np.argsort(-occurrences, kind="stable")
         names = tuple(agreement.vocabulary.words[state["kept"][i]] for i in order)
-        vocabulary = Vocabulary(names, occurrences[order], occurrences[order])
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
         word_sums = np.ascontiguousarray(state["counts"].T)
         sizes = word_sums.sum(1)
@@ -233,7 +231,7 @@ class PrivateProgram(Program[Any, Arrays]):
         return TopicModel(
             **self._recipe.inferred(self.settings, state, word_sums),
             shared={},
-            vocabulary=vocabulary,
+            vocabulary=Vocabulary(names, occurrences[order], occurrences[order]),
             text=self.plan.text,
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},

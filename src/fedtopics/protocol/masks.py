@@ -108,8 +108,7 @@ def add(total: Words | None, content: bytes) -> Words:
 def unmask(group: bytes, bound: bytes, content: bytes) -> Whole:
     """Return the total of all members' vectors; FederationError if it is false."""
     words = np.frombuffer(content, "<u8")
-    pad = stream(derive(group, "pad", bound), len(words) - 1)
-    whole = (words[:-1] - pad).astype(np.int64)
+    whole = (words[:-1] - stream(derive(group, "pad", bound), len(words) - 1)).astype(np.int64)
     inside = is_inside(whole)
     expected = tag_of(group, bound, whole if inside else np.zeros_like(whole))
     if (expected + _tag_pad(group, bound)) % P != int(words[-1]) or not inside:

@@ -79,8 +79,7 @@ class Member:
         )
         context = context_of(self.study, part, self.names)
         if record.part:
-            before = decode(record.part, Part)
-            is_same_step = context == context_of(self.study, before, self.names)
+            is_same_step = context == context_of(self.study, decode(record.part, Part), self.names)
             if not is_same_step or digest_of_fields(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
@@ -184,8 +183,9 @@ class Member:
             raise FederationError(f"the one-time key of {part.name} is not valid") from None
 
     def _check_signature(self, part: Part) -> None:
-        context = context_of(self.study, part, self.names)
-        content = self._signed("part", context, part.name, part.key)
+        content = self._signed(
+            "part", context_of(self.study, part, self.names), part.name, part.key
+        )
         if not self._verify(part.name, part.signature, content):
             raise FederationError(
                 f"the part of {part.name} is not signed for this study: its study or software "
@@ -271,8 +271,7 @@ class Member:
         boxes = decode(replies[0], Parts)
         if len(boxes) != len(names) - 1:
             raise FederationError("The group key is not sealed for all members.")
-        secret = keys.shared(record.private, parts[0].key)
-        key = derive(secret, "group", bound, self.name)
+        key = derive(keys.shared(record.private, parts[0].key), "group", bound, self.name)
         return [], keys.unseal(key, boxes[names.index(self.name) - 1])
 
     def save(self) -> None:

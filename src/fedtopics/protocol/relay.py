@@ -120,8 +120,7 @@ class Relay:
         if len(self._bodies) < len(self.names):
             return
         replies = encode([self._bodies[name][1] for name in self.names])
-        total = replies if self._sum is None else self._sum.tobytes()
-        last = Last(self.step, self._list, total)
+        last = Last(self.step, self._list, replies if self._sum is None else self._sum.tobytes())
         self._keep(encode(last))
         self.last = last
         self._list = []

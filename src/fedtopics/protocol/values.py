@@ -114,8 +114,7 @@ class _Writer:
     def _array(self, array: NDArray[Any]) -> Ext:
         if array.ndim == 2 and array.nbytes >= SPARSE_FROM:
             # As integers, so that a row of negative zeros is kept.
-            words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-            present = np.any(words, axis=1)
+            present = np.any(np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}"), axis=1)
             share_present = int(present.sum()) / len(array)
             if share_present * array.nbytes + len(array) / 8 + ALIGNMENT < array.nbytes:
                 return self._rows(SPARSE, array[present], present)

@@ -42,8 +42,7 @@ Counts = NDArray[np.int64]
 
 
 def template_of_table(size: int, n_clients: int) -> Template:
-    marks = Bounds((size,), n_clients, 0, dtype="int64")
-    return {"documents": Announced({}), "clients": marks}
+    return {"documents": Announced({}), "clients": Bounds((size,), n_clients, 0, dtype="int64")}
 
 
 def template_of_counts(n_words: int) -> Template:
@@ -109,8 +108,7 @@ def check_table(table: Counts, marks: int) -> None:
 
 def clients_with(words: Sequence[str], study: bytes, table: Counts) -> Counts:
     """Return in how many clients each word is by the table, at most; rarely more than it is."""
-    places = buckets_of(words, study, len(table))
-    return np.asarray(table[places].min(0))
+    return np.asarray(table[buckets_of(words, study, len(table))].min(0))
 
 
 def words_to_list(own: CountsByWord, study: bytes, table: Counts, least: int) -> list[str]:

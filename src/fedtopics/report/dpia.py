@@ -27,6 +27,7 @@ from fedtopics.report.dpia_document import (
     Statement,
 )
 from fedtopics.report.dpia_records import (
+    CITED,
     CONDITIONS,
     TABLES,
     Records,
@@ -125,7 +126,7 @@ def _phrases(records: Records) -> dict[str, Any]:
         "one": f"a single {records.unit.removesuffix('s')}",
         "seed_source": PROGRAM if records.place == "simulation" else seed_source,
         "records": records,
-        "study": records.cited,
+        "study": CITED,
         "program": PROGRAM,
         "threat_model": MODEL,
         "method": study.registration,
@@ -139,7 +140,7 @@ def _phrases(records: Records) -> dict[str, Any]:
 
 
 def _seen(records: Records) -> str:
-    """Say what whoever aggregates sees."""
+    """Say what the server or relay sees."""
     if not records.masked:
         return "the update of each"
     host = records.study.server.host
@@ -191,7 +192,7 @@ def _flows(records: Records) -> list[Part]:
                 ]
                 for row in records.planned
             ],
-            source=f"{records.cited}; {PROGRAM}; no ledger of a run was found",
+            source=f"{CITED}; {PROGRAM}; no ledger of a run was found",
         )
     ]
 
@@ -203,11 +204,11 @@ def _about(function: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
+    texts = facts.text_bytes
     # Words of a secure study are sent as table, list and counts, which have rows of their own.
     sent = sum(
         row["bytes"] for row in facts.rows if not (row["masked"] and row["function"] == WORDS)
     )
-    texts = facts.text_bytes
     times = f"{sent / texts:,.0f}" if sent >= 10 * texts else f"{sent / max(texts, 1):.2g}"
     ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
     return [
@@ -244,7 +245,7 @@ def _files(records: Records) -> list[Part]:
     whose = {"study.toml": with_server, "model": everybody if records.masked else with_server}
     files = {
         **TABLES["files"]["server" if records.place == "server" else "client"],
-        **({"model": NOISY_MODEL} if records.private else {}),
+        **({"model": NOISY_MODEL} if records.bounded else {}),
     }
     holder = "the server" if records.place == "server" else "each participant, its own"
     has_run = records.place != "study"
@@ -322,7 +323,7 @@ def _documents(records: Records) -> list[Part]:
 
 def _adversaries(records: Records) -> list[Part]:
     """State what the server, members and readers of the model can learn."""
-    unknown = ("any client", records.cited, Exposure(records.study, records.planned))
+    unknown = ("any client", CITED, Exposure(records.study, records.planned))
     return [
         Statement(f"{who}, about {client}: {learns}", f"{source}; {MODEL}")
         for client, source, exposure in records.exposures or [unknown]
@@ -344,7 +345,7 @@ def _attacks(records: Records) -> list[Part]:
                 [attack[key] for key in ("who", "what", "figure", "command", "less_by")]
                 for attack in records.holding("attacks")
             ],
-            source=f"{MODEL}; {records.cited}. The experiments used other documents than these",
+            source=f"{MODEL}; {CITED}. The experiments used other documents than these",
         )
     ]
 
@@ -379,10 +380,14 @@ def _audit(records: Records) -> list[Part]:
     ]
     if audit.allowed is not None:
         attacks.append(("allowed by epsilon", audit.allowed, "-"))
-    share_title = f"found, at {FALSE_POSITIVES:.0%} false"
     return [
         FormTable(
-            head=["attack", "AUC (.500 by chance)", share_title, "tried on"],
+            head=[
+                "attack",
+                "AUC (.500 by chance)",
+                f"found, at {FALSE_POSITIVES:.0%} false",
+                "tried on",
+            ],
             rows=[
                 [name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in attacks
             ],
@@ -400,14 +405,27 @@ def _risks(records: Records) -> list[Part]:
         *(row[0] for row in TABLES["threats"]["rows"]),
         *(f"not promised: {sentence.removesuffix('.')}" for sentence in records.not_promised),
     ]
-    head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
-    return [FormTable(head, [[risk, "", "", "", ""] for risk in risks])]
+    return [
+        FormTable(
+            head=[
+                "risk of 3.1 or 4.1.a",
+                "likelihood",
+                "severity",
+                "what modulates it",
+                "acceptable?",
+            ],
+            rows=[[risk, "", "", "", ""] for risk in risks],
+        )
+    ]
 
 
 def _settings(records: Records) -> list[Part]:
-    rows = [[row["what"], row["changes"]] for row in records.holding("settings")]
     return [
-        FormTable(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}")
+        FormTable(
+            head=["measure that settings allow", "what it changes"],
+            rows=[[row["what"], row["changes"]] for row in records.holding("settings")],
+            source=f"{PROGRAM}; {MODEL}",
+        )
     ]
 
 

@@ -42,10 +42,9 @@ def read_answers(path: Path) -> list[AnsweredQuestion]:
 
 
 def _is_answer(table: Any) -> bool:
-    names = AnsweredQuestion.__dataclass_fields__.keys()
     return (
         isinstance(table, dict)
-        and table.keys() == names
+        and table.keys() == AnsweredQuestion.__dataclass_fields__.keys()
         and all(isinstance(value, str) for value in table.values())
     )
 
@@ -57,8 +56,9 @@ def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> P
     for earlier in answers:
         is_same = (earlier.section, earlier.question) == (section, part.question)
         if is_same and earlier.answer.strip():
-            text = f"{part.question} {earlier.answer.strip()}"
-            return Statement(text, f"{FILE}, answered by {part.who}")
+            return Statement(
+                f"{part.question} {earlier.answer.strip()}", f"{FILE}, answered by {part.who}"
+            )
     return part
 
 

@@ -21,6 +21,7 @@ from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
+CITED = "study.toml"  # the study, whose fingerprint is in the annex
 to_controller = partial(Gap, "the controller")
 
 
@@ -50,18 +51,14 @@ class Records:
                 for facts in map(LedgerFacts.read, find_ledgers(place).values())
                 if facts.began_line
             ]
-            study = Study.read(place / "study.toml")
-            records = cls(place, study, place_of(place, ran=True), ledgers)
+            records = cls(
+                place, Study.read(place / "study.toml"), place_of(place, ran=True), ledgers
+            )
         audit_of_run = records.folder / AUDIT
         audit = audit or (audit_of_run if audit_of_run.exists() else None)
         if audit is None:
             return records
         return replace(records, audit=Audit.read(audit, records.study.fingerprint))
-
-    @property
-    def cited(self) -> str:
-        """The study as it is cited; the annex has the fingerprint that all participants share."""
-        return "study.toml"
 
     @property
     def exposures(self) -> list[tuple[str, str, Exposure]]:
@@ -78,16 +75,13 @@ class Records:
     @property
     def unit(self) -> str:
         """What sentences count, in the plural."""
-        units = [exposure.unit for _, _, exposure in self.exposures]
-        bound = self.study.differential_privacy
-        named = [unit for unit in units if unit != "documents"]
-        of_persons = bound is not None and bound.unit == "person"
-        return next(iter(named), "persons" if of_persons else "documents")
+        units = [exposure.unit for _, _, exposure in self.exposures if exposure.unit != "documents"]
+        return next(iter(units), "persons" if self.bounded == "person" else "documents")
 
     @property
     def not_promised(self) -> list[str]:
         """What the study does not promise."""
-        has = {"secure": self.masked, "noise": self.private, "draws": self.study.method.draws}
+        has = {"secure": self.masked, "noise": bool(self.bounded), "draws": self.study.method.draws}
         return not_promised(**has, persons=self.unit != "documents")
 
     @property
@@ -102,9 +96,10 @@ class Records:
         return self.study.is_secure and self.place != "simulation"
 
     @property
-    def private(self) -> bool:
-        """Whether the study is differentially private."""
-        return self.study.differential_privacy is not None
+    def bounded(self) -> str:
+        """Of what differential privacy bounds the effect: "person", "document", or "" without."""
+        bound = self.study.differential_privacy
+        return "" if bound is None else bound.unit
 
     @property
     def has_server(self) -> bool:
@@ -114,8 +109,7 @@ class Records:
     def size(self, name: str) -> str:
         """Return the size of a file or folder in bytes; "-" if it does not exist."""
         place = self.folder / name
-        files = [place, *place.rglob("*")] if place.exists() else []
-        sizes = [path.stat().st_size for path in files if path.is_file()]
+        sizes = [path.stat().st_size for path in [place, *place.rglob("*")] if path.is_file()]
         return f"{sum(sizes):,}" if sizes else "-"
 
     @property
@@ -143,23 +137,19 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "between machines": lambda records: records.place != "simulation",
     "masked": lambda records: records.masked,
     "not masked": lambda records: not records.masked,
-    "with noise": lambda records: records.private,
-    "without noise": lambda records: not records.private,
+    "with noise": lambda records: records.bounded != "",
+    "without noise": lambda records: not records.bounded,
     "minibatches": lambda records: records.minibatches,
     "own secret": lambda records: not records.seeded,
-    "persons": lambda records: (
-        (bound := records.study.differential_privacy) is not None and bound.unit == "person"
-    ),
-    "public noise": lambda records: records.private and records.has_public_noise,
-    "secret noise": lambda records: records.private and not records.has_public_noise,
+    "persons": lambda records: records.bounded == "person",
+    "public noise": lambda records: records.bounded != "" and records.has_public_noise,
+    "secret noise": lambda records: records.bounded != "" and not records.has_public_noise,
     "one client": lambda records: len(records.study.clients) < 2,
     "several clients": lambda records: len(records.study.clients) > 1,
     "not seeded": lambda records: not records.seeded,
     "seeded": lambda records: records.seeded,
     "embeddings": lambda records: records.study.method.needed_embedding is not None,
-    "documents as units": lambda records: (
-        (bound := records.study.differential_privacy) is not None and bound.unit == "document"
-    ),
+    "documents as units": lambda records: records.bounded == "document",
     "hosted": lambda records: records.study.server.host is not None,
     "groups of few": lambda records: any(
         exposure.policy.min_clients_per_group < FEWEST_CLIENTS
@@ -188,5 +178,5 @@ def answer_or_gap(records: Records, name: str, question: str) -> Part:
     """Return the answer in the study's [about], or the question to the controller."""
     rows = dict(records.study.about.rows())
     if name in rows:
-        return Statement(f"{name.capitalize()}: {rows[name]}", f"{records.cited}, [about] {name}")
+        return Statement(f"{name.capitalize()}: {rows[name]}", f"{CITED}, [about] {name}")
     return to_controller(question)

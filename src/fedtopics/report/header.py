@@ -39,7 +39,6 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
         counted += ", counted with noise"
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    total = sum(model.documents.values())
     who = f"{len(names)} clients" if len(names) > 1 else "One client"
     return [
         _fact(
@@ -47,7 +46,7 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
             about.get("operator", "not stated"),
             detail="" if "operator" in about else UNSAID,
         ),
-        _fact("Who took part", who, f"{named}: {total:,} {counted}."),
+        _fact("Who took part", who, f"{named}: {sum(model.documents.values()):,} {counted}."),
         _private(model, run),
         _policy(run),
         *([_fact("When", when)] if when else []),
@@ -75,8 +74,7 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
 def _policy(run: RunFacts) -> Fact:
     name = "Was its policy met?" if run.place == "client" else "Were policies met?"
     if not run.policies:
-        where = "Not known here" if run.place == "model" else "At each client"
-        return _fact(name, where, KEPT)
+        return _fact(name, "Not known here" if run.place == "model" else "At each client", KEPT)
     if broken := sorted(set(_broken(run))):
         return _fact(name, "No", f"{' '.join(broken)} See fedtopics audit verify.", False)
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))

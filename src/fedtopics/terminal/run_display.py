@@ -61,9 +61,8 @@ class ServerNews:
             self._live.start()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
         self._progress(event)
-        if kind == "round":
+        if event["event"] == "round":
             self._round = event
             self._counted.update(event["clients"])
             for client, reason in event["missing"].items():

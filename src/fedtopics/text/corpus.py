@@ -86,8 +86,9 @@ class Corpus:
         DataError
             If the file is missing, is of another kind, cannot be parsed, or lacks a column.
         """
-        files = files_of(Path(path))
-        parts = [cls._from_table(read_table(file), columns or Columns()) for file in files]
+        parts = [
+            cls._from_table(read_table(file), columns or Columns()) for file in files_of(Path(path))
+        ]
         if len(parts) == 1:
             return parts[0]
         first = parts[0]

@@ -160,10 +160,9 @@ class WordsOfLanguages:
         words = self.split(lower(text, language) if self._lower_first else text)
         if language not in ELIDED or self.is_own or "'" not in text:
             return words
-        prefixes = ((word, ELIDED[language](word)) for word in words)
         return [
             part
-            for word, prefix in prefixes
+            for word, prefix in ((word, ELIDED[language](word)) for word in words)
             for part in (self.split(word[prefix.end() :]) if prefix else [word])
         ]
 

@@ -320,8 +320,7 @@ def _read_parquet(path: Path) -> pa.Table:
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         longest = max((group.total_byte_size for group in groups), default=0)
         # No value is longer than its column's pages, so a few rows fit into the memory.
-        rows = min(ROWS, max(1, most // max(1, longest)))
-        for batch in file.iter_batches(rows):
+        for batch in file.iter_batches(min(ROWS, max(1, most // max(1, longest)))):
             unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)
             if longest > most or unpacked > most:
                 raise _bomb(path, "give the documents as another file")

@@ -303,8 +303,8 @@ def _numbered(
 
 def _counted(columns: NDArray[np.int32], ends: NDArray[np.int32]) -> sparse.csr_array:
     shape = len(ends) - 1, int(columns.max(initial=0)) + 1
-    ones = np.ones(len(columns), np.int32)
-    counts = sparse.csr_array((ones, columns, ends), shape, copy=True)  # the next line sorts it
+    # Copied, because the next line sorts it.
+    counts = sparse.csr_array((np.ones(len(columns), np.int32), columns, ends), shape, copy=True)
     counts.sum_duplicates()
     return counts
 
