@@ -41,7 +41,7 @@ def of_gradients(summed: Summed) -> Told:
     """Take the gradients of the encoder's first layer apart, by words and by embeddings."""
     told = []
     totals = (backward for backward in summed.sums("weight_gradients") if "weights" in backward[1])
-    for (asked, _), (payload, total) in zip(summed.sums("loss"), totals, strict=True):
+    for (asked, _), (payload, total) in zip(summed.sums("topic_gradients"), totals, strict=True):
         one = Told()
         documents = None
         if "encoder_words" in total["weights"]:
