@@ -118,7 +118,7 @@ def test_four_adversaries() -> None:
     assert "A sum over all documents is of all persons of this client; those of the" in one
     assert together.startswith("All 2 other members together: this client's own sums, which are")
     assert together.endswith("so it can be over one of this client.")
-    assert "in topics only if 5 or more of its persons and 2 or more clients have it." in reader
+    assert "2 or more members each have it in documents of at least 5 persons." in reader
     minibatches = {"name": "lda", "learning": "stochastic", "batch_size": 52}
     server, one, together, _ = adversaries(method=minibatches, aggregation="plain")
     assert server.startswith("The server: every update of every member. Aggregation is plain, as")
