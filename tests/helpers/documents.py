@@ -13,7 +13,7 @@ def texts(data: Any, columns: Columns | None = None) -> list[Any]:
 
 
 def columns_of(corpus: Corpus) -> dict[str, list[Any]]:
-    """The columns that a corpus has, but for its embeddings."""
+    """The columns that a corpus has, except its embeddings."""
     names = ("documents", "ids", "labels", "persons", "times", "rounds")
     columns = {name: getattr(corpus, name) for name in names}
     return {name: column.to_pylist() for name, column in columns.items() if column is not None}

@@ -107,7 +107,7 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
 def train_and_note(
     *given: Any, run: Callable[..., TopicModel] = train, **how: Any
 ) -> tuple[TopicModel, Notes]:
-    """Train, and return the model and what the run told."""
+    """Train, and return the model and the events of the run."""
     events = Notes()
     return run(*given, on_event=events.append, **how), events
 

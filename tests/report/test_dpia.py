@@ -407,12 +407,12 @@ def test_answers_are_used_again(tmp_path: Path, typed: Typed, monkeypatch: Any) 
         "Yes.",
         'Article 6(1)(e):\n"public" interest \U0001f600.',
     }
-    Path("ours.toml").write_text("[[question]]\nsection = 1\n")
-    code, _, err = typed(*command)
-    assert (code, "ours.toml is not a file of answers: each [[question]] has section" in err) == (
-        2,
-        True,
-    )
+    others = "[[question]]\nsection = 1\n", "min_persons = 20\n", "x = [", "question = 3\n"
+    for other in others:  # such a file is somebody's own, and stays as it is
+        Path("ours.toml").write_text(other)
+        code, _, err = typed(*command)
+        assert (code, "ours.toml is not a file of answers: each [[question]]" in err) == (2, True)
+        assert Path("ours.toml").read_text() == other
 
 
 def test_verify_checks_what_is_promised(private_north: Path) -> None:

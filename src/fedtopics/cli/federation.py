@@ -131,7 +131,7 @@ def check_command(
         reached = "" if key_folder is None else reach(plan, key_folder)
     except (PolicyError, FederationError) as error:
         problem = error  # shown last, below the proposal
-    exposure = expose(plan)
+    exposure = None
     try:
         if corpus is not None:
             exposure = expose(plan, corpus, rules.in_study(plan.is_secure), supposed)
@@ -139,6 +139,7 @@ def check_command(
             rehearsed = rehearse_noise(plan, corpus, supposed)
     except FedTopicsError as error:  # policy or noise do not allow it for these documents
         problem = problem or error
+    exposure = exposure or expose(plan)
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:

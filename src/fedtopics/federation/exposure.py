@@ -82,13 +82,16 @@ class Exposure:
         name = study.server.host
         host = f", which {name} runs" if name else ""
         why = f"Aggregation is plain, as {why_plain(study)}."
-        server = f"every update of every member. {why} {self._sum} {self._computed('update')}"
         if study.is_secure:
             # The text is tested by the attacks that tests/protocol tries as a relay.
             server = (
                 "the members' names, which functions run, sizes, times, restarts and the reason of "
                 "a stop; no document, word, number, total or model."
             )
+        elif self._noise is not None:
+            server = f"every update, with noise. {why} From these, {bound_of(self._noise)}."
+        else:
+            server = f"every update of every member. {why} {self._sum} {self._computed('update')}"
         if name:
             server += (
                 f" {name} also sees what every member sees, and can choose its own update after "

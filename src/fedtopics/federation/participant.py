@@ -328,11 +328,12 @@ class Participation:
         return account, choice
 
     def settle(self, study: Study) -> None:
-        """Charge the privacy budget only for what left, as the study failed."""
+        """Charge the privacy budget only for the sums that left, as the study failed."""
         if self._ledger is None or not self._noise or self.policy.max_epsilon is None:
             return
         share = min(sum(self._ledger.shares.values()), 1.0)
-        with changed_memory(self._memory) as memory:
+        # If that cannot be written, the whole stays charged, and the first error is shown.
+        with suppress(OSError), changed_memory(self._memory) as memory:
             account = Account(memory.header.account).settled(study.fingerprint, self._noise, share)
             memory.header.account = list(account.entries)
 

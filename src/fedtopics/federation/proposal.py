@@ -45,7 +45,7 @@ def reach(study: Study, folder: Path) -> str:
     key = Key.load(folder)
     with closing(study.server_plan.link(key)) as link:
         link.fetch(b"")
-        theirs = getattr(link, "software", VERSION)
+        theirs = link.software
     news = "" if theirs == VERSION else f" The server runs fedtopics {theirs}, this is {VERSION}."
     return (
         f"The server answers, and accepts the certificate of {key.name}.{news} Only joining shows "

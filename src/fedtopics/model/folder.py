@@ -149,16 +149,15 @@ def read_model(folder: Path) -> dict[str, Any]:
         raise _of_other_version(config, folder)
     words = _read(folder / "vocabulary.json")
     fits = config.pop("digest", "") == content_digest(config, words)
-    is_whole = fits and _has_weights(folder, config)
     try:
-        fields = _fields(config, words, folder, is_whole)
+        fields = _fields(config, words, folder, fits)
     except ModelError:
         raise
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     except _DAMAGES as error:
         refuse_closed(error, folder)
-        if is_whole:  # nothing was lost, but this version has other fields
+        if fits and _has_weights(folder, config):  # nothing was lost: these are other fields
             raise _of_other_version(config, folder) from None
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
@@ -187,18 +186,18 @@ def _of_other_version(config: Mapping[str, Any], folder: Path) -> ModelError:
     )
 
 
-def _fields(config: Any, words: Any, folder: Path, is_whole: bool) -> dict[str, Any]:
+def _fields(config: Any, words: Any, folder: Path, fits: bool) -> dict[str, Any]:
     _CONFIG.validate_python(config, strict=True)
     _HISTORY.validate_python(config["info"].get("history", []), strict=True)
     _check_texts(config)
     names = checked_names(config.get("client_names", {}), config["documents"])
     vocabulary = Vocabulary.of(words)
-    if vocabulary.fingerprint != config["vocabulary"] and not is_whole:
+    if vocabulary.fingerprint != config["vocabulary"] and not fits:
         raise ModelError(
             f"The model in {folder} needs the vocabulary {config['vocabulary']}, but its "
             f"vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
-    if not is_whole or vocabulary.fingerprint != config["vocabulary"]:
+    if not fits or vocabulary.fingerprint != config["vocabulary"]:
         raise ValueError
     arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
     word_sums = arrays["words"]["sums"]

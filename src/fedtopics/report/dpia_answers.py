@@ -1,6 +1,7 @@
 """Answers of people to the questions of an impact assessment, in a file that is used again."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,22 @@ class AnsweredQuestion:
 
 
 def read_answers(path: Path) -> list[AnsweredQuestion]:
-    """Read answers; none if there is no file yet."""
+    """Read answers; none if there is no file yet. RunError for a file with anything else."""
     if not path.exists():
         return []
-    tables = read_toml(path).get("question", [])
-    if not isinstance(tables, list) or not all(map(_is_answer, tables)):
+    content: dict[str, Any] = {}
+    with suppress(OSError, ValueError):  # it is refused below, and not overwritten
+        content = read_toml(path)
+    tables = content.get("question")
+    if (
+        [*content] != ["question"]
+        or not isinstance(tables, list)
+        or not all(map(_is_answer, tables))
+    ):
         raise RunError(
             f"{path} is not a file of answers: each [[question]] has section, who, question and "
-            "answer, as texts in quotation marks."
+            "answer, as texts in quotation marks. It was not changed; correct it, or name another file "
+            "with --answers."
         )
     return [AnsweredQuestion(**table) for table in tables]
 
