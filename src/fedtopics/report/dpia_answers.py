@@ -44,8 +44,8 @@ def read_answers(path: Path) -> list[AnsweredQuestion]:
     ):
         raise RunError(
             f"{path} is not a file of answers: each [[question]] has section, who, question and "
-            "answer, as texts in quotation marks. It was not changed; correct it, or name another file "
-            "with --answers."
+            "answer, as texts in quotation marks. It was not changed; correct it, or name another "
+            "file with --answers."
         )
     return [AnsweredQuestion(**table) for table in tables]
 
