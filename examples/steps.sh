@@ -27,6 +27,9 @@ begin() { # make the folder: the one that was named, or the first free one like 
   command -v fedtopics >/dev/null || complain "There is no fedtopics here; type: make $2"
   [ ! -e "$1" ] || complain "$1 is there already; name a new folder."
   folder=$(new_folder "${1:-runs/$2}")
+  # The clients' memory of earlier runs. In the usual place it would refuse the next run of the
+  # example, whose members have other keys.
+  export XDG_STATE_HOME=$folder/state
   processes=()
   trap finish EXIT
   trap 'exit 130' INT
