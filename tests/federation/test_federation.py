@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -28,6 +29,7 @@ from fedtopics.protocol.roster import Key
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import Background, KilledError, Notes, until
 from tests.helpers.federation import assert_same_bits, study, subjects
+from tests.helpers.full_disk import FullDisk
 from tests.helpers.grpc_federation import Outcome, Partner, federated, keys_of, part_of, signed
 from tests.helpers.private import open_to_others
 
@@ -118,7 +120,7 @@ def test_a_refusal_is_shown_to_others_at_once() -> None:
     refusal = Ask(b"", 0, "refused", b"", "its policy refuses (max_rounds)")
     LoopbackLink(service, "a").ask(encode(refusal))
     assert decode(waiting.result(), Answer).waiting == {
-        "a": "refused: its policy refuses (max_rounds)"
+        "a": "ended: its policy refuses (max_rounds)"
     }
 
 
@@ -358,3 +360,33 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.waiting.AWAY", 2.0)
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_each_write_of_a_member_fails_once_and_the_model_is_the_same(
+    kind: str, torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(kind, federation={"quorum": 3}, max_rounds=2)
+    plan = plan.model_copy(update={"checkpoint_every": 1})
+    scene = Scene(plan, tmp_path)
+    server = scene.serve()
+    others = [scene.join(name) for name in SIZES if name != "north"]
+    with monkeypatch.context() as patch:
+        disk = FullDisk(
+            patch,
+            holds=lambda path: "north" in path.parts,
+            step=lambda: scene.service.relay.step if kind == "secure" else scene.service.log.next,
+            torn=torn,
+        )
+        errors = []
+        while (error := scene.join("north").error()) is not None:
+            errors.append(error)
+            if len(errors) < 8 or len(errors) > 2000: print(repr(error), file=__import__("sys").stderr)
+            assert len(errors) < 3000
+            disk.restart()
+    print(len(errors), len(disk.failures), Counter(str(error).split("(")[0][:100] for error in errors).most_common(20), file=__import__("sys").stderr)
+    server.result()
+    quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model
+    for partner in (*others, scene.partners["north"]):
+        np.testing.assert_allclose(partner.result().beta, quiet.beta, rtol=1e-4, atol=1e-7)

@@ -64,7 +64,7 @@ def test_who_is_waited_for_is_shown_soon_then_rarely_and_a_refusal_at_once(clock
     assert [event.seconds for event in events] == [5, 15, 35, 75, 155, 315, 635]
     assert [event.left for event in events][:2] == [3595, 3585]
     for _ in range(2):
-        patience.waits_for({"west": "refused: its policy refuses (max_rounds)"}, 0.0)
+        patience.waits_for({"west": "ended: its policy refuses (max_rounds)"}, 0.0)
     assert len(events) == 8
     clock.sleep(3000)
     with pytest.raises(FederationError, match=r"^west did not answer for 3,600 seconds; start the"):

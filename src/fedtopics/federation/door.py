@@ -37,7 +37,7 @@ class Door:
         return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
-        """Call a function; check, record, return its reply. Only the last call can be repeated."""
+        """Call a function; check, record, return its reply. A repeated call has the same reply."""
         self._admit(call)
         reply = self.repeat(call)
         self._let_out(call, reply)
@@ -97,18 +97,14 @@ class Door:
 
     def _check_position(self, call: Call) -> None:
         last = self._ledger.last
-        function = call.function
         position = call.position
-        digest = call.digest if self._ledger.is_kept else ""
-        is_repeat = (
-            position == last.position
-            and digest
-            and (last.function, last.payload) == (function, digest)
-        )
+        # A process that was interrupted before the reply was sent repeats the calls of a step.
+        sent = self._ledger.sent.get(position) if self._ledger.is_kept else None
+        is_repeat = sent and (sent.function, sent.payload) == (call.function, call.digest)
         if position <= last.position and not is_repeat:
             raise PolicyError(
                 f"{self._describe_answer(last.function, last.position)}, and now gets a call of "
-                f"{function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
+                f"{call.function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
                 f"{position.exchange}, which was earlier. Nothing was sent; check which programs "
                 "and run folders the others use."
             )

@@ -29,10 +29,10 @@ from fedtopics.federation.study import Study
 from fedtopics.files import hold, write_durably
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.protocol.client_side import REFUSED
+from fedtopics.protocol.client_side import REFUSED, cause_of
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import MemberSteps, Patience
-from fedtopics.protocol.link import Link
+from fedtopics.protocol.link import Link, reason_of
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, encode
 from fedtopics.protocol.plain import PlainAsk, PlainClients
@@ -84,22 +84,31 @@ def join(
         try:
             part.review(study)
             return _train(part, study, link, timeout)
-        except PolicyError as error:
-            _refuse(part, study, link, error)
+        except FederationError:  # the others know, or cannot be reached
+            raise
+        except Exception as error:
+            _tell_cause(part, study, link, error)
+            if isinstance(error, (OSError, MemoryError)):
+                raise FedTopicsError(
+                    f"The run was interrupted: {reason_of(error)}. Nothing is lost; free some disk "
+                    "space or memory, then start the same command again."
+                ) from None
             raise
 
 
-def _refuse(part: Participation, study: Study, link: Link, error: PolicyError) -> None:
-    """Tell the others which setting of this member's policy refuses the study, not its value."""
-    named = [name for name in Policy.model_fields if re.search(rf"\b{name}\b", str(error))]
-    reason = f"{REFUSED} ({named[0]})" if named else REFUSED
+def _tell_cause(part: Participation, study: Study, link: Link, error: Exception) -> None:
+    """Tell the others why this member ends: the kind of error, or which setting refuses."""
+    reason = cause_of(error)
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown
-        if study.is_secure:
-            link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
-        else:
+        if not study.is_secure:
             software = software_of(study, part.begun(study))
-            left = PlainAsk(software=software, run=b"", step=0, phase="left", reason=REFUSED)
+            left = PlainAsk(software=software, run=b"", step=0, phase="left", reason=reason)
             link.ask(encode(left))
+            return
+        if reason == REFUSED:
+            named = [name for name in Policy.model_fields if re.search(rf"\b{name}\b", str(error))]
+            reason = f"{REFUSED} ({named[0]})" if named else REFUSED
+        link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
 
 
 def check_key(study: Study, key: Key) -> None:

@@ -143,6 +143,7 @@ class Ledger:
         self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
         self.shares: dict[str, float] = {}  # of the privacy budget that they used, by name
         self.last = SentReply(Position(0))
+        self.sent: dict[Position, SentReply] = {}  # of this run
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
         self._before = ""
@@ -219,7 +220,7 @@ class Ledger:
         answer = SentReply(call.position, call.function, call.digest, content.hexdigest())
         before = self._replies.get((call.position.turn, call.function), answer.reply)
         # The difference of two replies to one call would show what changed in the documents.
-        is_other = call.position == self.last.position and answer != self.last
+        is_other = self.sent.get(call.position, answer) != answer
         if is_other or (once and answer.reply != before):
             return False
         masked = {"masked": True} if call.hidden else {}
@@ -242,7 +243,8 @@ class Ledger:
         return True
 
     def _remember(self, answer: SentReply, content: Mapping[str, Any]) -> None:
-        self.last = answer
+        self.last = max(self.last, answer, key=lambda reply: reply.position)
+        self.sent[answer.position] = answer
         self._replies[answer.position.turn, answer.function] = answer.reply
         if "asked" in content:
             release, how, share = content["asked"]

@@ -42,12 +42,13 @@ from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.contributions import persons
 from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 from fedtopics.text.growing import Follow
 
 NO_ACCOUNT = Account()
 DONE = "done"  # a file in the state folder of a finished study
+DOCUMENTS = "documents"  # a file in the state folder: the digest of the run's documents
 SIGNED = "signed"  # a file in the folder of a key that has taken part in a study
 TEXTS_CHANGED = "texts changed"  # the operator confirms that texts, or rules for words, changed
 SEEDED = (
@@ -131,11 +132,10 @@ class Participation:
 
     def consider(self, study: Study, state: Path) -> Door | None:
         """Return the door to the documents, once no other process uses the run's state."""
-        has_begun = (state / "secret").exists()
+        has_begun = (state / DOCUMENTS).exists()
         write_durably(self.out / "study.toml", study.to_toml().encode())
         if self.corpus is None:
             return None
-        # Also made for a seeded run, because the file shows later that this run has begun.
         secret = Secret.keep(state / "secret").of_run(study.identity(self.begun(study)))
         if self._insecure_seed and study.differential_privacy is not None:
             raise RunError(
@@ -158,6 +158,7 @@ class Participation:
             confirmed=self._confirmed,
         )
         self._ledger.write_files(self.out, "study.toml")
+        self._require_same_documents(state, self.corpus.take(choice.rows))
         self.corpus = study.embedded(
             self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
         )
@@ -175,6 +176,19 @@ class Participation:
             apart=True,
         )
         return Door(self.name, client_of(study, site), policy, self._ledger)
+
+    def _require_same_documents(self, state: Path, corpus: Corpus) -> None:
+        """Compare the documents with those of the run's first process, before anything is sent."""
+        path = state / DOCUMENTS
+        # Where documents may arrive, the memory records them.
+        content = "" if self._growing else corpus_fingerprint(corpus)
+        if path.exists() and read_bytes(path).decode() != content:
+            raise RunError(
+                "The documents are not those with which this run began: rows, texts or their order "
+                "have changed. Nothing was sent; put them back, or agree with the other members on "
+                "another run (run in the study)."
+            )
+        write_durably(path, content.encode())
 
     def _opened_ledger(self, study: Study, has_begun: bool) -> Ledger:
         return Ledger(

@@ -122,7 +122,7 @@ def _lead(
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, stop.reason))
             halted = stop
-            for name in sorted(service.present().keys() - connected - service.relay.refused.keys()):
+            for name in sorted(service.present().keys() - connected - service.relay.ended.keys()):
                 connected.add(name)
                 notify(events.StatusChange("joined", name))
             if awaited != (step, *missing):

@@ -6,13 +6,29 @@ from typing import Any, Protocol, TypeVar
 
 from fedtopics.contract.events import Defect, Event
 from fedtopics.contract.interfaces import Call, CallableClient, Position
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.protocol.link import LinkError, reason_of
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError
+from fedtopics.protocol.link import LinkError
 
 REFUSED = "its policy refuses"
 UNUSABLE = "its documents cannot be used"
+CHANGED = "its documents or its run folder are not those with which it began"
+FULL = "its disk is full, or cannot be written"
+NO_MEMORY = "its memory is full"
 DEFECT = "its software has a defect"
+CAUSES = {
+    PolicyError: REFUSED,
+    RunError: CHANGED,
+    FedTopicsError: UNUSABLE,
+    OSError: FULL,
+    MemoryError: NO_MEMORY,
+    Exception: DEFECT,
+}
+"""What the other members learn of an error that ends a member's process: its kind, no more."""
 R = TypeVar("R")
+
+
+def cause_of(error: BaseException) -> str:
+    return next(cause for kind, cause in CAUSES.items() if isinstance(error, kind))
 
 
 class MemberDoor(CallableClient, Protocol):
@@ -70,14 +86,11 @@ class ClientSide:
             return None
         try:
             return work(self.door)
-        except (OSError, MemoryError) as error:
-            raise FedTopicsError(
-                f"The update of round {self.round} was not sent: {reason_of(error)}; free some "
-                "disk space or memory, then start the same command again."
-            ) from None
+        except (OSError, MemoryError, RunError):
+            raise  # the others wait until this member is back
         except FedTopicsError as error:
             with suppress(FederationError):
-                self._stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
+                self._stop(cause_of(error))
             raise
         except Exception as error:
             # Only its type: its text could quote a document.

@@ -42,7 +42,7 @@ class Patience:
             self._shown = {}
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
-        refused = {name: state for name, state in awaited.items() if state.startswith("refused")}
+        ended = {name: state for name, state in awaited.items() if state.startswith("ended")}
         absent = any(state != "connected" for state in awaited.values())
         if left is not None and left < 0 and absent:
             raise FederationError(
@@ -50,9 +50,9 @@ class Patience:
                 "same command again to resume the run."
             )
         due = self._next if absent else max(self._next, waiting.UNSAID_WORK)
-        if awaited and (passed >= due or refused.items() - self._shown.items()):
+        if awaited and (passed >= due or ended.items() - self._shown.items()):
             self._next = min(2 * passed + waiting.UNSAID_WAIT, passed + waiting.NEXT_NOTICE)
-            self._shown = refused
+            self._shown = ended
             self._notify(WaitsFor(dict(awaited), passed, left))
 
     def __call__(self, call: Callable[[], T]) -> T:

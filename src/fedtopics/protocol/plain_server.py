@@ -10,7 +10,7 @@ from typing import Any
 from fedtopics import waiting
 from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
-from fedtopics.protocol.client_side import DEFECT, REFUSED, UNUSABLE
+from fedtopics.protocol.client_side import CAUSES
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
@@ -108,7 +108,7 @@ class PlainServer:
         client.least = ask.least
         client.is_done |= ask.phase == "done"
         if ask.phase == "left":
-            client.away = ask.reason if ask.reason in (REFUSED, UNUSABLE, DEFECT) else ENDED
+            client.away = ask.reason if ask.reason in CAUSES.values() else ENDED
             self._notify(StatusChange("declined", name, client.away))
         self.changed.notify_all()
         return client

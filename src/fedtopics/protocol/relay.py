@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 from fedtopics import waiting
 from fedtopics.errors import FederationError
@@ -37,12 +38,14 @@ class Relay:
         self._list: list[bytes] = []  # of the step whose bodies are collected
         self._list_digest = b""
         self._last_digest = digest_of_list(self.last.parts) if self.last else b""
-        self._bodies: dict[str, tuple[bytes, bytes]] = {}  # digest, content of a call
+        self._bodies: dict[str, tuple[bytes, bytes, int]] = {}  # digest, content of a call, size
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
-        self.refused: dict[str, str] = {}  # why the policies of some refuse the study
+        self.ended: dict[str, str] = {}  # why the processes of some have ended
         self.halted: Stop | None = None  # ended all processes, until they are started again
         self._stopped: set[bytes] = set()  # the processes that get it
+        self._unasked: set[str] = set()  # members that sent something, and have not asked since
+        self._late: set[str] = set()  # those of them at the time of a Stop: their next ask gets it
         self.done: set[str] = set()
 
     @property
@@ -67,11 +70,13 @@ class Relay:
             )
         if message.name != name:
             raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
+        self._unasked.add(name)
         if isinstance(message, Part):
             self._take_part(message, content)
         elif isinstance(message, Body):
             self._take_body(message)
         else:
+            self.ended[name] = message.reason[:LONGEST_REASON]
             self._halt(message)
 
     def _halt(self, stop: Stop) -> Stop:
@@ -82,6 +87,7 @@ class Relay:
         if self.halted is None:
             self.halted = stop
             self._stopped = {ask.process for ask in self.asks.values()}
+            self._late = self._unasked - {stop.name}
         return self.halted
 
     def _take_part(self, part: Part, content: bytes) -> None:
@@ -107,17 +113,16 @@ class Relay:
                 raise FederationError(f"{body.name} sent two different bodies of step {self.step}.")
             return
         is_sum = self._parts[body.name][0].kind == "sum"
-        if is_sum:
-            try:
-                self._sum = add(self._sum, body.content)
-            except FederationError:
-                names = ", ".join([*self._bodies, body.name])
-                self._bodies = {}
-                self._sum = None
-                self._halt(Stop("", b"", b"", self.step, f"wrong length of a vector: {names}"))
-                return
-        self._bodies[body.name] = digest, b"" if is_sum else body.content
+        size = len(body.content)
+        if is_sum and all(size == other for _, _, other in self._bodies.values()):
+            self._sum = add(self._sum, body.content)
+        self._bodies[body.name] = digest, b"" if is_sum else body.content, size
         if len(self._bodies) < len(self.names):
+            return
+        sizes = {name: size for name, (_, _, size) in self._bodies.items()}
+        if is_sum and (wrong := _of_other_size(sizes)):
+            self._bodies = {}
+            self._halt(Stop("", b"", b"", self.step, f"wrong length of a vector: {wrong}"))
             return
         replies = encode([self._bodies[name][1] for name in self.names])
         last = Last(self.step, self._list, replies if self._sum is None else self._sum.tobytes())
@@ -131,10 +136,14 @@ class Relay:
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return a member's next action; None if there is none yet."""
         if ask.phase == "refused":
-            self.refused[name] = ask.reason[:LONGEST_REASON]
+            self.ended[name] = ask.reason[:LONGEST_REASON]
             return Answer()
-        self.refused.pop(name, None)
+        self.ended.pop(name, None)
         self.asks[name] = ask
+        self._unasked.discard(name)
+        if name in self._late:
+            self._late.remove(name)
+            self._stopped.add(ask.process)
         if self.halted and not self._stopped & {other.process for other in self.asks.values()}:
             self.halted = None
         if ask.phase == "done":
@@ -174,10 +183,16 @@ class Relay:
         return last.total if last is not None and list_ == self._last_digest else b""
 
 
-def state_of(seconds: float | None, refused: str = "") -> str:
+def _of_other_size(sizes: Mapping[str, int]) -> str:
+    """Name the members whose vectors have another size than those of most; "" if there are none."""
+    size_of_most = Counter(sizes.values()).most_common(1)[0][0]
+    return ", ".join(name for name, size in sizes.items() if size != size_of_most)
+
+
+def state_of(seconds: float | None, ended: str = "") -> str:
     """Describe a member that others wait for, by the seconds since its last call."""
-    if refused:
-        return f"refused: {refused}"
+    if ended:
+        return f"ended: {ended}"
     if seconds is None:
         return "not connected yet"
     return "connected" if seconds < waiting.AWAY else f"no call for {seconds:.0f} s"
@@ -200,9 +215,9 @@ class RelayService:
         with self._changed:
             number = self._called.get(name, (0, 0.0))[0] + 1
             self._called[name] = number, time.monotonic()
-            refused = dict(self.relay.refused)
+            ended = dict(self.relay.ended)
             self._changed.notify_all()
-            while (answer := self.relay.ask(name, ask)) is None and refused == self.relay.refused:
+            while (answer := self.relay.ask(name, ask)) is None and ended == self.relay.ended:
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left) or self._called[name][0] != number:
                     break
@@ -211,7 +226,7 @@ class RelayService:
     def _waiting(self) -> dict[str, str]:
         called = self.present()
         return {
-            name: state_of(called.get(name), self.relay.refused.get(name, ""))
+            name: state_of(called.get(name), self.relay.ended.get(name, ""))
             for name in self.relay.missing()
         }
 
