@@ -4,6 +4,7 @@ All other modules open paths with these functions, or call `require_file` before
 one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -279,6 +280,10 @@ class LineFile:
             self._unwritten += lines
             while self._unwritten:
                 self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+
+    def require_written(self) -> None:
+        if self._unwritten:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 
     def fileno(self) -> int:
         return int(self._file.fileno())

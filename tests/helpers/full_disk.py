@@ -10,26 +10,25 @@ from typing import Any
 
 import pytest
 
+MOST = 30  # writes of a process to a file that fail; a failed step of plain aggregation adds some
+
 
 class FullDisk:
-    """Fails the n-th write to each file in each step once; `torn` writes half of it before.
+    """Fails the n-th write of a process to each file once, for n up to MOST; if `torn`, half-way.
 
-    Writes are counted by file since `restart`, so that a program that is started again gets one
-    write further.
+    `restart` begins the count of another process, which gets at least one write further.
     """
 
     def __init__(
         self,
         monkeypatch: pytest.MonkeyPatch,
         holds: Callable[[Path], bool],
-        step: Callable[[], int],
         torn: bool,
     ) -> None:
-        self.failures: set[tuple[int, str, int]] = set()
+        self.failures: set[tuple[str, int]] = set()
         self._holds = holds
-        self._step = step
         self._torn = torn
-        self._writes: Counter[tuple[int, str]] = Counter()
+        self._writes: Counter[str] = Counter()
         self._open = io.open
         self._fsync = os.fsync
         for place in ("io.open", "builtins.open"):
@@ -40,14 +39,14 @@ class FullDisk:
         self._writes.clear()
 
     def is_full(self, path: Path) -> bool:
-        """Whether the next write to a file fails: the first time, at this step."""
+        """Whether the next write to a file fails, as it does once."""
         name = ".".join(part for part in path.name.split(".") if part != "tmp")
-        place = self._step(), name
-        self._writes[place] += 1
-        write = (*place, self._writes[place])
-        is_first = write not in self.failures
+        self._writes[name] += 1
+        write = name, self._writes[name]
+        if write in self.failures or self._writes[name] > MOST:
+            return False
         self.failures.add(write)
-        return is_first
+        return True
 
     def _opened(self, file: Any, mode: str = "r", *given: Any, **how: Any) -> Any:
         opened = self._open(file, mode, *given, **how)

@@ -89,9 +89,10 @@ def join(
         except Exception as error:
             _tell_cause(part, study, link, error)
             if isinstance(error, (OSError, MemoryError)):
+                where = f" ({name})" if (name := getattr(error, "filename", None)) else ""
                 raise FedTopicsError(
-                    f"The run was interrupted: {reason_of(error)}. Nothing is lost; free some disk "
-                    "space or memory, then start the same command again."
+                    f"The run was interrupted: {reason_of(error)}{where}. Nothing is lost; free "
+                    "some disk space or memory, then start the same command again."
                 ) from None
             raise
 
@@ -220,7 +221,13 @@ def _secure(
         content=content,
     )
     run.before_checkpoint = member.save
-    run.after_checkpoint = disk.cut
+
+    def cut() -> None:
+        # A checkpoint that failed at first is written in the replay: later totals are needed.
+        if run.clients.step == member.record.step:
+            disk.cut()
+
+    run.after_checkpoint = cut
     step, turn = run.position()
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None

@@ -94,6 +94,7 @@ class RunFolder:
             path.unlink(missing_ok=True)
             self._events = files.LineFile(folder / BEFORE, "wb")
             self.event(events.Started(self._study))
+            self._events.require_written()  # without its first line, this run could not resume
 
     def _resume_events(self, path: Path) -> None:
         try:
@@ -184,6 +185,7 @@ class RunFolder:
             )
         except OSError as error:
             # The run continues without this checkpoint; earlier ones are untouched.
+            path.with_suffix(".sha256").unlink(missing_ok=True)
             path.unlink(missing_ok=True)
             self.event(events.CheckpointFailed(state.round, str(error.strerror)))
             return False

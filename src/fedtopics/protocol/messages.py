@@ -92,6 +92,7 @@ class Last(msgspec.Struct, array_like=True):
     step: int
     parts: Parts
     total: bytes
+    done: list[str] = []  # members that have the model
 
 
 M = TypeVar("M")

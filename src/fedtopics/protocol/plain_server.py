@@ -197,7 +197,10 @@ class PlainServer:
     def wait(self, seconds: float) -> None:
         """Wait for news, with the lock held; FederationError if the run has ended."""
         if self._failure:
-            raise FederationError(f"The run has ended: {self._failure}.")
+            raise FederationError(
+                f"The run has ended: {self._failure}; remove the cause, then start the same "
+                "command again."
+            )
         self.changed.wait(seconds)
 
     def open(self, names: Sequence[str]) -> None:

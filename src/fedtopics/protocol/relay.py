@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
+
 from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
@@ -46,7 +48,7 @@ class Relay:
         self._stopped: set[bytes] = set()  # the processes that get it
         self._unasked: set[str] = set()  # members that sent something, and have not asked since
         self._late: set[str] = set()  # those of them at the time of a Stop: their next ask gets it
-        self.done: set[str] = set()
+        self.done = set(self.last.done if self.last else ())
 
     @property
     def step(self) -> int:
@@ -147,10 +149,18 @@ class Relay:
         if self.halted and not self._stopped & {other.process for other in self.asks.values()}:
             self.halted = None
         if ask.phase == "done":
-            self.done.add(name)
+            self._take_done(name)
             return Answer()
         message = self._answer(name, ask)
         return None if message is None else Answer(message)
+
+    def _take_done(self, name: str) -> None:
+        """Record that a member has the model: it will not tell a relay that is started again."""
+        if self.last is not None and name not in self.done:
+            last = msgspec.structs.replace(self.last, done=[*self.last.done, name])
+            self._keep(encode(last))
+            self.last = last
+        self.done.add(name)
 
     def _answer(self, name: str, ask: Ask) -> List | Total | Want | Stop | None:
         last = self.last
@@ -267,5 +277,8 @@ class RelayService:
             )
             missing = [name for name in self.names if name not in self.relay.done]
             if missing and self._failure:
-                raise FederationError(f"The run has ended: {self._failure}.")
+                raise FederationError(
+                    f"The run has ended: {self._failure}; remove the cause, then start the same "
+                    "command again."
+                )
             return missing
