@@ -50,12 +50,12 @@ class FullDisk:
 
     def _opened(self, file: Any, mode: str = "r", *given: Any, **how: Any) -> Any:
         opened = self._open(file, mode, *given, **how)
-        path = Path(os.readlink(f"/proc/self/fd/{opened.fileno()}"))
+        path = Path(f"/proc/self/fd/{opened.fileno()}").readlink()
         return opened if mode in ("r", "rb") or not self._holds(path) else _File(self, opened, path)
 
     def _synced(self, handle: Any) -> None:
         number = handle if isinstance(handle, int) else handle.fileno()
-        path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        path = Path(f"/proc/self/fd/{number}").readlink()
         if path.is_file() and self._holds(path) and self.is_full(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._fsync(handle)

@@ -1,5 +1,6 @@
 """The command line: one message per error, no traceback, exit codes as in `errors.py`."""
 
+import errno
 import os
 import signal
 import sys
@@ -154,7 +155,7 @@ def _ran(command: click.Command) -> int:
         return _complain(NO_MEMORY, 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        return _complain(f"{error.strerror or type(error).__name__}{where}.", 1)
+        return _complain(f"{error.strerror or type(error).__name__}{where}{_remedy(error)}.", 1)
     except Exception as error:
         if os.environ.get("FEDTOPICS_DEBUG"):
             raise
@@ -165,6 +166,12 @@ def _ran(command: click.Command) -> int:
             "and please report it.",
             70,
         )
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return ""
+    return "; free some disk space, then start the same command again, which resumes a run"
 
 
 def _complain(message: str, code: int, kind: str = "error") -> int:

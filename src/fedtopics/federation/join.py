@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedtopics import waiting
 from fedtopics.contract.events import Allowed, Joined
-from fedtopics.errors import FederationError, FedTopicsError, IdentityError, PolicyError
+from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.participant import DONE, Participation
@@ -32,7 +32,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED, cause_of
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import MemberSteps, Patience
-from fedtopics.protocol.link import Link, reason_of
+from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, encode
 from fedtopics.protocol.plain import PlainAsk, PlainClients
@@ -69,6 +69,8 @@ def join(
         part.notify(Allowed(part.exposed(study)))
         return None
     plan = study.server_plan
+    if link is None and not host:
+        part.require_unfinished(study)
     with ExitStack() as files:
         if host:
             part.review(study)
@@ -88,12 +90,6 @@ def join(
             raise
         except Exception as error:
             _tell_cause(part, study, link, error)
-            if isinstance(error, (OSError, MemoryError)):
-                where = f" ({name})" if (name := getattr(error, "filename", None)) else ""
-                raise FedTopicsError(
-                    f"The run was interrupted: {reason_of(error)}{where}. Nothing is lost; free "
-                    "some disk space or memory, then start the same command again."
-                ) from None
             raise
 
 
@@ -163,6 +159,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 if isinstance(clients, SecureClients):
                     model = _confirmed(clients, model)
                 part.receive(model, run.event)
+                part.finish(study)
                 clients.done()
                 write_durably(state / DONE, b"")
                 return model

@@ -54,6 +54,7 @@ class Release(BaseModel, frozen=True):
     period: str = ""  # of over_time: unit, begin and end
     rules: str = ""  # digest of those by which texts become words, and words a vocabulary
     confirmed: tuple[str, ...] = ()  # what the operator confirmed, such as "first release"
+    finished: str = ""  # when this client got the model
     time: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 

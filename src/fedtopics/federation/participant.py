@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,29 @@ class Participation:
         self.out = place
         self.notify(events.AlreadyFinished(str(place / "model")))
         return TopicModel.from_pretrained(place / "model")
+
+    def require_unfinished(self, study: Study) -> None:
+        """Raise RunError if this member had the model: nobody may wait for it any more."""
+        identity = study.identity(self.begun(study))
+        releases = Memory.read(self._memory).header.releases if self.corpus is not None else []
+        days = [old.finished[:10] for old in releases if old.study == identity and old.finished]
+        if days:
+            raise RunError(
+                f"This member finished the study on {days[0]}, but {self._place(study)} does not "
+                "contain that run. Put the folder back from a copy, or ask another member for the "
+                "model; for another run, all members set run in the study to the next number."
+            )
+
+    def finish(self, study: Study) -> None:
+        """Record that this member has the model."""
+        if self.corpus is not None:
+            identity = study.identity(self.begun(study))
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            with changed_memory(self._memory) as memory:
+                memory.header.releases = [
+                    old.model_copy(update={"finished": now}) if old.study == identity else old
+                    for old in memory.header.releases
+                ]
 
     def review(self, study: Study) -> None:
         """Show what the study shares, and check it against the policy; send nothing."""
