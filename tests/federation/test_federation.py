@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
-from fedtopics.errors import FederationError, PolicyError
+from fedtopics.errors import FederationError, PolicyError, RunError
 from fedtopics.federation.join import join
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.relay import lead_relay
@@ -22,12 +22,12 @@ from fedtopics.federation.study_tables import FederationSettings, ObserverData
 from fedtopics.federation.verify import verify
 from fedtopics.methods.gfedntm.client import Passes
 from fedtopics.protocol.link import LinkError, Service
-from fedtopics.protocol.messages import Answer, Ask, Part, decode, encode
+from fedtopics.protocol.messages import Answer, Ask, Part, Stop, Want, decode, encode
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import Background, KilledError, Notes, until
-from tests.helpers.federation import ANY_WORDS, assert_same_bits, study, subjects
+from tests.helpers.federation import ANY_WORDS, assert_same_bits, study, subjects, tokens_of
 from tests.helpers.full_disk import FullDisk
 from tests.helpers.grpc_federation import Outcome, Partner, federated, keys_of, part_of, signed
 from tests.helpers.private import open_to_others
@@ -362,6 +362,81 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.waiting.AWAY", 2.0)
 
 
+CHANGES = {
+    "fewer": lambda corpus: corpus.take(range(len(corpus) - 1)),
+    "one for another": lambda corpus: corpus.take([0, 0, *range(2, len(corpus))]),
+    "another order": lambda corpus: corpus.take(range(len(corpus))[::-1]),
+    "another word": lambda corpus: Corpus.of([["word"], *tokens_of(corpus)[1:]]),
+    "other ends of words": lambda corpus: Corpus.of(
+        [["".join(tokens_of(corpus)[0])], *tokens_of(corpus)[1:]]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_run_goes_on_with_the_documents_that_it_began_with(
+    kind: str, change: str, tmp_path: Path
+) -> None:
+    scene = Scene(planned(kind, federation={"quorum": 3}, max_rounds=2), tmp_path)
+    server = scene.serve()
+    for name in SIZES:
+        scene.join(name, calls=6 if name == "north" else math.inf)
+    assert isinstance(scene.partners["north"].error(), KilledError)
+    corpus = scene.corpora["north"]
+    scene.corpora["north"] = CHANGES[change](corpus)
+    error = scene.join("north").error()
+    assert isinstance(error, RunError)
+    assert "Nothing was sent" in str(error) or "needs the same documents" in str(error)
+    if kind == "secure":
+        told = scene.partners["east"].events
+        why = "'north': 'ended: its documents or its run folder are not those with which it began'"
+        until(lambda: why in str(told.of("waits for")))
+    # Documents that are new are not in this run.
+    scene.corpora["north"] = Corpus.of([*tokens_of(corpus), ["new", "words"]])
+    scene.join("north")
+    assert [partner.result().documents for partner in scene.partners.values()] == [SIZES] * 3
+    server.result()
+
+
+def test_who_sent_its_part_and_has_not_asked_learns_why_the_run_stopped() -> None:
+    relay = Relay(["a", "b", "c"], b"", bytes)
+    part = Part(
+        run=b"", step=0, transcript=b"", function="f", kind="call", layout=b"", name="b", key=b""
+    )
+    relay.say("b", encode(part))
+    relay.ask("c", Ask(b"of c", 0, "compute", b""))
+    relay.say("a", encode(Stop("a", b"of a", b"", 0, "its software has a defect")))
+    for name in "bc":
+        answer = relay.ask(name, Ask(f"of {name}".encode(), 0, "part", b""))
+        assert answer is not None
+        assert answer.message == Stop("a", b"of a", b"", 0, "its software has a defect")
+    # A process that starts later waits for the one that stopped, and sees why.
+    later = Ask(b"later", 0, "part", b"")
+    assert relay.ask("b", later) == Answer(Want("part"))
+    service = RelayService(relay, 1000)
+    assert service.waiting()[1]["a"] == "ended: its software has a defect"
+    relay.ask("a", Ask(b"again", 0, "compute", b""))
+    assert service.waiting()[1]["a"] == "not connected yet"
+
+
+def test_a_member_that_had_the_model_does_not_wait_for_a_server_that_ended(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(planned("secure", max_rounds=2), tmp_path)
+    server = scene.serve()
+    for name in SIZES:
+        scene.join(name)
+    server.result()
+    until(lambda: (tmp_path / "north/state/done").exists())
+    shutil.rmtree(tmp_path / "north")
+    part, _ = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
+    with pytest.raises(
+        RunError, match=r"member finished the study on 20.*, but .* does not contain"
+    ):
+        join(part, scene.plan)
+
+
 class _Failing(_Late):
     """A link over which a server whose disk is full does what one behind gRPC does."""
 
@@ -411,6 +486,9 @@ def test_each_write_fails_once_and_the_model_is_the_same(
             disk.restart()
             work = scene.serve() if whose == "server" else scene.join("north")
     assert len(errors) >= 10
+    if whose == "north":
+        told = scene.partners["east"].events if kind == "secure" else scene.events
+        assert "its disk is full, or cannot be written" in str(told)
     models = [scene.partners[name].result() for name in SIZES]
     quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model
     for model in models:
