@@ -1,5 +1,8 @@
 """Who can speak with whom: pinned certificates, and nobody who vouches for others."""
 
+import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from fedtopics.errors import FederationError
 from fedtopics.protocol.link import LinkError
 from fedtopics.transport.grpc import GrpcServer
-from tests.helpers.echo import CERTIFICATES, HOST, SERVER, Echo, linked, serving
+from tests.helpers.echo import CERTIFICATES, HOST, SERVER, Echo, linked, process, serving
 from tests.helpers.pinned import Pair, pair
 
 
@@ -69,3 +72,22 @@ def test_a_trusted_certificate_that_is_no_members_is_refused() -> None:
 def test_the_port_of_another_program() -> None:
     with serving() as server, pytest.raises(FederationError, match="the port is in use"):
         GrpcServer(Echo(), f"{HOST}:{server.port}", SERVER.key, SERVER.certificate, CERTIFICATES)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_member_needs_tls_1_3(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    """The server is a process of its own, in which nothing has imported grpc before."""
+    (tmp_path / "north.key").write_bytes(pair("north").key)
+    with process(tmp_path) as server:
+        context = ssl.create_default_context(cafile=tmp_path / "relay.pem")
+        context.load_cert_chain(tmp_path / "north.pem", tmp_path / "north.key")
+        context.set_alpn_protocols(["h2"])
+        context.maximum_version = version
+        with socket.create_connection((HOST, server.port), 5) as plain:
+            if version is ssl.TLSVersion.TLSv1_2:
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    context.wrap_socket(plain, server_hostname="relay")
+            else:
+                assert context.wrap_socket(plain, server_hostname="relay").version() == "TLSv1.3"
+        with linked(server.port) as link:
+            assert link.ask(b"1") == b"north:1"
