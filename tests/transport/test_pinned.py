@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +75,17 @@ def test_the_port_of_another_program() -> None:
         GrpcServer(Echo(), f"{HOST}:{server.port}", SERVER.key, SERVER.certificate, CERTIFICATES)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_member_needs_tls_1_3(version: ssl.TLSVersion, tmp_path: Path) -> None:
+def test_a_member_needs_tls_1_3(tmp_path: Path) -> None:
     """The server is a process of its own, in which nothing has imported grpc before."""
     (tmp_path / "north.key").write_bytes(pair("north").key)
+    versions: list[str | None] = []
     with process(tmp_path) as server:
         context = ssl.create_default_context(cafile=tmp_path / "relay.pem")
         context.load_cert_chain(tmp_path / "north.pem", tmp_path / "north.key")
         context.set_alpn_protocols(["h2"])
-        context.maximum_version = version
-        with socket.create_connection((HOST, server.port), 5) as plain:
-            if version is ssl.TLSVersion.TLSv1_2:
-                with pytest.raises((ssl.SSLError, ConnectionError)):
-                    context.wrap_socket(plain, server_hostname="relay")
-            else:
-                assert context.wrap_socket(plain, server_hostname="relay").version() == "TLSv1.3"
+        for context.maximum_version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            with suppress(OSError), socket.create_connection((HOST, server.port), 5) as plain:
+                versions.append(context.wrap_socket(plain, server_hostname="relay").version())
         with linked(server.port) as link:
             assert link.ask(b"1") == b"north:1"
+    assert versions == ["TLSv1.3"]

@@ -59,9 +59,12 @@ class Patience:
         pause = waiting.FIRST_RETRY
         until = time.monotonic() + self._seconds
         while True:
+            began = time.monotonic()
             try:
                 return call()
             except LinkError as error:
+                # A call that lasted longer than the wait before it was cut on its way.
+                pause = waiting.FIRST_RETRY if time.monotonic() - began > pause else pause
                 left = until - time.monotonic()
                 if left <= 0:
                     raise FederationError(

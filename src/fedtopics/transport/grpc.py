@@ -2,6 +2,14 @@
 
 TLS is mutual with pinned, self-signed certificates: each side trusts only those of the roster.
 Both sides refuse versions before TLS 1.3, unless a program imports grpc before this module.
+
+An interrupted call resumes at the first byte that is missing. These names in the metadata serve
+this; a side that does not know them sends all bytes again:
+
+- "request": from the member, the SHA-256 of a large Say;
+- "held": from the server, how many bytes of this Say it has;
+- "have", "answer": from the member, how many bytes of the answer it has, and their SHA-256;
+- "skipped": from the server, how many of these it does not send again.
 """
 
 from __future__ import annotations
@@ -12,10 +20,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
-from io import BytesIO
+from hashlib import sha256
+from io import SEEK_END, BytesIO
 from typing import Any, ClassVar
 
 # gRPC reads this when it is imported; its lines about broken connections help nobody.
@@ -36,11 +45,12 @@ from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.versions import VERSION, WIRE
 
 SOFTWARE = "fedtopics-version"  # name in the metadata of answers
-CHUNK = 1 << 20  # bytes
+CHUNK = 64 << 10  # bytes sent at once: what an interruption costs at most
+LARGE = 1 << 20  # bytes: a request of more waits for its turn, and is a Say
 SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
-LARGE_REQUESTS = 8  # requests of several chunks that the server collects at once
+LARGE_REQUESTS = 8  # that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
 
 
@@ -62,7 +72,7 @@ OPTIONS = [
     # Half a megabyte of a call waits unread; by gRPC's own estimate, many would.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 512 << 10),
-    ("grpc.max_receive_message_length", CHUNK),
+    ("grpc.max_receive_message_length", LARGE),
     # Server: enough streams per connection that ended ones do not matter.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 100),
@@ -118,17 +128,16 @@ class _Deadline:
     def close(self) -> None:
         self.watched.discard(self)
 
-    def write(self, content: bytes) -> Iterator[bytes]:
-        """Cut content into chunks, without a copy of all of it."""
+    def write(self, content: bytes, first: int) -> Iterator[bytes]:
+        """Cut content from its byte `first` on into chunks, without a copy of all of it."""
         view = memoryview(content)
-        for start in range(0, len(view), CHUNK):
+        for start in range(first, len(view), CHUNK):
             chunk = bytes(view[start : start + CHUNK])
             self.extend(len(chunk) / SLOWEST)
             yield chunk
 
-    def read(self, chunks: Iterable[bytes], most: int) -> bytes:
-        """Join chunks; stop at the first byte too many."""
-        content = BytesIO()
+    def read(self, chunks: Iterable[bytes], most: int, content: BytesIO) -> bytes:
+        """Append chunks to content; stop at the first byte too many."""
         for chunk in chunks:
             self.extend(content.write(chunk) / SLOWEST)
             if content.tell() > most:
@@ -158,6 +167,8 @@ class GrpcServer:
         self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
         self._lock = threading.Lock()
         self._large = threading.Semaphore(LARGE_REQUESTS)
+        # What has arrived of each member's last large Say, under its size and SHA-256.
+        self._partial: dict[str, tuple[str, BytesIO]] = {}
         # Threads for all calls of each member, and some to refuse further calls.
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
@@ -195,27 +206,12 @@ class GrpcServer:
                 StatusCode.UNIMPLEMENTED,
                 f"the server uses version {WIRE}, and this member version {version}",
             )
-        context.send_initial_metadata([(SOFTWARE, VERSION)])
         try:
             (pem,) = context.auth_context()["x509_pem_cert"]  # as TLS has verified it
             name = self._names.get(ssl.PEM_cert_to_DER_cert(pem.decode()))
             if name is None:
                 raise FederationError("This certificate does not belong to a member of the study.")
-            with ExitStack() as held:
-                deadline = held.enter_context(self._counted(name, method, context.cancel))
-                size = _size(context)
-                check_size(size, self._service.largest if method == "Say" else CHUNK)
-                if size > CHUNK:  # only few of these may be in memory at once
-                    began = time.monotonic()
-                    deadline.extend(self._seconds)
-                    if not self._large.acquire(timeout=self._seconds):
-                        raise LinkError("too many members send large messages at once")
-                    held.callback(self._large.release)
-                    deadline.extend(time.monotonic() - began - self._seconds)
-                request = deadline.read(chunks, size)
-                if len(request) != size:  # chunks also end when the connection does
-                    raise LinkError("the request is not complete")
-                yield from deadline.write(self._methods[method](name, request) or b"")
+            yield from self._answer(name, method, chunks, context)
         except LinkError as error:
             context.abort(StatusCode.RESOURCE_EXHAUSTED, str(error))
         except FedTopicsError as error:
@@ -225,6 +221,49 @@ class GrpcServer:
         except Exception as fault:
             self._service.fail(f"the server failed: {reason_of(fault)}")
             context.abort(StatusCode.INTERNAL, "the server failed")
+
+    def _answer(
+        self, name: str, method: str, chunks: Iterator[bytes], context: Any
+    ) -> Iterator[bytes]:
+        announced = dict(context.invocation_metadata())
+        with ExitStack() as held:
+            deadline = held.enter_context(self._counted(name, method, context.cancel))
+            size = _number(announced.get("size"))
+            check_size(size, self._service.largest if method == "Say" else LARGE)
+            digest = announced.get("request", "")
+            part = self._resumed(name, f"{size} {digest}") if digest else BytesIO()
+            if method == "Say":  # the member waits for this before it sends
+                context.send_initial_metadata([(SOFTWARE, VERSION), ("held", f"{part.tell()}")])
+            if size > LARGE:  # only few of these may be in memory at once
+                began = time.monotonic()
+                deadline.extend(self._seconds)
+                if not self._large.acquire(timeout=self._seconds):
+                    raise LinkError("too many members send large messages at once")
+                held.callback(self._large.release)
+                deadline.extend(time.monotonic() - began - self._seconds)
+            request = deadline.read(chunks, size, part)
+            if len(request) >= size:  # chunks also end when the connection does
+                self._partial.pop(name, None)
+            if len(request) != size or digest not in ("", sha256(request).hexdigest()):
+                raise LinkError("the request is not complete")
+            answer = self._methods[method](name, request) or b""
+            begin = memoryview(answer)[: _number(announced.get("have"))]
+            skipped = len(begin) if sha256(begin).hexdigest() == announced.get("answer") else 0
+            if method != "Say":
+                context.send_initial_metadata([(SOFTWARE, VERSION), ("skipped", f"{skipped}")])
+            yield from deadline.write(answer, skipped)
+
+    def _resumed(self, name: str, announced: str) -> BytesIO:
+        """Return what has arrived of a member's request, to append the rest."""
+        before, content = self._partial.pop(name, ("", BytesIO()))
+        # A copy: the interrupted call may not have noticed its end yet.
+        part = BytesIO(content.getvalue() if before == announced else b"")
+        part.seek(0, SEEK_END)
+        self._partial[name] = announced, part
+        parts = [other for _, other in self._partial.copy().values()]
+        if sum(other.tell() for other in parts) > LARGE_REQUESTS * self._service.largest:
+            self._partial.pop(next(iter(self._partial)), None)  # the oldest
+        return part
 
     @contextmanager
     def _counted(self, name: str, method: str, end: Callable[[], object]) -> Iterator[_Deadline]:
@@ -266,6 +305,7 @@ class GrpcLink:
         self._closed = False
         self._lock = threading.Lock()
         self._errors = 0  # in a row
+        self._interrupted: dict[tuple[str, bytes], BytesIO] = {}  # the answer of a failed call
         self.software = "unknown"  # the server's version of fedtopics, from its last answer
 
     def ask(self, message: bytes) -> bytes:
@@ -284,17 +324,37 @@ class GrpcLink:
             self._channel.close()
 
     def _call(self, method: str, request: bytes) -> bytes:
+        """Call the server; after an interrupted call, the same one resumes it."""
         channel = self._channel
         deadline = _Deadline(self._seconds)
+        is_large = method == "Say" and len(request) > CHUNK
+        content = self._interrupted.pop((method, request), BytesIO())
+        announced = [
+            ("size", f"{len(request)}"),
+            ("request", sha256(request).hexdigest() if is_large else ""),
+            ("have", f"{content.tell()}"),
+            ("answer", sha256(content.getvalue()).hexdigest()),
+        ]
+        opened = Future[Any]()
+
+        def chunks() -> Iterator[bytes]:
+            told = dict(opened.result(self._seconds).initial_metadata()) if is_large else {}
+            yield from deadline.write(request, _number(told.get("held")))
+
         try:
             answers = channel.stream_stream(f"/fedtopics.{WIRE}/{method}")(
-                deadline.write(request), metadata=[("size", str(len(request)))]
+                chunks(), metadata=announced
             )
             deadline.end = answers.cancel
-            answer = deadline.read(answers, LARGEST_ANSWER)
-            written = dict(answers.initial_metadata()).get(SOFTWARE, "unknown")
-            self.software = as_sentence(str(written))
+            opened.set_result(answers)
+            told = dict(answers.initial_metadata())
+            if told:  # otherwise the call failed before the server had an answer
+                content.truncate(_number(told.get("skipped")))
+            content.seek(0, SEEK_END)
+            answer = deadline.read(answers, LARGEST_ANSWER, content)
+            self.software = as_sentence(str(told.get(SOFTWARE, "unknown")))
         except grpc.RpcError as error:
+            self._interrupted = {(method, request): content}
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
             raise self._failed(code, as_sentence(error.details() or ""), channel) from None
         except ValueError:  # another thread has closed this channel
@@ -320,10 +380,9 @@ class GrpcLink:
         return LinkError(_reason(self._address, code, details))
 
 
-def _size(context: Any) -> int:
-    """Return the bytes that a request announces, or 0."""
-    written = dict(context.invocation_metadata()).get("size", "")
-    return int(written) if re.fullmatch("[0-9]{1,15}", written) else 0
+def _number(written: object) -> int:
+    """Return a number that the other side announces, or 0."""
+    return int(str(written)) if re.fullmatch("[0-9]{1,15}", str(written)) else 0
 
 
 def _reason(address: str, code: StatusCode, details: str) -> str:
