@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from fedtopics import waiting
 from fedtopics.errors import FederationError
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
@@ -131,7 +132,7 @@ class Relay:
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return a member's next action; None if there is none yet."""
         if ask.phase == "refused":
-            self.refused[name] = ask.reason[:LONGEST_REASON]
+            self.refused[name] = as_sentence(ask.reason[:LONGEST_REASON])
             return Answer()
         self.refused.pop(name, None)
         self.asks[name] = ask

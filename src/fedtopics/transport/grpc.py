@@ -21,11 +21,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from hashlib import sha256
 from io import SEEK_END, BytesIO
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 # gRPC reads this when it is imported; its lines about broken connections help nobody.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -39,14 +40,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
-from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
+from fedtopics.protocol.link import LinkError, Service, check_size, reason_of, split_address
 from fedtopics.versions import VERSION, WIRE
 
 SOFTWARE = "fedtopics-version"  # name in the metadata of answers
 CHUNK = 64 << 10  # bytes sent at once: what an interruption costs at most
-LARGE = 1 << 20  # bytes: a request of more waits for its turn, and is a Say
+LARGE = 1 << 20  # bytes: a request of more is a Say, and an answer of more is of a Fetch
 SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
@@ -54,18 +55,14 @@ LARGE_REQUESTS = 8  # that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
 
 
-def milliseconds(seconds: float) -> int:
-    return round(1000 * seconds)
-
-
 OPTIONS = [
     # A dead connection is noticed within half a minute, by pings that the other side tolerates.
-    ("grpc.keepalive_time_ms", milliseconds(waiting.KEEPALIVE)),
-    ("grpc.keepalive_timeout_ms", milliseconds(waiting.KEEPALIVE_ANSWER)),
+    ("grpc.keepalive_time_ms", round(1000 * waiting.KEEPALIVE)),
+    ("grpc.keepalive_timeout_ms", round(1000 * waiting.KEEPALIVE_ANSWER)),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", milliseconds(waiting.PING_INTERVAL)),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", round(1000 * waiting.PING_INTERVAL)),
     # No retries; no compression, which could turn a few bytes into many.
     ("grpc.enable_retries", 0),
     ("grpc.compression_enabled_algorithms_bitset", 1),
@@ -76,23 +73,26 @@ OPTIONS = [
     # Server: enough streams per connection that ended ones do not matter.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 100),
-    ("grpc.server_handshake_timeout_ms", milliseconds(waiting.HANDSHAKE)),
+    ("grpc.server_handshake_timeout_ms", round(1000 * waiting.HANDSHAKE)),
     # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Without its
     # own pool, a new channel would use the old connection.
-    ("grpc.initial_reconnect_backoff_ms", milliseconds(waiting.FIRST_CONNECT)),
-    ("grpc.max_reconnect_backoff_ms", milliseconds(waiting.LAST_CONNECT)),
-    ("grpc.min_reconnect_backoff_ms", milliseconds(waiting.ONE_CONNECT)),
+    ("grpc.initial_reconnect_backoff_ms", round(1000 * waiting.FIRST_CONNECT)),
+    ("grpc.max_reconnect_backoff_ms", round(1000 * waiting.LAST_CONNECT)),
+    ("grpc.min_reconnect_backoff_ms", round(1000 * waiting.ONE_CONNECT)),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT or [IPv6]:PORT; StudyError for anything else."""
-    host, _, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdecimal() and int(port) <= 65_535
-    if not host.strip("[]") or (":" in host and "[" not in host) or not is_port:
-        raise StudyError(f"{address!r} is not an address; write HOST:PORT, as in localhost:7557.")
-    return host.strip("[]"), int(port)
+def _first_set(*names: str) -> str:
+    return next((os.environ[name] for name in names if name in os.environ), "")
+
+
+def proxy_of(address: str) -> str:
+    """Return the proxy through which gRPC reaches an address, without its password; "" if none."""
+    url = urlsplit(_first_set("grpc_proxy", "https_proxy", "http_proxy"))
+    ends = re.findall(r"[^,\s]+", _first_set("no_grpc_proxy", "no_proxy").lower())
+    is_used = url.scheme == "http" and not split_address(address)[0].lower().endswith(tuple(ends))
+    return url.netloc.rpartition("@")[2] if is_used else ""
 
 
 class _Deadline:
@@ -169,10 +169,16 @@ class GrpcServer:
         self._large = threading.Semaphore(LARGE_REQUESTS)
         # What has arrived of each member's last large Say, under its size and SHA-256.
         self._partial: dict[str, tuple[str, BytesIO]] = {}
+        with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+            import resource
+
+            # Half-open connections of strangers must not use up what members need.
+            most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         # Threads for all calls of each member, and some to refuse further calls.
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
-        split_address(address)
+        split_address(address, least_port=0)
         credentials = grpc.ssl_server_credentials(
             [(key, certificate)], b"\n".join(members.values()), require_client_auth=True
         )
@@ -260,8 +266,10 @@ class GrpcServer:
         part = BytesIO(content.getvalue() if before == announced else b"")
         part.seek(0, SEEK_END)
         self._partial[name] = announced, part
-        parts = [other for _, other in self._partial.copy().values()]
-        if sum(other.tell() for other in parts) > LARGE_REQUESTS * self._service.largest:
+        while (
+            sum(other.tell() for _, other in [*self._partial.values()])
+            > LARGE_REQUESTS * self._service.largest
+        ):
             self._partial.pop(next(iter(self._partial)), None)  # the oldest
         return part
 
@@ -296,7 +304,8 @@ class GrpcLink:
         server: bytes,
         seconds: float = waiting.CALL,
     ) -> None:
-        self._address = address
+        self.through = f" through the proxy {proxy}" if (proxy := proxy_of(address)) else ""
+        self._address = address + self.through
         self._seconds = seconds
         credentials, name = channel_credentials(key, certificate, server)
         options = [*OPTIONS, ("grpc.ssl_target_name_override", name)]
@@ -309,13 +318,13 @@ class GrpcLink:
         self.software = "unknown"  # the server's version of fedtopics, from its last answer
 
     def ask(self, message: bytes) -> bytes:
-        return self._call("Ask", message)
+        return self._call("Ask", message, LARGE)
 
     def say(self, message: bytes) -> None:
-        self._call("Say", message)
+        self._call("Say", message, 0)
 
-    def fetch(self, what: bytes) -> bytes:
-        return self._call("Fetch", what)
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
+        return self._call("Fetch", what, LARGEST_ANSWER if most is None else most)
 
     def close(self) -> None:
         """Close the connection: calls of other threads end with a `LinkError`."""
@@ -323,7 +332,7 @@ class GrpcLink:
             self._closed = True
             self._channel.close()
 
-    def _call(self, method: str, request: bytes) -> bytes:
+    def _call(self, method: str, request: bytes, most: int) -> bytes:
         """Call the server; after an interrupted call, the same one resumes it."""
         channel = self._channel
         deadline = _Deadline(self._seconds)
@@ -348,10 +357,10 @@ class GrpcLink:
             deadline.end = answers.cancel
             opened.set_result(answers)
             told = dict(answers.initial_metadata())
-            if told:  # otherwise the call failed before the server had an answer
-                content.truncate(_number(told.get("skipped")))
+            # Without metadata, the call has failed, and another one may resume it.
+            content.truncate(_number(told.get("skipped")) if told else content.tell())
             content.seek(0, SEEK_END)
-            answer = deadline.read(answers, LARGEST_ANSWER, content)
+            answer = deadline.read(answers, most, content)
             self.software = as_sentence(str(told.get(SOFTWARE, "unknown")))
         except grpc.RpcError as error:
             self._interrupted = {(method, request): content}
@@ -361,9 +370,9 @@ class GrpcLink:
             raise LinkError("the link was closed") from None
         finally:
             deadline.close()
-        if len(answer) > LARGEST_ANSWER:
+        if len(answer) > most:
             answers.cancel()
-            raise FederationError(f"{self._address} sent more than {LARGEST_ANSWER:,} bytes.")
+            raise FederationError(f"{self._address} sent more than {most:,} bytes.")
         self._errors = 0
         return answer
 
@@ -387,19 +396,19 @@ def _number(written: object) -> int:
 
 def _reason(address: str, code: StatusCode, details: str) -> str:
     """Return why an attempt failed, according to gRPC or the server."""
-    if code is StatusCode.DEADLINE_EXCEEDED:
-        return f"{address} does not answer"
-    if code is StatusCode.CANCELLED:
-        return f"{address} ended the call, which was too slow or replaced by a newer one"
-    if code is StatusCode.UNIMPLEMENTED:
-        return f"{address} uses another version of the protocol: {details}"
     if code is not StatusCode.UNAVAILABLE:
-        return f"{address} does not take this call now: {details}"
+        sentences = {
+            StatusCode.DEADLINE_EXCEEDED: "does not answer",
+            StatusCode.CANCELLED: "ended the call, which was too slow or replaced by a newer one",
+            StatusCode.UNIMPLEMENTED: f"uses another version of the protocol: {details}",
+        }
+        return f"{address} {sentences.get(code, f'does not take this call now: {details}')}"
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"the certificate of {address} differs from the one in the study"
     if details.startswith("failed to connect") and details.endswith("Socket closed"):
         return f"{address} ends the connection; it may not know this member's certificate"
-    return f"cannot reach {address}: {re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)}"
+    reason = re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)
+    return f"cannot reach {address}: {reason or 'the handshake of TLS failed'}"
 
 
 def channel_credentials(
