@@ -397,18 +397,18 @@ def _number(written: object) -> int:
 def _reason(address: str, code: StatusCode, details: str) -> str:
     """Return why an attempt failed, according to gRPC or the server."""
     if code is not StatusCode.UNAVAILABLE:
-        sentences = {
+        return f"{address} " + {
             StatusCode.DEADLINE_EXCEEDED: "does not answer",
             StatusCode.CANCELLED: "ended the call, which was too slow or replaced by a newer one",
             StatusCode.UNIMPLEMENTED: f"uses another version of the protocol: {details}",
-        }
-        return f"{address} {sentences.get(code, f'does not take this call now: {details}')}"
+        }.get(code, f"does not take this call now: {details}")
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"the certificate of {address} differs from the one in the study"
     if details.startswith("failed to connect") and details.endswith("Socket closed"):
         return f"{address} ends the connection; it may not know this member's certificate"
-    reason = re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)
-    return f"cannot reach {address}: {reason or 'the handshake of TLS failed'}"
+    return f"cannot reach {address}: " + (
+        re.sub(".*[:(] ?(?=[A-Z])|[^a-z]*$", "", details) or "the handshake of TLS failed"
+    )
 
 
 def channel_credentials(
