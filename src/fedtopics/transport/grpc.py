@@ -347,8 +347,8 @@ class GrpcLink:
         opened = Future[Any]()
 
         def chunks() -> Iterator[bytes]:
-            told = dict(opened.result(self._seconds).initial_metadata()) if is_large else {}
-            yield from deadline.write(request, _number(told.get("held")))
+            metadata = dict(opened.result(self._seconds).initial_metadata()) if is_large else {}
+            yield from deadline.write(request, _number(metadata.get("held")))
 
         try:
             answers = channel.stream_stream(f"/fedtopics.{WIRE}/{method}")(
@@ -356,12 +356,12 @@ class GrpcLink:
             )
             deadline.end = answers.cancel
             opened.set_result(answers)
-            told = dict(answers.initial_metadata())
+            metadata = dict(answers.initial_metadata())
             # Without metadata, the call has failed, and another one may resume it.
-            content.truncate(_number(told.get("skipped")) if told else content.tell())
+            content.truncate(_number(metadata.get("skipped")) if metadata else content.tell())
             content.seek(0, SEEK_END)
             answer = deadline.read(answers, most, content)
-            self.software = as_sentence(str(told.get(SOFTWARE, "unknown")))
+            self.software = as_sentence(str(metadata.get(SOFTWARE, "unknown")))
         except grpc.RpcError as error:
             self._interrupted = {(method, request): content}
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
