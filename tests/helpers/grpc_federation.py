@@ -78,9 +78,9 @@ class Cut:
         self._link.say(message)
         self._check()
 
-    def fetch(self, what: bytes) -> bytes:
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
         self._check()
-        content = self._link.fetch(what)
+        content = self._link.fetch(what, most)
         self._check()
         return content
 

@@ -71,3 +71,10 @@ def test_who_is_waited_for_is_shown_soon_then_rarely_and_a_refusal_at_once(clock
         patience.waits_for(away, 0.0)
     patience.waits_for(away, 0.0, server_ends=True)
     assert events[-1].left is None
+
+
+def test_a_server_gives_only_names_of_members_and_short_states(clock: Clock) -> None:
+    events: list[Any] = []
+    lies = {"west": "refused: \x1b[2J\nerror: " + 1000 * "a", "\x1b]0;me": "connected"}
+    Patience(60, events.append, ["east", "west"]).waits_for(lies, -5.0)
+    assert events[0].clients == {"west": "refused: \\x1b[2J error: " + 79 * "a"}

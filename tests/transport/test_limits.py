@@ -227,4 +227,6 @@ def test_a_server_cannot_send_without_end(monkeypatch: pytest.MonkeyPatch) -> No
         assert isinstance(link, GrpcLink)
         with pytest.raises(Exception, match="sent more than 5,242,880 bytes"):
             link.fetch(b"content")
+        with pytest.raises(Exception, match="sent more than 7 bytes"):
+            link.fetch(b"content", 7)
         assert link.ask(b"1") == b"north:1"

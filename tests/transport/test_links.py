@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.protocol.link import Link, LinkError
-from fedtopics.transport.grpc import split_address
+from fedtopics.protocol.link import Link, LinkError, split_address
+from fedtopics.transport.grpc import proxy_of
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.echo import MOST, Echo, linked, serving
 
@@ -61,8 +61,46 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "::1", "[::1]", "host", ":80", "host:", "host:65536", "host:http", "host:\u0663"],
+    [
+        "",
+        "::1",
+        "[::1]",
+        "host",
+        ":80",
+        "host:",
+        "host:65536",
+        "host:http",
+        "host:\u0663",
+        "::1:80",
+        " host:80",
+        "host:80 ",
+        "ho st:80",
+        "https://host:80",
+        "host:80/",
+        "host:0",
+        "[a]:1",
+    ],
 )
 def test_no_addresses(address: str) -> None:
     with pytest.raises(StudyError, match="is not an address"):
         split_address(address)
+
+
+@pytest.mark.parametrize(
+    ("settings", "proxy"),
+    [
+        ({"https_proxy": "http://me:secret@proxy:3128", "http_proxy": "http://b:1"}, "proxy:3128"),
+        ({"grpc_proxy": "http://a:1", "https_proxy": "http://b:1"}, "a:1"),
+        ({"http_proxy": "http://b:1", "no_proxy": "other, .EXAMPLE.org"}, ""),
+        ({"http_proxy": "http://b:1", "no_proxy": "example.org", "no_grpc_proxy": "other"}, "b:1"),
+        ({"https_proxy": "b:1"}, ""),  # gRPC ignores a proxy without http://
+    ],
+)
+def test_the_proxy_has_no_password(
+    settings: dict[str, str], proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert proxy_of("topics.example.org:7557") == proxy

@@ -1,5 +1,9 @@
 """Who can speak with whom: pinned certificates, and nobody who vouches for others."""
 
+import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +11,7 @@ import pytest
 from fedtopics.errors import FederationError
 from fedtopics.protocol.link import LinkError
 from fedtopics.transport.grpc import GrpcServer
-from tests.helpers.echo import CERTIFICATES, HOST, SERVER, Echo, linked, serving
+from tests.helpers.echo import CERTIFICATES, HOST, SERVER, Echo, linked, process, serving
 from tests.helpers.pinned import Pair, pair
 
 
@@ -69,3 +73,19 @@ def test_a_trusted_certificate_that_is_no_members_is_refused() -> None:
 def test_the_port_of_another_program() -> None:
     with serving() as server, pytest.raises(FederationError, match="the port is in use"):
         GrpcServer(Echo(), f"{HOST}:{server.port}", SERVER.key, SERVER.certificate, CERTIFICATES)
+
+
+def test_a_member_needs_tls_1_3(tmp_path: Path) -> None:
+    """The server is a process of its own, in which nothing has imported grpc before."""
+    (tmp_path / "north.key").write_bytes(pair("north").key)
+    versions: list[str | None] = []
+    with process(tmp_path) as server:
+        context = ssl.create_default_context(cafile=tmp_path / "relay.pem")
+        context.load_cert_chain(tmp_path / "north.pem", tmp_path / "north.key")
+        context.set_alpn_protocols(["h2"])
+        for context.maximum_version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            with suppress(OSError), socket.create_connection((HOST, server.port), 5) as plain:
+                versions.append(context.wrap_socket(plain, server_hostname="relay").version())
+        with linked(server.port) as link:
+            assert link.ask(b"1") == b"north:1"
+    assert versions == ["TLSv1.3"]

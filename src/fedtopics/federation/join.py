@@ -144,7 +144,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                     door=door,
                     run=run,
                     files=open_files,
-                    patience=Patience(timeout, run.event),
+                    patience=Patience(timeout, run.event, study.server_plan.roster.names),
                 )
                 run.clients = clients
                 part.notify(Joined(study.fingerprint, str(part.out)))

@@ -17,6 +17,7 @@ import msgspec
 from fedtopics import errors, waiting
 from fedtopics.contract import events
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.escaping import as_sentence
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
 from fedtopics.protocol.exchange import Patience
@@ -120,7 +121,7 @@ def _lead(
         while service.wait_until_done(waiting.CHECK_DONE):
             step, missing, stop = service.waiting()
             if stop is not None and stop is not halted:
-                notify(events.Halted(stop.name, stop.step, stop.reason))
+                notify(events.Halted(stop.name, stop.step, as_sentence(stop.reason)))
             halted = stop
             for name in sorted(service.present().keys() - connected - service.relay.ended.keys()):
                 connected.add(name)

@@ -3,8 +3,9 @@
 import msgspec
 
 from fedtopics.errors import IdentityError, StudyError
+from fedtopics.protocol.link import split_address
 from fedtopics.protocol.roster import Key, Roster
-from fedtopics.transport.grpc import GrpcLink, split_address
+from fedtopics.transport.grpc import GrpcLink
 
 
 class ServerPlan(msgspec.Struct, frozen=True):

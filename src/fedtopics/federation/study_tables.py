@@ -23,6 +23,7 @@ from fedtopics.methods.core.settings import TopicSettings, filled
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
+from fedtopics.protocol.link import split_address
 from fedtopics.protocol.outliers import Rule
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
@@ -158,7 +159,9 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> None:
 
 
 class ServerData(BaseModel, extra="forbid", frozen=True):
-    address: str | None = Field(None, description="HOST:PORT that all members can reach")
+    address: (
+        Annotated[str, AfterValidator(lambda address: split_address(address) and address)] | None
+    ) = Field(None, description="HOST:PORT that all members can reach")
     certificate: str | None = Field(
         None, description="the server's certificate, as a PEM file or its content"
     )

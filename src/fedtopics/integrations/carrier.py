@@ -21,6 +21,7 @@ import msgspec
 from fedtopics import waiting
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.escaping import as_sentence
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.server_plan import ServerPlan
@@ -108,7 +109,7 @@ class CarriedLink:
         with self._changed:
             self._calls.append(CarriedCall("say", message))
 
-    def fetch(self, what: bytes) -> bytes:
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
         return self._call("fetch", what)
 
     def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
@@ -126,7 +127,7 @@ class CarriedLink:
         if results is None:
             raise LinkError("the server sends no more requests")
         if results.refusal:
-            raise FederationError(results.refusal)
+            raise FederationError(as_sentence(results.refusal))
         return results.results[-1] if results.results else b""
 
     def answer(self, message: bytes) -> bytes:

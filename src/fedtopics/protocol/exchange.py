@@ -3,16 +3,18 @@
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Reconnecting, WaitsFor
 from fedtopics.errors import FederationError
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import OpenedStep
+from fedtopics.protocol.relay import LONGEST_REASON
 
 T = TypeVar("T")
 
@@ -20,12 +22,19 @@ T = TypeVar("T")
 class Patience:
     """Repeats a call until the server answers; gives up after so many seconds without an answer.
 
-    It also reports for whom a step waits: after 5 seconds, then at growing intervals.
+    It also reports for whom a step waits: after 5 seconds, then at growing intervals. `names` are
+    those that a server may give.
     """
 
-    def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        notify: Callable[[Event], None],
+        names: Collection[str] | None = None,
+    ) -> None:
         self._seconds = seconds
         self._notify = notify
+        self._names = names
         self._since = 0.0
         self._next = waiting.UNSAID_WAIT
         self._shown = dict[str, str]()
@@ -40,6 +49,11 @@ class Patience:
             self._since = since
             self._next = waiting.UNSAID_WAIT
             self._shown = {}
+        awaited = {
+            name: as_sentence(state[:LONGEST_REASON])
+            for name, state in awaited.items()
+            if self._names is None or name in self._names
+        }
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
         ended = {name: state for name, state in awaited.items() if state.startswith("ended")}
@@ -53,15 +67,18 @@ class Patience:
         if awaited and (passed >= due or ended.items() - self._shown.items()):
             self._next = min(2 * passed + waiting.UNSAID_WAIT, passed + waiting.NEXT_NOTICE)
             self._shown = ended
-            self._notify(WaitsFor(dict(awaited), passed, left))
+            self._notify(WaitsFor(awaited, passed, left))
 
     def __call__(self, call: Callable[[], T]) -> T:
         pause = waiting.FIRST_RETRY
         until = time.monotonic() + self._seconds
         while True:
+            began = time.monotonic()
             try:
                 return call()
             except LinkError as error:
+                # A call that lasted longer than the wait before it was cut on its way.
+                pause = waiting.FIRST_RETRY if time.monotonic() - began > pause else pause
                 left = until - time.monotonic()
                 if left <= 0:
                     raise FederationError(
@@ -101,19 +118,19 @@ class MemberSteps:
         self._since = time.monotonic()
         self._say(member.give(function, kind, layout, content))
         while member.phase not in ("compute", "stopped"):
-            self._turn()
+            self._turn(len(content) + 8 if kind == "sum" else None)
         if member.phase == "stopped":
             self._ended()
         return member.last
 
-    def _turn(self) -> None:
-        """Ask once, and act on the answer."""
+    def _turn(self, most: int | None) -> None:
+        """Ask once, and act on the answer; `most` is the number of bytes of a sum."""
         member = self.member
         before = member.record
         start = time.monotonic()
         answer = decode(self._patience(lambda: self._link.ask(member.question())), Answer)
         if isinstance(answer.message, Total):
-            total = self._patience(lambda: self._link.fetch(member.record.list_digest))
+            total = self._patience(lambda: self._link.fetch(member.record.list_digest, most))
             self._say(member.open(total))
         else:
             self._say(member.answer(answer.message))

@@ -1,8 +1,9 @@
 """The interface between transports and the protocol."""
 
+import re
 from typing import Protocol
 
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, StudyError
 
 
 class LinkError(FederationError):
@@ -22,6 +23,18 @@ def check_size(size: int, most: int) -> None:
         )
 
 
+def split_address(address: str, least_port: int = 1) -> tuple[str, int]:
+    """Split HOST:PORT or [IPv6]:PORT; StudyError for anything else."""
+    match = re.fullmatch(
+        r"(?:([\w.-]+)|\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+(?:%\w+)?)\]):([0-9]{1,5})", address
+    )
+    if match is None or not least_port <= int(match[3]) <= 65_535:
+        raise StudyError(
+            f"{address!r:.80} is not an address; write HOST:PORT, as in localhost:7557."
+        )
+    return match[1] or match[2], int(match[3])
+
+
 class Link(Protocol):
     """A member's connection to the server: three calls, each with a deadline.
 
@@ -33,7 +46,8 @@ class Link(Protocol):
 
     def say(self, message: bytes) -> None: ...
 
-    def fetch(self, what: bytes) -> bytes: ...
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
+        """Return content; `most` is the largest number of bytes that it can have."""
 
 
 class Service(Protocol):

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fedtopics.errors import FederationError
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol import keys, masks
 from fedtopics.protocol.keys import LABEL, LENGTH, context_of, derive, digest_of_fields, framed
 from fedtopics.protocol.messages import (
@@ -138,9 +139,11 @@ class Member:
                 signed = self._signed("stop", *_fields(message))
                 is_real = self._verify(message.name, message.signature, signed)
                 self.phase = "stopped"
-                self.reason = f"{message.name if is_real else 'the relay'}: {message.reason}"
+                self.reason = (
+                    f"{message.name if is_real else 'the relay'}: {as_sentence(message.reason)}"
+                )
         except FederationError as error:
-            return self.stop(str(error))
+            return self.stop(as_sentence(str(error)))
         return []
 
     def _take_list(self, message: List) -> list[bytes]:

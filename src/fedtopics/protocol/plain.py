@@ -15,6 +15,7 @@ from fedtopics.contract.events import CallStarted, Event, LeftOut, RoundReport
 from fedtopics.contract.interfaces import EVERYONE, AgainError, Call, Draw, Position, T
 from fedtopics.contract.replies import Template
 from fedtopics.errors import FederationError
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol.client_side import ClientSide, MemberDoor
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import Message
@@ -139,7 +140,7 @@ class PlainClients:
         for attempt_number in count(1):
             attempt = Attempt(number, attempt_number, [], {})
             begun = self._read(self._source.begin(self.step, attempt, draw, left_out), attempt.name)
-            attempt.members = list(begun["members"])
+            attempt.members = [name for name in begun["members"] if name in self.names]
             attempt.missing = dict(begun["missing"])
             self._attempt = attempt
             self._side.begin(number)
@@ -201,10 +202,16 @@ class PlainClients:
         if entry["name"] != name:
             raise FederationError(
                 f"At step {self.step}, {self._own or 'the server'} expects {name!r}, and the log "
-                f"has {entry['name']!r}; install the same fedtopics and packages everywhere."
+                f"has {entry['name']!r:.80}; install the same fedtopics and packages everywhere."
             )
         self.step += 1
-        return entry
+        # People read these reasons, and a server may lie.
+        missing = {
+            client: as_sentence(str(reason))
+            for client, reason in entry["missing"].items()
+            if client in self.names
+        }
+        return {**entry, "missing": missing}
 
     def done(self) -> None:
         self._source.done(self.step)

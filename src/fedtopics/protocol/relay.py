@@ -9,6 +9,7 @@ import msgspec
 
 from fedtopics import waiting
 from fedtopics.errors import FederationError
+from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
@@ -78,7 +79,7 @@ class Relay:
         elif isinstance(message, Body):
             self._take_body(message)
         else:
-            self.ended[name] = message.reason[:LONGEST_REASON]
+            self.ended[name] = as_sentence(message.reason[:LONGEST_REASON])
             self._halt(message)
 
     def _halt(self, stop: Stop) -> Stop:
@@ -138,7 +139,7 @@ class Relay:
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return a member's next action; None if there is none yet."""
         if ask.phase == "refused":
-            self.ended[name] = ask.reason[:LONGEST_REASON]
+            self.ended[name] = as_sentence(ask.reason[:LONGEST_REASON])
             return Answer()
         self.ended.pop(name, None)
         self.asks[name] = ask

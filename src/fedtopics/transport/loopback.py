@@ -17,5 +17,5 @@ class LoopbackLink:
         check_size(len(message), self._service.largest)
         self._service.say(self._name, message)
 
-    def fetch(self, what: bytes) -> bytes:
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
         return self._service.fetch(self._name, what)
