@@ -52,18 +52,24 @@ class Echo:
     def fetch(self, name: str, what: bytes) -> bytes:
         return self.content if what == b"content" else self.last.get(name, b"")
 
+    def differs(self, name: str) -> None:
+        self.failure = f"{name} has another study"
+
     def fail(self, reason: str) -> None:
         self.failure = reason
 
 
 @contextmanager
-def serving(service: Echo | None = None, seconds: float = 30.0) -> Iterator[GrpcServer]:
+def serving(
+    service: Echo | None = None, seconds: float = 30.0, study: str = ""
+) -> Iterator[GrpcServer]:
     server = GrpcServer(
         service or Echo(),
         f"{HOST}:0",
         key=SERVER.key,
         certificate=SERVER.certificate,
         members=CERTIFICATES,
+        study=study,
         seconds=seconds,
     )
     try:
@@ -74,7 +80,11 @@ def serving(service: Echo | None = None, seconds: float = 30.0) -> Iterator[Grpc
 
 @contextmanager
 def linked(
-    port: int, who: Pair | str = "north", server: Pair = SERVER, seconds: float = 30.0
+    port: int,
+    who: Pair | str = "north",
+    server: Pair = SERVER,
+    seconds: float = 30.0,
+    study: str = "",
 ) -> Iterator[GrpcLink]:
     member = pair(who) if isinstance(who, str) else who
     link = GrpcLink(
@@ -82,6 +92,7 @@ def linked(
         key=member.key,
         certificate=member.certificate,
         server=server.certificate,
+        study=study,
         seconds=seconds,
     )
     try:

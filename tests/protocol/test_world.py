@@ -39,7 +39,7 @@ FOUND_BY = {
     "record not synced": ("faults", 0, "d:"),
     "totals not synced": ("between", 4, "i:"),
     "totals cut before the checkpoint": ("between", 55, "i:"),
-    "the list not saved": ("evil 1", 7, "d:"),
+    "the list not saved": ("evil 1", 3, "d:"),
     "words of one member listed": ("words", 1, "l:"),
     "marks not compared": ("words evil", 1, "l:"),
 }

@@ -104,3 +104,16 @@ def test_the_proxy_has_no_password(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert proxy_of("topics.example.org:7557") == proxy
+
+
+def test_a_member_of_another_study_is_refused_and_the_server_knows() -> None:
+    service = Echo()
+    with serving(service, study="5" * 64) as server:
+        with linked(server.port, study="5" * 64) as link:
+            assert link.ask(b"news") == b"north:news"
+        with (
+            linked(server.port, study="7" * 64) as link,
+            pytest.raises(FederationError, match=f"begins with {'5' * 16}, that of north with 7"),
+        ):
+            link.ask(b"news")
+    assert service.failure == "north has another study"

@@ -48,6 +48,6 @@ def reach(study: Study, folder: Path) -> str:
         theirs = link.software
     news = "" if theirs == VERSION else f" The server runs fedtopics {theirs}, this is {VERSION}."
     return (
-        f"The server answers{link.through}, and accepts the certificate of {key.name}.{news} Only "
-        "joining shows whether it serves the same study."
+        f"The server answers{link.through}, accepts the certificate of {key.name}, and serves this "
+        f"study.{news}"
     )

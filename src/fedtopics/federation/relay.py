@@ -76,7 +76,14 @@ def listening(
             f"The certificate of {key.name!r} is not the one that the study names for its server; "
             "give the server's key, or correct [server] in all members' study files."
         )
-    server = GrpcServer(service, address, key.pem, key.certificate, plan.roster.members)
+    server = GrpcServer(
+        service=service,
+        address=address,
+        key=key.pem,
+        certificate=key.certificate,
+        members=plan.roster.members,
+        study=plan.fingerprint,
+    )
     try:
         notify(events.Listening(server.address, plan.clients))
         yield server

@@ -37,7 +37,13 @@ class ServerPlan(msgspec.Struct, frozen=True):
         return self.roster.server
 
     def link(self, key: Key) -> GrpcLink:
-        return GrpcLink(self.address, key.pem, key.certificate, self.certificate)
+        return GrpcLink(
+            address=self.address,
+            key=key.pem,
+            certificate=key.certificate,
+            server=self.certificate,
+            study=self.fingerprint,
+        )
 
     def listen_address(self, address: str) -> str:
         """Return the given address, or the study's port on this machine."""

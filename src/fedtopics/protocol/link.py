@@ -5,6 +5,8 @@ from typing import Protocol
 
 from fedtopics.errors import FederationError, StudyError
 
+OTHER_STUDY = "its study is not the one that the server serves"
+
 
 class LinkError(FederationError):
     """The server cannot be reached now; a retry may succeed."""
@@ -65,6 +67,9 @@ class Service(Protocol):
     def fetch(self, name: str, what: bytes) -> bytes: ...
 
     def fail(self, reason: str) -> None: ...
+
+    def differs(self, name: str) -> None:
+        """Record that a member calls for another study."""
 
     def left(self, name: str) -> None:
         """Record that a member has ended, with or without the model."""

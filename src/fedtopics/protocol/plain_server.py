@@ -12,6 +12,7 @@ from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol.client_side import CAUSES
 from fedtopics.protocol.keys import digest_of_fields
+from fedtopics.protocol.link import OTHER_STUDY
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
@@ -170,6 +171,11 @@ class PlainServer:
                 lambda: all(self.clients[name].is_done for name in self.possible()), seconds
             )
             return [name for name in self.possible() if not self.clients[name].is_done]
+
+    def differs(self, name: str) -> None:
+        with self.changed:
+            self.clients.setdefault(name, Caller()).away = OTHER_STUDY
+            self._notify(StatusChange("declined", name, OTHER_STUDY))
 
     def left(self, name: str) -> None:
         """Record that a client will not call any more; rounds continue without it."""

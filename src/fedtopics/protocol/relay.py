@@ -11,6 +11,7 @@ from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
+from fedtopics.protocol.link import OTHER_STUDY
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
     Answer,
@@ -158,7 +159,7 @@ class Relay:
     def _take_done(self, name: str) -> None:
         """Record that a member has the model: it will not tell a relay that is started again."""
         if self.last is not None and name not in self.done:
-            last = msgspec.structs.replace(self.last, done=[*self.last.done, name])
+            last = msgspec.structs.replace(self.last, done=sorted({*self.last.done, name}))
             self._keep(encode(last))
             self.last = last
         self.done.add(name)
@@ -259,6 +260,11 @@ class RelayService:
         """Return the seconds since the last call of each member that has called."""
         now = time.monotonic()
         return {name: now - at for name, (_, at) in self._called.items()}
+
+    def differs(self, name: str) -> None:
+        with self._changed:
+            self.relay.ended[name] = OTHER_STUDY
+            self._changed.notify_all()
 
     def left(self, name: str) -> None:
         """Record that a member will not call any more; without the model, the run ends."""

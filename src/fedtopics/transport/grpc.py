@@ -155,9 +155,11 @@ class GrpcServer:
         key: bytes,
         certificate: bytes,
         members: Mapping[str, bytes],
+        study: str = "",  # its digest
         seconds: float = waiting.CALL,
     ) -> None:
         self._service = service
+        self._study = study
         self._methods = {"Ask": service.ask, "Say": service.say, "Fetch": service.fetch}
         self._seconds = seconds
         self._names = {  # by certificate in DER
@@ -217,6 +219,13 @@ class GrpcServer:
             name = self._names.get(ssl.PEM_cert_to_DER_cert(pem.decode()))
             if name is None:
                 raise FederationError("This certificate does not belong to a member of the study.")
+            theirs = dict(context.invocation_metadata()).get("study", self._study)
+            if theirs != self._study:
+                self._service.differs(name)
+                raise FederationError(
+                    f"The server serves another study: its digest begins with {self._study[:16]}, "
+                    f"that of {name} with {theirs[:16]}; compare the files of the study."
+                )
             yield from self._answer(name, method, chunks, context)
         except LinkError as error:
             context.abort(StatusCode.RESOURCE_EXHAUSTED, str(error))
@@ -302,8 +311,10 @@ class GrpcLink:
         key: bytes,
         certificate: bytes,
         server: bytes,
+        study: str = "",  # its digest
         seconds: float = waiting.CALL,
     ) -> None:
+        self._study = study
         self.through = f" through the proxy {proxy}" if (proxy := proxy_of(address)) else ""
         self._address = address + self.through
         self._seconds = seconds
@@ -339,6 +350,7 @@ class GrpcLink:
         is_large = method == "Say" and len(request) > CHUNK
         content = self._interrupted.pop((method, request), BytesIO())
         announced = [
+            ("study", self._study),
             ("size", f"{len(request)}"),
             ("request", sha256(request).hexdigest() if is_large else ""),
             ("have", f"{content.tell()}"),
