@@ -118,7 +118,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
         files.callback(part.close)
         state = part.state_folder(study)
         # Locked first, so that no other process of this member continues the same run.
-        files.callback(hold(state).close)
+        files.enter_context(hold(state))
         door = part.consider(study, state)
         while True:
             run = MemberRun(

@@ -25,7 +25,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
-from fedtopics.files import open_file, read_bytes
+from fedtopics.files import hold, open_file, read_bytes
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
@@ -144,14 +144,16 @@ class Simulation:
             policy.check_study(name, study.method.method_name, study.method.max_rounds, documents)
         languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
-        run = RunFolder(
-            folder=folder,
-            study=study.identity(start),
-            checkpoint_every=study.checkpoint_every,
-            resume=resume,
-            on_event=self.on_event,
-        )
         with ExitStack() as files:
+            if folder is not None:
+                files.enter_context(hold(folder))
+            run = RunFolder(
+                folder=folder,
+                study=study.identity(start),
+                checkpoint_every=study.checkpoint_every,
+                resume=resume,
+                on_event=self.on_event,
+            )
             files.callback(run.close)
             run.describe(study, start)
             for name, corpus in self.documents.items():
