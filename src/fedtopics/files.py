@@ -215,16 +215,22 @@ def copy_folder(source: Path, folder: Path) -> None:
             write_durably(copy, read_bytes(path))
 
 
-@contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Lock a folder, and show others that this process lives; RunError if another holds it."""
+def hold(folder: Path) -> IO[Any]:
+    """Lock a folder until the returned file is closed; RunError if another process holds it.
+
+    Meanwhile the file's time shows others that this process lives.
+    """
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; name a folder.")
     make_folder(folder)
-    with open_private(folder / LOCK, "a") as file:
+    file: IO[Any] = open_private(folder / LOCK, "a")
+    try:
         lock(file.fileno(), folder)
-        threading.Thread(target=_beat, args=[file], daemon=True).start()
-        yield
+    except BaseException:
+        file.close()
+        raise
+    threading.Thread(target=_beat, args=[file], daemon=True).start()
+    return file
 
 
 def _beat(file: IO[Any]) -> None:

@@ -121,9 +121,9 @@ def test_a_folder_has_one_run_at_a_time(resume: bool, tmp_path: Path) -> None:
 
     def second(event: dict[str, Any]) -> None:
         if event["event"] == "round":
-            with pytest.raises(RunError, match="Another process uses .*/run; wait until it has"):
+            with pytest.raises(RunError, match="Another process uses"):
                 train(plan, corpora, out=folder, resume=resume)
-            with pytest.raises(RunError, match="Another process uses .*/run; wait until it has"):
+            with pytest.raises(RunError, match="Another process uses"):
                 sweep(plan, [2], 1, folder, corpora=corpora)
 
     train(plan, corpora, out=folder, on_event=second)
