@@ -343,7 +343,7 @@ def read_run(folder: Path) -> RunReading:
     run = RunReading(status, is_used(path))
     lock = place / LOCK
     if lock.exists():
-        _look(run, lock)
+        _check_life(run, lock)
     if run.running is False:
         for name, client in status.clients.items():
             state = "was there at the last event" if client.here else client.state
@@ -355,7 +355,7 @@ def read_run(folder: Path) -> RunReading:
     return run
 
 
-def _look(run: RunReading, lock: Path) -> None:
+def _check_life(run: RunReading, lock: Path) -> None:
     """Tell a process that works from one that is frozen or was killed, by its signs of life."""
     silent = time.time() - lock.stat().st_mtime
     if silent > waiting.SILENT:
