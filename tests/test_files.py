@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fedtopics.text.corpus import column_of
 from fedtopics.text.growing import Follow
 from tests.helpers.damage import full_disk
 from tests.helpers.labelled_pairs import MIRRORED
+from tests.helpers.models import made
 from tests.helpers.private import open_to_others
 
 
@@ -111,6 +113,34 @@ def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None
     path.write_bytes(before)
     files.cut_torn_line(path)
     assert path.read_bytes() == after
+
+
+def test_two_writers_of_one_file_have_their_own_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a[1]"
+    for name, when in (("0123abcd", 0.0), ("4567cdef", time.time())):  # killed; still writing
+        path.with_name(f"a[1].{name}.tmp").touch()
+        os.utime(path.with_name(f"a[1].{name}.tmp"), (when, when))
+    fsync = os.fsync
+
+    def other_writer(handle: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        files.write_durably(path, b"other")
+        assert path.read_bytes() == b"other"
+
+    monkeypatch.setattr(os, "fsync", other_writer)
+    files.write_durably(path, b"one")
+    assert path.read_bytes() == b"one"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a[1]", "a[1].4567cdef.tmp"}
+
+
+def test_a_model_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
+    made().save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with files.replacing(tmp_path), pytest.raises(RunError, match="Another process uses"):
+        made(labels={1: "other"}).save_pretrained(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_file_is_written_over_an_older_one(tmp_path: Path) -> None:

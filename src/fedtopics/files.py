@@ -5,18 +5,21 @@ one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
 import errno
+import glob
 import hashlib
 import json
 import math
 import os
 import stat
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from fedtopics import waiting
 from fedtopics.errors import InputError, RunError
 
 try:
@@ -26,6 +29,7 @@ except ImportError:  # Windows
 
 FOLDER = 0o700  # only the owner, whatever the umask
 FILE = 0o600  # the same for files
+LOCK = "lock"  # of a folder; its time is the last sign of life of the process that holds it
 TAIL = 1 << 16  # bytes
 LARGEST_TEXT = 1 << 28  # bytes of a file of settings or records
 MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
@@ -100,8 +104,13 @@ def open_private(path: Path, mode: str, **how: Any) -> Any:
 def write_durably(path: Path, content: bytes, public: bool = False) -> None:
     """Write or replace a file atomically and durably, if `public` with the umask's permissions."""
     require_file(path)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
+    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
+        with suppress(OSError):  # another process may remove it
+            if time.time() - old.stat().st_mtime > waiting.DAY:  # left by a process that was killed
+                old.unlink()
+    path.with_name(path.name + ".tmp").unlink(missing_ok=True)  # left by an earlier version
+    # Two processes that write the same file have different names for it until it is complete.
+    temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     create(temporary, content, public)
     try:
         temporary.replace(path)
@@ -207,20 +216,54 @@ def copy_folder(source: Path, folder: Path) -> None:
             write_durably(copy, read_bytes(path))
 
 
-def hold(folder: Path) -> IO[str]:
-    """Lock a folder until the returned file is closed; RunError if another process holds it."""
+def hold(folder: Path) -> IO[Any]:
+    """Lock a folder until the returned file is closed; RunError if another process holds it.
+
+    Meanwhile the file's time shows others that this process lives.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; name a folder.")
     make_folder(folder)
-    file: IO[str] = open_private(folder / "lock", "a", encoding="utf-8")
+    file: IO[Any] = open_private(folder / LOCK, "a")
+    try:
+        lock(file.fileno(), folder)
+    except BaseException:
+        file.close()
+        raise
+    threading.Thread(target=_beat, args=[file], daemon=True).start()
+    return file
+
+
+def _beat(file: IO[Any]) -> None:
+    """Change a file's time every few seconds: that of a killed or frozen process stays as it is."""
+    while not file.closed:
+        with suppress(OSError):
+            os.utime(file.name)
+        time.sleep(waiting.HEARTBEAT)
+
+
+def lock(handle: int, folder: Path) -> None:
+    """Lock an open file or folder; RunError if another process has locked it."""
     if fcntl is not None:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise RunError(
                 f"Another process uses {folder}; wait until it has ended, or name another folder "
                 "with --out."
             ) from None
-    return file
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[None]:
+    """Lock a folder while its files are replaced, without a file for that."""
+    make_folder(folder)
+    with ExitStack() as stack:
+        with suppress(OSError):  # Windows and some network folders lock only files
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            lock(handle, folder)
+        yield
 
 
 def show_use(file: IO[Any]) -> None:

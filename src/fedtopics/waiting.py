@@ -40,6 +40,8 @@ ONE_CONNECT = 10.0  # gRPC ends one try to connect.
 
 # Until people learn of it
 
+HEARTBEAT = 2.0  # A process touches the lock of its run's folder again.
+SILENT = 20.0  # A process that has not done so counts as frozen.
 UNSAID_WAIT = 5.0  # A member without a total says for whom the run waits.
 UNSAID_WORK = 60.0  # A member says that others have been computing for so long.
 NEXT_NOTICE = 600.0  # The longest time between two such notices; it grows from `UNSAID_WAIT`.

@@ -1,13 +1,17 @@
 """A run is followed by its folder, while another process works with it and afterwards."""
 
 import json
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics import Study, train
-from fedtopics.errors import RunError
+from fedtopics import Study, files, train, waiting
+from fedtopics.contract.events import Finished, WaitsFor
+from fedtopics.errors import FederationError, RunError
+from fedtopics.federation.progress import recording
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.run_status import (
     ClientStatus,
@@ -115,6 +119,41 @@ def refused(folder: Path, events: bytes) -> None:
     (folder / "events.jsonl").write_bytes(events)
     with pytest.raises(RunError, match=r"events\.jsonl cannot be read as a run's events"):
         read_run(folder)
+
+
+def test_a_check_for_monitoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Working, waiting for too long, frozen, killed, failed, finished."""
+    monkeypatch.setattr(waiting, "HEARTBEAT", 0.1)
+
+    def checked() -> tuple[int, str]:
+        return read_run(tmp_path).check(900.0, time.time())
+
+    run = RunFolder(tmp_path, "study1")
+    next(run.rounds(0, 3))
+    with files.hold(tmp_path):
+        assert checked() == (0, "OK: training; round 0 of 3; last event 0 s ago")
+        run.event(WaitsFor({"south": "no call for 50 s"}, 1000.0, None))
+        assert checked()[1].startswith("LATE: training; round 0 of 3; waits for south: the run")
+        with monkeypatch.context() as frozen:
+            frozen.setattr(waiting, "SILENT", -1.0)
+            assert "its process is frozen: no sign of life for 0 s; end it" in checked()[1]
+        run.event(WaitsFor({}, 0.0, None))
+        assert checked()[0] == 0
+        run.close()  # as other machines see a network folder that does not show them the lock
+        assert checked()[0] == 0
+    assert checked()[1].endswith(
+        "; no process works on the run; start the same command again to resume it"
+    )
+    run = RunFolder(tmp_path, "study1", resume=True)
+    with closing(run), pytest.raises(FederationError), recording(run.event):
+        raise FederationError("The server is away; start it.")
+    assert checked()[1].startswith(
+        "DOWN: failed; The server is away; start it. After that, the same command resumes the run.;"
+    )
+    run = RunFolder(tmp_path, "study1", resume=True)
+    run.event(Finished())
+    run.close()
+    assert checked()[0] == 0
 
 
 NAMES = "north", "south"

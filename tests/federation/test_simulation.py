@@ -14,6 +14,8 @@ from fedtopics.contract.interfaces import Call
 from fedtopics.errors import InputError, PolicyError, RunError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.run_status import read_run
+from fedtopics.federation.sweep import sweep
 from fedtopics.federation.verify import verify
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.lda.method import LDAClient
@@ -108,6 +110,25 @@ def test_a_simulation_does_not_go_on_without_a_ledger(tmp_path: Path) -> None:
         train(study(max_rounds=1), subjects(SIZES), out=tmp_path, resume=True)
     (missing,) = [check for check in verify(tmp_path) if check.what == "lines" and not check.holds]
     assert missing.text.startswith(f"{tmp_path / 'clients/south/ledger.jsonl'} is missing")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_has_one_run_at_a_time(resume: bool, tmp_path: Path) -> None:
+    """The one that comes second is refused, and the first one's folder stays whole."""
+    plan = study(max_rounds=3)
+    corpora = subjects({"north": 40, "south": 40})
+    folder = tmp_path / "run"
+
+    def second(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            with pytest.raises(RunError, match="Another process uses"):
+                train(plan, corpora, out=folder, resume=resume)
+            with pytest.raises(RunError, match="Another process uses"):
+                sweep(plan, [2], 1, folder, corpora=corpora)
+
+    train(plan, corpora, out=folder, on_event=second)
+    assert all(check.holds is not False for check in verify(folder))
+    assert read_run(folder).status.round == 3
 
 
 def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:

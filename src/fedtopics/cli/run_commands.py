@@ -22,8 +22,17 @@ MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 
 @click.command("status")
 @click.argument("run", type=FOLDER)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Print one line, for monitoring. Exit code 0: works or finished; 1: waits for somebody "
+    "for longer than --late; 2: no process, frozen, failed or stopped.",
+)
+@options.with_default(
+    "--late", type=click.FloatRange(0), default=15, metavar="MINUTES", help="Limit of --check."
+)
 @options.as_json
-def show_status(run: Path, as_json: bool) -> None:
+def show_status(run: Path, check: bool, late: float, as_json: bool) -> int | None:
     """Show how far a run is.
 
     This shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, a
@@ -33,10 +42,14 @@ def show_status(run: Path, as_json: bool) -> None:
     from fedtopics.federation.run_status import read_run
 
     reading = read_run(run)
+    if check:
+        code, line = reading.check(60 * late, time.time())
+        say(line)
+        return code
     if as_json:
         print_json(reading.plain())
-        return
-    for line in reading.status.lines(reading.running, time.time()):
+        return None
+    for line in reading.lines(time.time()):
         say(line)
     if reading.status.clients:
         table = Table("client", "state", Column("rounds", justify="right"))
@@ -46,6 +59,7 @@ def show_status(run: Path, as_json: bool) -> None:
     say(reading.title)
     for number, words in enumerate(reading.topics):
         say(f"{number:>5}  {' '.join(words)}")
+    return None
 
 
 @click.command()

@@ -133,6 +133,11 @@ class Finished(Event, kind="finished"):  # the model is written
     received: Sequence[str] | None = None  # clients that have the model; only from a server
 
 
+class Failed(Event, kind="failed"):  # an error ends the process
+    reason: str
+    exit_code: int
+
+
 # Events about the clients of a server
 
 

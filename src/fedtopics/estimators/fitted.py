@@ -21,12 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from fedtopics.errors import ModelError, check_number
 from fedtopics.escaping import as_json
 from fedtopics.federation.sweep import held_out_loss
-from fedtopics.files import read_text, write_durably
+from fedtopics.files import read_text
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
-from fedtopics.model.folder import model_folder
+from fedtopics.model.folder import model_folder, write_model
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
@@ -236,13 +236,14 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
         The folder has neither documents nor functions: give `load` the tokenizer or analyzer again.
         """
-        folder = self._fitted().save_pretrained(path)
+        model = self._fitted()
         every = self.get_params(deep=False).items()
         can_write = partial(_succeeds, json.dumps, default=_plain)
         plain = {k: v for k, v in every if k not in NOT_SAVED and can_write(v)}
         content = {"estimator": type(self).__name__, "parameters": plain}
         text = as_json(content, indent=1, default=_plain) + "\n"
-        write_durably(folder / FILE, text.encode())
+        folder = Path(path).expanduser()
+        write_model(model, folder, {FILE: text.encode()})
         return folder
 
     @classmethod

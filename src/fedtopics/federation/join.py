@@ -22,6 +22,7 @@ from fedtopics.federation.finished_model import finished
 from fedtopics.federation.participant import DONE, Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import program_of
+from fedtopics.federation.progress import recording
 from fedtopics.federation.relay import hosted
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import software_of
@@ -124,7 +125,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
         files.callback(part.close)
         state = part.state_folder(study)
         # Locked first, so that no other process of this member continues the same run.
-        files.callback(hold(state).close)
+        files.enter_context(hold(state))
         door = part.consider(study, state)
         while True:
             run = MemberRun(
@@ -134,7 +135,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 resume=has_run(state),
                 on_event=part.on_event,
             )
-            with closing(run), ExitStack() as open_files:
+            with closing(run), recording(run.event), ExitStack() as open_files:
                 run.describe(study, start)
                 make = _secure if study.is_secure else _plain
                 clients = make(

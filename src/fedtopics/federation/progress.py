@@ -1,15 +1,20 @@
 """The progress of a run (ProgressDisplay): a bar on a terminal; elsewhere, one line per minute.
 
-Also how durations are written, and until when a run waits.
+Also how durations are written, until when a run waits, and how its records get an error.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
+
+from fedtopics.contract.events import Event, Failed
+from fedtopics.errors import FedTopicsError
+from fedtopics.protocol.link import reason_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +48,19 @@ def end_of_wait(event: Mapping[str, Any]) -> str:
     if event["event"] == "waiting" and not event.get("ends"):
         return f"after {duration(left)} a quorum continues without them"
     return f"the run continues when they are there, or ends after {duration(left)}; it can resume"
+
+
+@contextmanager
+def recording(notify: Callable[[Event], None]) -> Iterator[None]:
+    """Notify of an error that ends a process."""
+    try:
+        yield
+    except FedTopicsError as error:
+        notify(Failed(str(error), error.exit_code))
+        raise
+    except Exception as error:  # exit codes as of the command line
+        notify(Failed(reason_of(error), 1 if isinstance(error, (OSError, MemoryError)) else 70))
+        raise
 
 
 class ProgressDisplay:

@@ -18,6 +18,7 @@ from fedtopics import errors, waiting
 from fedtopics.contract import events
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.escaping import as_sentence
+from fedtopics.federation.progress import recording
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
 from fedtopics.protocol.exchange import Patience
@@ -111,7 +112,8 @@ def lead_relay(
                 log.write({"time": time.time()} | event.plain())
                 notify(event)
 
-            _lead(relay_of(plan, folder), listen, log_and_notify, opened)
+            with recording(log_and_notify):
+                _lead(relay_of(plan, folder), listen, log_and_notify, opened)
         write_durably(done, b"")
 
 
@@ -129,6 +131,8 @@ def _lead(
             step, missing, stop = service.waiting()
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, as_sentence(stop.reason)))
+            if halted is not None and stop is None:  # all have started again
+                notify(events.WaitsFor({}, 0.0, None))
             halted = stop
             for name in sorted(service.present().keys() - connected - service.relay.ended.keys()):
                 connected.add(name)

@@ -76,8 +76,6 @@ class RunFolder:
             self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        if folder.exists() and not folder.is_dir():
-            raise RunError(f"{folder} is a file; name a folder for the run.")
         path = folder / EVENTS
         if self._resume != has_run(folder):
             raise RunError(

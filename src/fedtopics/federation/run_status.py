@@ -4,9 +4,10 @@ It lists only clients that the study names, not names from other processes.
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Required
 
@@ -16,11 +17,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
+from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.progress import duration, end_of_wait
 from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.study import Study
-from fedtopics.files import is_used, open_file, read_bytes
+from fedtopics.files import LOCK, is_used, open_file, read_bytes
 from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
@@ -38,13 +40,23 @@ DAMAGES = (
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
 NONE_HELD = "{} has no topics of words between rounds; they come with the model."
-State = Literal["waiting", "training", "finished"]
+State = Literal["waiting", "training", "finished", "failed", "stopped"]
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
     "finished": "finished: the model is there",
+    "failed": "failed",
+    "stopped": "stopped",
 }
+OUTCOMES = {  # of starting the same command again, by exit code; `train` also needs --resume
+    1: "After repairing this, the same command resumes the run.",
+    2: "The same command fails again until this is corrected.",
+    3: "The same command is refused again until the study or the policy is changed.",
+    4: "After that, the same command resumes the run.",
+    70: "The same command may fail again.",
+}
+CHECKED = ("OK", "LATE", "DOWN")  # by exit code of `fedtopics status --check`
 RELAY = WHERE | {"waiting": "serving", "finished": "finished: all members have the model"}
 
 
@@ -62,7 +74,8 @@ class RunStatus:
     name: str = ""  # of the study
     method: str = ""
     state: State = "waiting"
-    trouble: str = ""  # why it waits or stopped early
+    trouble: str = ""  # why it waits, stopped or failed
+    waits_since: float | None = None  # when the trouble began, seconds since 1970
     awaited: set[str] = field(default_factory=set)  # clients that a round waits for
     round: int = 0  # the last finished one
     rounds: int = 0  # at most; 0 before training
@@ -90,34 +103,47 @@ class RunStatus:
     def take(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
         self.updated = event.get("time", self.updated)
-        if self.state == "finished" and kind in ("started", "resumed", "listening", "joined"):
+        begins = ("started", "resumed", "listening", "joined", "failed")
+        if self.state == "finished" and kind in begins:
             return  # a later process had nothing to do
-        if kind in ("started", "resumed"):
-            self.state = "waiting"
-            self.trouble = ""
-            self.round = 0
-            self.rounds = 0
-            for client in self.clients:
-                self._set(client, False, "not connected")
-        elif kind == "study":
-            self.trains = True
-            self.name = event["name"]
-            self.method = event["settings"].get("method.name", self.method)
-        elif kind == "listening":
-            self.is_server = True
-            for name in event["clients"]:
-                self.clients.setdefault(name, ClientStatus())
-        elif kind == "training":
-            self.state = "training"
-            self.round = event["done"]
-            self.rounds = event["rounds"]
-        elif kind == "round":
-            self._take_round(event)
-        elif kind in ("finished", "model"):
-            self.state = "finished"
-            self.trouble = ""
-        else:
-            self._take_news(kind, event)
+        self._take(kind, event)
+        waited = event["seconds"] if kind == "waits for" else 0.0
+        begun = self.waits_since or (self.updated or 0.0) - waited
+        self.waits_since = begun if self.trouble else None
+
+    def _take(self, kind: str, event: Mapping[str, Any]) -> None:
+        match kind:
+            case "started" | "resumed":
+                self.state = "waiting"
+                self.trouble = ""
+                self.round = 0
+                self.rounds = 0
+                for client in self.clients:
+                    self._set(client, False, "not connected")
+            case "study":
+                self.trains = True
+                self.name = event["name"]
+                self.method = event["settings"].get("method.name", self.method)
+            case "listening":  # the first event of each process of a relay
+                self.is_server = True
+                self.state = "waiting"
+                self.trouble = ""
+                for name in event["clients"]:
+                    self.clients.setdefault(name, ClientStatus())
+            case "training":
+                self.state = "training"
+                self.round = event["done"]
+                self.rounds = event["rounds"]
+            case "round":
+                self._take_round(event)
+            case "finished" | "model":
+                self.state = "finished"
+                self.trouble = ""
+            case "failed":
+                self.state = "failed"
+                self.trouble = f"{event['reason']} {OUTCOMES.get(event['exit_code'], '')}".strip()
+            case _:
+                self._take_news(kind, event)
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
         self.trouble = ""
@@ -137,31 +163,36 @@ class RunStatus:
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
         client = event.get("client", "")
         reason = event.get("reason", "")
-        if kind == "repeated":
-            self.repeated += 1
-        elif kind == "waiting":
-            self.awaited = set(event["missing"])
-            names = ", ".join(event["missing"])
-            self.trouble = f"round {event['round']} waits for {names}: {end_of_wait(event)}"
-            for name in event["clients"]:
-                self._set(name, True, "ready")
-            for name, why in event["missing"].items():
-                self._set(name, False, why)
-        elif kind == "waits for":
-            names = ", ".join(event["clients"])
-            self.trouble = f"waits for {names}: {end_of_wait(event)}" if names else ""
-            for name in self.clients:
-                away = event["clients"].get(name, "")
-                self._set(name, away in ("", "connected"), away or "connected")
-        elif kind == "halted":
-            self.trouble = f"{client} stopped it: {reason}; all members start their commands again"
-        elif kind == "stopped":
-            self.trouble = f"stopped after round {event['round']}: {reason}"
-            self.rounds = event["round"]
-        elif kind == "reconnecting":
-            self.trouble = str(reason)
-        elif client in self.clients and kind in ("bad reply", "excluded"):
-            self.clients[client].bad += 1
+        match kind:
+            case "repeated":
+                self.repeated += 1
+            case "waiting":
+                self.awaited = set(event["missing"])
+                names = ", ".join(event["missing"])
+                self.trouble = f"round {event['round']} waits for {names}: {end_of_wait(event)}"
+                for name in event["clients"]:
+                    self._set(name, True, "ready")
+                for name, why in event["missing"].items():
+                    self._set(name, False, why)
+            case "waits for":
+                self.state = "waiting" if self.state == "stopped" else self.state
+                names = ", ".join(event["clients"])
+                self.trouble = f"waits for {names}: {end_of_wait(event)}" if names else ""
+                for name in self.clients:
+                    away = event["clients"].get(name, "")
+                    self._set(name, away in ("", "connected"), away or "connected")
+            case "halted":
+                self.state = "stopped"
+                self.trouble = (
+                    f"{client} stopped it: {reason}; all members start their commands again"
+                )
+            case "stopped":
+                self.trouble = f"stopped after round {event['round']}: {reason}"
+                self.rounds = event["round"]
+            case "reconnecting":
+                self.trouble = str(reason)
+            case "bad reply" | "excluded" if client in self.clients:
+                self.clients[client].bad += 1
         # Not another branch, because "excluded" also counts a bad update above.
         if kind in AWAY:
             state = "not connected" if kind == "lost" else kind
@@ -194,7 +225,8 @@ class RunStatus:
             "clients": {name: asdict(status) for name, status in self.clients.items()},
         }
 
-    def lines(self, running: bool | None, now: float) -> list[str]:
+    def lines(self, running: bool | None, now: float, silent: float | None = None) -> list[str]:
+        """Describe the run; `silent` are the seconds since its frozen process gave a sign."""
         where = RELAY[self.state] if self.is_server and not self.trains else WHERE[self.state]
         lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
@@ -206,7 +238,12 @@ class RunStatus:
             lines.append(self.trouble)
         if self.updated is not None:
             lines.append(f"last event {duration(max(now - self.updated, 0))} ago")
-        if running is False and self.state != "finished":
+        if silent is not None:
+            lines.append(
+                f"its process is frozen: no sign of life for {duration(silent)}; end it, then "
+                "start the same command again to resume the run"
+            )
+        elif running is False and self.state not in ("finished", "failed"):
             lines.append("no process works on the run; start the same command again to resume it")
         return lines
 
@@ -224,6 +261,7 @@ class _Event(TypedDict, total=False):
     name: str
     client: str
     reason: str
+    exit_code: Count
     round: Count
     rounds: Count
     done: Count
@@ -240,7 +278,8 @@ _EVENT = TypeAdapter(_Event)
 @dataclass
 class RunReading:
     status: RunStatus
-    running: bool | None  # whether a process runs it; None if the system cannot tell
+    running: bool | None  # whether a process works on it; None if the system cannot tell
+    silent: float | None = None  # seconds since a frozen process gave a sign of life
     topics: Sequence[Sequence[str]] = ()  # the first words of each
     topics_of_round: int | None = None  # the round of these topics; None for a model
     no_topics: str = NONE_YET  # why there are none; "" if there are some
@@ -251,6 +290,25 @@ class RunReading:
         return self.no_topics or (
             "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
         )
+
+    def lines(self, now: float) -> list[str]:
+        return self.status.lines(self.running, now, self.silent)
+
+    def check(self, late: float, now: float) -> tuple[int, str]:
+        """Return an exit code for monitoring, and one line that says why.
+
+        Parameters
+        ----------
+        late : float
+            Seconds that a run may wait for others.
+        now : float
+            Seconds since 1970.
+        """
+        status = self.status
+        is_down = self.running is False or status.state in ("failed", "stopped")
+        is_late = status.waits_since is not None and now - status.waits_since > late
+        code = 0 if status.state == "finished" else 2 if is_down else int(is_late)
+        return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
 
     def plain(self) -> dict[str, Any]:
         return self.status.plain() | {
@@ -283,11 +341,32 @@ def read_run(folder: Path) -> RunReading:
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
     run = RunReading(status, is_used(path))
+    lock = place / LOCK
+    if lock.exists():
+        _check_life(run, lock)
+    if run.running is False:
+        for name, client in status.clients.items():
+            state = "was there at the last event" if client.here else client.state
+            status.clients[name] = replace(client, here=False, state=state)
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         run.topics, run.topics_of_round, run.no_topics = _topics(
             status, folder / "model" / "topics.json", place, study
         )
     return run
+
+
+def _check_life(run: RunReading, lock: Path) -> None:
+    """Tell a process that works from one that is frozen or was killed, by its signs of life."""
+    silent = time.time() - lock.stat().st_mtime
+    if silent > waiting.SILENT:
+        run.silent = silent if run.running else None
+        run.running = False
+    elif run.running is False and run.status.state not in ("finished", "failed"):
+        # Either it was killed just now, or this network folder does not show locks of others.
+        time.sleep(2 * waiting.HEARTBEAT)
+        run.running = time.time() - lock.stat().st_mtime < 2 * waiting.HEARTBEAT
+    elif run.running is None:
+        run.running = run.status.state not in ("finished", "failed")
 
 
 def _topics(

@@ -8,6 +8,7 @@ from fedtopics import waiting
 from fedtopics.contract.events import Finished, OnEvent
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.program import program_of
+from fedtopics.federation.progress import recording
 from fedtopics.federation.relay import Listen
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.study import Study
@@ -48,7 +49,7 @@ def lead(
             pause=network.round_interval,
         )
         step, turn = run.position()
-        with closing(run), closing(Log(folder / "log", step)) as log:
+        with closing(run), recording(run.event), closing(Log(folder / "log", step)) as log:
             run.describe(study, start)
             server = PlainServer(
                 names=list(study.clients),

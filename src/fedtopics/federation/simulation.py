@@ -6,7 +6,7 @@ takes, and for where it resumes.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -23,9 +23,10 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of, program_of
+from fedtopics.federation.progress import recording
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
-from fedtopics.files import open_file, read_bytes
+from fedtopics.files import hold, open_file, read_bytes
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
@@ -144,15 +145,17 @@ class Simulation:
             policy.check_study(name, study.method.method_name, study.method.max_rounds, documents)
         languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
-        run = RunFolder(
-            folder=folder,
-            study=study.identity(start),
-            checkpoint_every=study.checkpoint_every,
-            resume=resume,
-            on_event=self.on_event,
-        )
         with ExitStack() as files:
+            files.enter_context(nullcontext() if folder is None else hold(folder))
+            run = RunFolder(
+                folder=folder,
+                study=study.identity(start),
+                checkpoint_every=study.checkpoint_every,
+                resume=resume,
+                on_event=self.on_event,
+            )
             files.callback(run.close)
+            files.enter_context(recording(run.event))
             run.describe(study, start)
             for name, corpus in self.documents.items():
                 if corpus.source:

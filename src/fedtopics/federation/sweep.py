@@ -25,7 +25,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
-from fedtopics.files import RowFile, digest
+from fedtopics.files import RowFile, digest, hold
 from fedtopics.inference.lda import refine
 from fedtopics.inference.vectors import TINY
 from fedtopics.metrics import topic_similarity, unique_words
@@ -93,7 +93,7 @@ def sweep(
         Number of trainings of each number of topics. Every training except the first has its own
         seed and a sample of the documents, so that methods without random choices also differ.
     out : path
-        Folder of the models and of runs.jsonl; several studies may share it.
+        Folder of the models and of runs.jsonl; several studies may share it, one after the other.
     corpora : mapping of client name to whatever `Corpus.of` takes, optional
         By default the files that the study names.
     policies : mapping of client name to Policy, optional
@@ -122,18 +122,19 @@ def sweep(
             "n_components in the study to one."
         )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    rows, folder = _train_all(
-        study=study,
-        documents=study.corpora() if corpora is None else corpora_by_name(corpora),
-        policies=policies,
-        tasks=tasks,
-        out=Path(out),
-        on_event=on_event,
-    )
-    stability = {
-        number: _stability(folder / _name(task) for task in tasks if task[0] == number)
-        for number in numbers
-    }
+    with hold(Path(out)):
+        rows, folder = _train_all(
+            study=study,
+            documents=study.corpora() if corpora is None else corpora_by_name(corpora),
+            policies=policies,
+            tasks=tasks,
+            out=Path(out),
+            on_event=on_event,
+        )
+        stability = {
+            number: _stability(folder / _name(task) for task in tasks if task[0] == number)
+            for number in numbers
+        }
     return summarise_sweep(rows, stability)
 
 

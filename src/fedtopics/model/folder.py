@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.escaping import as_json, as_sentence, check_client_name, is_flooded, visible
-from fedtopics.files import make_folder, read_bytes, read_text, write_durably
+from fedtopics.files import read_bytes, read_text, replacing, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
@@ -79,15 +79,14 @@ _DAMAGES = (
 )
 
 
-def write_model(model: Topics, folder: Path) -> None:
-    """Write a model's files into a folder; ModelError if other files would be overwritten."""
+def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
+    """Write a model's files, and more by name; ModelError if others would be overwritten."""
     existing = [
         name for name in ("vocabulary.json", "topics.json", "README.md") if (folder / name).exists()
     ]
     # Without a config.json these files are somebody else's, such as a project's README.md.
     if existing and not (folder / "config.json").exists():
         raise ModelError(f"The {existing[0]} in {folder} is not a model's; choose another folder.")
-    make_folder(folder)
     arrays = {
         **{f"weights/{name}": array for name, array in model.weights.items()},
         **{
@@ -118,16 +117,28 @@ def write_model(model: Topics, folder: Path) -> None:
         **({} if model.periods is None else {"periods": model.periods.plain()}),
     }
     words = model.vocabulary.plain()
-    write_durably(folder / "model.safetensors", tensors)
-    _write(folder / "config.json", {**config, "digest": content_digest(config, words)})
-    _write(folder / "vocabulary.json", words)
-    write_labels(model, folder)
+    files = {
+        "model.safetensors": tensors,
+        "config.json": _lines({**config, "digest": content_digest(config, words)}),
+        "vocabulary.json": _lines(words),
+    }
+    _replace(folder, {**files, **_labels(model), **more})
 
 
 def write_labels(model: Topics, folder: Path) -> None:
     """Write the files of a model that people read and edit."""
-    _write(folder / "topics.json", model.get_topic_info())
-    write_durably(folder / "README.md", card(model).encode())
+    _replace(folder, _labels(model))
+
+
+def _labels(model: Topics) -> dict[str, bytes]:
+    return {"topics.json": _lines(model.get_topic_info()), "README.md": card(model).encode()}
+
+
+def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files of a model that fit each other, while no other process does."""
+    with replacing(folder):
+        for name, content in files.items():
+            write_durably(folder / name, content)
 
 
 def model_folder(place: str | Path) -> Path:
@@ -307,8 +318,8 @@ def content_digest(config: Any, words: Any) -> str:
     return hashlib.sha256(json.dumps([config, words], sort_keys=True).encode()).hexdigest()
 
 
-def _write(path: Path, content: Any) -> None:
-    write_durably(path, (as_json(content, indent=1) + "\n").encode())
+def _lines(content: Any) -> bytes:
+    return (as_json(content, indent=1) + "\n").encode()
 
 
 def _read(path: Path) -> Any:

@@ -100,7 +100,7 @@ class TopicModel(TopicFinder):
         Labels are in its ``topics.json``, which people may edit.
         """
         folder = Path(path).expanduser()
-        write_model(self, folder)
+        write_model(self, folder, {})
         return folder
 
     @classmethod
