@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, cast
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import FederationError, PolicyError, RunError
 from fedtopics.federation.join import join
 from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.metrics import serve_metrics
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.study_tables import FederationSettings, ObserverData
@@ -25,18 +27,24 @@ from fedtopics.protocol.link import LinkError, Service
 from fedtopics.protocol.messages import Answer, Ask, Part, Stop, Want, decode, encode
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key
+from fedtopics.transport.grpc import TRAFFIC
 from fedtopics.transport.loopback import LoopbackLink
-from tests.helpers.background import Background, KilledError, Notes, until
+from tests.helpers.background import HOST, Background, KilledError, Notes, until
 from tests.helpers.federation import ANY_WORDS, assert_same_bits, study, subjects, tokens_of
 from tests.helpers.full_disk import FullDisk
 from tests.helpers.grpc_federation import Outcome, Partner, federated, keys_of, part_of, signed
 from tests.helpers.private import open_to_others
+from tests.helpers.services import free_port
 
 SIZES = {"north": 40, "east": 30, "south": 50}
 USUAL = Policy(min_persons=10, min_persons_per_word=2, min_clients_in_sum=2)
 WAITS = {"round_timeout": 60, "join_timeout": 60, "quorum_timeout": 60}
 PATIENT = FederationSettings(quorum=2, outliers="none", **WAITS)
 ROUNDS = {"plain": 4, "secure": 50}
+METRICS = (
+    "waiting_since_seconds", "refusals_total", "failed", "finished", "rounds", "rounds_planned",
+)  # fmt: skip
+STATES = "connected", "away"
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 
 
@@ -106,6 +114,27 @@ def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) 
     plan = Study.read(folder / "north/study.toml")
     assert_same_bits(cast(Any, join(part, plan, link=cast(Any, None))), outcome.model)
     assert [event["event"] for event in events] == ["already finished"]
+
+
+def test_metrics_are_those_of_the_folder(finished: tuple[str, Path, Outcome]) -> None:
+    kind, folder, outcome = finished
+    port = free_port()
+    TRAFFIC["sent"] += 17
+    with serve_metrics(f"{HOST}:{port}", lambda: folder / "north"):
+        with urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
+            lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+        with pytest.raises(FederationError, match="Address already in use; choose another address"):
+            serve_metrics(f"{HOST}:{port}", lambda: folder).__enter__()
+    numbers = {name: float(lines[f"fedtopics_{name}"]) for name in METRICS}
+    waits = {"waiting_since_seconds": 0, "refusals_total": 0, "failed": 0, "finished": 1}
+    rounds = outcome.partners["north"].events.of("round")[-1]["round"]
+    assert numbers == waits | {"rounds": rounds, "rounds_planned": ROUNDS[kind]}
+    assert float(lines["fedtopics_bytes_sent_total"]) == TRAFFIC["sent"]
+    members = [float(lines[f'fedtopics_members{{state="{state}"}}']) for state in STATES]
+    assert members == [0, len(SIZES)]  # as no process works on the run
+    assert not any(name in "".join(lines) for name in SIZES)
+    with serve_metrics(f"{HOST}:{free_port()}", lambda: folder / "nothing"):
+        pass  # which has not begun
 
 
 def test_a_refusal_is_shown_to_others_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedtopics import Corpus, Policy
     from fedtopics.contract.events import OnEvent
     from fedtopics.federation.memory import Choice
@@ -42,6 +45,12 @@ listen_option = click.option(
     default="",
     metavar="HOST:PORT",
     help="Address to listen on.  [default: the port of the study's server address]",
+)
+metrics_option = click.option(
+    "--metrics",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus at this address, which others must not reach.",
 )
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 
@@ -217,15 +226,30 @@ def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> No
     say(f"{len(rows):,} words could be shared; {path} has them, the rarest first.")
 
 
+def _metrics(address: str, folder: Callable[[], Path]) -> AbstractContextManager[None]:
+    if not address:
+        return nullcontext()
+    from fedtopics.federation.metrics import serve_metrics
+
+    return serve_metrics(address, folder)
+
+
 @click.command()
 @click.argument("study", type=FOLDER)
 @key_option
 @listen_option
+@metrics_option
 @options.out
 @options.from_model
 @json_lines
 def serve(
-    study: Path, key_folder: Path, listen: str, out: Path | None, start: Path | None, as_json: bool
+    study: Path,
+    key_folder: Path,
+    listen: str,
+    metrics: str,
+    out: Path | None,
+    start: Path | None,
+    as_json: bool,
 ) -> None:
     """Serve a study for members on other machines.
 
@@ -242,7 +266,7 @@ def serve(
     news = ServerNews()
     on_event: OnEvent = print_event if as_json else news
     watch = (lambda service: None) if as_json else news.watch
-    with news:
+    with news, _metrics(metrics, lambda: folder):
         if plan.is_secure:
             lead_relay(
                 plan, folder, listen_there, notify=lambda e: on_event(e.plain()), opened=watch
@@ -277,6 +301,7 @@ def serve(
 )
 @click.option("--host", is_flag=True, help="Run the server inside this process.")
 @listen_option
+@metrics_option
 @click.option("--dry-run", is_flag=True, help="Only check that the policy allows the study.")
 @click.option(
     "--accept-roster",
@@ -319,6 +344,7 @@ def join_command(
     follow: bool,
     host: bool,
     listen: str,
+    metrics: str,
     dry_run: bool,
     accept_roster: str,
     first_release: bool,
@@ -364,7 +390,10 @@ def join_command(
             texts_changed=texts_changed,
             start=None if start is None else TopicModel.from_pretrained(start),
         )
-        model = take_part(part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout)
+        with _metrics(metrics, lambda: part.out):
+            model = take_part(
+                part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout
+            )
     if model is not None:
         show_run(model, part.out, quiet=as_json)
         record_files(part.out, ["report.html", "report.md"], key)

@@ -41,6 +41,7 @@ NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
 NONE_HELD = "{} has no topics of words between rounds; they come with the model."
 State = Literal["waiting", "training", "finished", "failed", "stopped"]
+REFUSALS = ("halted", "declined", "excluded", "bad reply")  # events
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
 WHERE = {
     "waiting": "before the first round",
@@ -84,6 +85,7 @@ class RunStatus:
     bytes_sent: int = 0
     bytes_received: int = 0
     repeated: int = 0  # retries of rounds
+    refusals: int = 0  # of updates and studies
     topics: list[list[str]] | None = None  # for methods whose events contain them
     is_server: bool = False
     trains: bool = False  # a relay does not: it sees neither rounds nor topics
@@ -163,6 +165,7 @@ class RunStatus:
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
         client = event.get("client", "")
         reason = event.get("reason", "")
+        self.refusals += kind in REFUSALS
         match kind:
             case "repeated":
                 self.repeated += 1
@@ -219,6 +222,7 @@ class RunStatus:
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
             "repeated": self.repeated,
+            "refusals": self.refusals,
             "updated": self.updated,
             "seconds_a_round": self.pace,
             "seconds_left": self.left,

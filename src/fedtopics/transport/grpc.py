@@ -52,6 +52,7 @@ SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
 LARGE_REQUESTS = 8  # that the server collects at once
+TRAFFIC = {"sent": 0, "received": 0}  # bytes of messages of this process
 NEW_CHANNEL = 3  # errors in a row
 
 
@@ -134,12 +135,14 @@ class _Deadline:
         for start in range(first, len(view), CHUNK):
             chunk = bytes(view[start : start + CHUNK])
             self.extend(len(chunk) / SLOWEST)
+            TRAFFIC["sent"] += len(chunk)
             yield chunk
 
     def read(self, chunks: Iterable[bytes], most: int, content: BytesIO) -> bytes:
         """Append chunks to content; stop at the first byte too many."""
         for chunk in chunks:
             self.extend(content.write(chunk) / SLOWEST)
+            TRAFFIC["received"] += len(chunk)
             if content.tell() > most:
                 break
         return content.getvalue()
