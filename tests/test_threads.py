@@ -1,5 +1,6 @@
 """How many threads compute: as few as a study needs, as many as the user says."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -53,6 +54,24 @@ def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.M
     finally:
         torch.set_num_threads(before)
     assert weights[0] == weights[1]
+
+
+def product() -> tuple[int, float]:
+    """Compute what one thread would share with others; return how many there are."""
+    with small_products():
+        numbers = torch.ones(512, 512)
+        return torch.get_num_threads(), float(torch.sigmoid(numbers @ numbers).sum())
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork")
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert product() == (3, 512**2)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(torch.get_num_threads).get(60) == 1
+        assert pool.apply_async(product).get(60) == (1, 512**2)
 
 
 @pytest.mark.parametrize(("given", "policy"), [(None, "passive"), ("active", "active")])

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+FIRST_PROCESS = os.getpid()  # later ones with another number were forked
+
 
 def chosen_threads() -> int | None:
     """Return the number of threads that the user set with OMP_NUM_THREADS, if any."""
@@ -29,12 +31,30 @@ def wait_asleep() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+def compute_with_one_thread() -> None:
+    """Let a forked process compute with one thread.
+
+    The threads of OpenMP stay in the parent, and a child that gives them work waits for ever. Each
+    library that has OpenMP has its own number of threads.
+    """
+    if {"sklearn", "torch"} & sys.modules.keys():  # they bring OpenMP
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1, user_api="openmp")
+    if "torch" in sys.modules:  # its MKL, too
+        sys.modules["torch"].set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=compute_with_one_thread)
+
+
 @contextmanager
 def small_products() -> Iterator[None]:
     """Compute matrix products with one thread, or as many as the user has set."""
     from threadpoolctl import threadpool_limits
 
-    number = chosen_threads() or 1
+    number = (chosen_threads() or 1) if os.getpid() == FIRST_PROCESS else 1
     torch = sys.modules.get("torch")  # loaded if networks are trained
     before = torch.get_num_threads() if torch else number
     with threadpool_limits(number, user_api="blas"), ExitStack() as at_end:  # "blas" is numpy's

@@ -1,5 +1,6 @@
 """The example federation, the README's commands, deploy.md and events.md match the code."""
 
+import os
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import click
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -130,11 +132,13 @@ PORT = "7557"
 DEPLOY = ROOT / "deploy"
 STEPS = list(build.instructions((DEPLOY / "Dockerfile").read_text()))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-JOBS = {
-    document["metadata"]["name"]: document
+RESOURCES = [
+    document
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
     for document in yaml.safe_load_all(file.read_text())
-    if document["kind"] == "Job"
+]
+JOBS = {
+    document["metadata"]["name"]: document for document in RESOURCES if document["kind"] == "Job"
 }
 
 
@@ -176,6 +180,53 @@ def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
     assert command.make_context(words[0], typed).params["out"] is not None
 
 
+NEED_A_PERSON = {errors.InputError.exit_code, errors.PolicyError.exit_code, 4}
+
+
+def test_kubernetes_takes_the_files_and_restarts_nothing_that_needs_a_person() -> None:
+    for document in RESOURCES:
+        kubernetes_validate.validate(document, "1.31", strict=True)
+    limited = {
+        document["metadata"]["name"]
+        for document in RESOURCES
+        if document["kind"] == "NetworkPolicy"
+    }
+    assert limited == JOBS.keys()
+    for job in JOBS.values():
+        (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+        assert (rule["action"], {*rule["onExitCodes"]["values"]}) == ("FailJob", NEED_A_PERSON)
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (1, 1), (2, 0), (3, 0), (4, 0), (143, 143)])
+def test_compose_restarts_nothing_that_needs_a_person(
+    code: int, shown: int, tmp_path: Path
+) -> None:
+    (tmp_path / "fedtopics").write_text(f"#!/bin/sh\nexit $(({code} + $# - 2))\n")
+    (tmp_path / "fedtopics").chmod(0o755)
+    for service in COMPOSE.values():
+        command = [word.replace("$$", "$") for word in service["entrypoint"]]
+        environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run([*command, "join", "a b"], env=environment, capture_output=True)
+        assert done.returncode == shown
+        assert (f"exit code {code};" in done.stderr.decode()) == (code in NEED_A_PERSON)
+
+
+def test_a_stopped_container_lets_the_program_end(tmp_path: Path) -> None:
+    (tmp_path / "fedtopics").write_text(
+        "#!/bin/sh\ntrap 'sleep 0.2; echo ended; exit 5' TERM\n"
+        "echo begun\nwhile :; do sleep 0.1; done\n"
+    )
+    (tmp_path / "fedtopics").chmod(0o755)
+    command = [word.replace("$$", "$") for word in COMPOSE["member"]["entrypoint"]]
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"begun\n"
+        shell.terminate()
+        assert shell.stdout.read() == b"ended\n"
+    assert shell.returncode == 5
+
+
 def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:
     """They write in one folder alone, and systemd takes them."""
     assert {name: started(unit)[0] for name, unit in UNITS.items()} == {
@@ -183,8 +234,7 @@ def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:
         "fedtopics-server": "serve",
     }
     for name, unit in UNITS.items():
-        codes = {errors.InputError.exit_code, errors.PolicyError.exit_code}
-        assert {*map(int, lines(unit, "RestartPreventExitStatus")[0].split())} == codes
+        assert {*map(int, lines(unit, "RestartPreventExitStatus")[0].split())} == NEED_A_PERSON
         assert lines(unit, "Restart") == ["on-failure"]
         assert lines(unit, "User") == ["fedtopics"]
         assert lines(unit, "ReadWritePaths") == lines(unit, "WorkingDirectory")
@@ -202,7 +252,8 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
     assert kinds.count("FROM") == 2
     assert kinds.index("USER") > kinds.index("FROM", 1) < kinds.index("ENTRYPOINT")
     assert dict(STEPS)["USER"] != "0"
-    assert len({rest.split()[0] for kind, rest in STEPS if kind == "FROM"}) == 1
+    (base,) = {rest.split()[0] for kind, rest in STEPS if kind == "FROM"}
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
     installs = [rest for kind, rest in STEPS if kind == "RUN" and "pip install" in rest]
     assert len(installs) == 2
     assert all("-c requirements.lock" in rest for rest in installs)
@@ -213,8 +264,11 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
         assert pod["securityContext"]["runAsNonRoot"]
         assert f"{pod['securityContext']['runAsUser']}" == dict(STEPS)["USER"]
         assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for service in COMPOSE.values():
         assert service["read_only"]
+        assert {"mem_limit", "cpus"} < service.keys()
 
 
 def test_health_is_asked_where_it_is_served() -> None:

@@ -213,6 +213,14 @@ def test_fewer_than_three_clients_aggregate_securely_if_the_study_says_so() -> N
         of_clients("ab", aggregation="secure", **bound)
 
 
+@pytest.mark.parametrize("value", ["{a = 1}", "[]", "true", "nan", "2026-01-01", f'"{"x" * 3000}"'])
+def test_a_value_of_a_wrong_kind_gets_one_sentence(value: str, tmp_path: Path) -> None:
+    for key in ("method.name", "method", "text.stop_words", "clients", "server.certificate"):
+        with pytest.raises(StudyError, match=r"study.toml cannot be used: .*\.$") as caught:
+            read(tmp_path, f"{key} = {value}\n")
+        assert len(str(caught.value)) < 1000
+
+
 def test_members_with_other_rules_of_words_do_not_train_together() -> None:
     with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, but this fedtopics"):
         Study.make(text={"version": RULES + 1})

@@ -16,6 +16,8 @@ from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
+from fedtopics.text import languages
+from fedtopics.text.rules import TextRules
 from tests.helpers.federation import ANY_WORDS, subjects, tokens_of, train_and_note
 
 TOPICS = 4
@@ -209,6 +211,14 @@ def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Pa
         trained(nmf_study(candidates=(5000,)), split(documents, 0, 2))
     with pytest.raises(StudyError, match="nmf, discriminative and fstc can choose it"):
         Study.make(method={"name": "lda", "n_components": "auto"})
+
+
+def test_stop_words_are_read_once_for_all_seed_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+    monkeypatch.setattr(languages, "stop_words", lambda name: read.append(name) or ["the"])
+    settings = nmf_study(n_components=300, seed_topics=[["The", f"Oak{n}"] for n in range(300)])
+    seeds = settings.method.read_by(TextRules(token_pattern="words-and-digits")).seed_topics  # noqa: S106
+    assert (seeds[0], seeds[299], read) == (("oak0",), ("oak299",), ["english"])
 
 
 def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:

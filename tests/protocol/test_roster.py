@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedtopics import Study
 from fedtopics.errors import IdentityError, StudyError
+from fedtopics.protocol import roster
 from fedtopics.protocol.roster import (
     Key,
     Roster,
@@ -81,6 +82,48 @@ def test_what_a_new_key_consists_of(tmp_path: Path) -> None:
     assert (read.name, read.pem, read.certificate) == ("north", key.pem, key.certificate)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+@pytest.mark.parametrize(
+    ("mode", "owner", "may"),
+    [
+        *((0o600, 0, True), (0o400, 0, True), (0o640, 0, False), (0o604, 0, False)),
+        *((0o440, 1, True), (0o640, 1, True), (0o444, 1, False), (0o460, 1, False)),
+    ],
+)
+def test_no_other_user_may_read_a_key(
+    mode: int, owner: int, may: bool, north: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (north.folder / "key.pem").chmod(mode)
+    user = os.getuid() + owner
+    monkeypatch.setattr("os.getuid", lambda: user)
+    if may:
+        assert Key.load(north.folder).pem == north.pem
+        return
+    with pytest.raises(IdentityError, match=r"run chmod 600 .*/north/key\.pem"):
+        Key.load(north.folder)
+
+
+def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = Key.create(tmp_path / "north", "north", b"green oaks")
+    assert b"BEGIN ENCRYPTED PRIVATE KEY" in (tmp_path / "north/key.pem").read_bytes()
+    with pytest.raises(IdentityError, match="needs a passphrase; set FEDTOPICS_PASSPHRASE_FILE"):
+        Key.load(key.folder)
+    (tmp_path / "words").write_bytes(b"green oaks\n")
+    (tmp_path / "words").chmod(0o600)
+    monkeypatch.setenv("FEDTOPICS_PASSPHRASE_FILE", str(tmp_path / "words"))
+    assert Key.load(key.folder).pem == key.pem
+    (tmp_path / "words").write_bytes(b"brown oaks")
+    with pytest.raises(IdentityError, match="or another passphrase"):
+        Key.load(key.folder)
+    monkeypatch.delenv("FEDTOPICS_PASSPHRASE_FILE")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    answers = iter(["green oaks", "green oaks", "green oaks", "green elms"])
+    monkeypatch.setattr(roster, "getpass", lambda _: next(answers))
+    assert roster.passphrase_for("a key", is_new=True) == b"green oaks"
+    with pytest.raises(IdentityError, match="the second one differs"):
+        roster.passphrase_for("a key", is_new=True)
+
+
 def test_the_same_content_has_the_same_signature(north: Key, tmp_path: Path) -> None:
     signature = north.sign(CONTENT)
     assert Key.load(tmp_path / "north").sign(CONTENT) == signature
@@ -134,7 +177,7 @@ def encrypted(folder: Path) -> None:
         (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
         (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
         (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
-        (encrypted, "has no key, or a damaged one"),
+        (encrypted, "north/key.pem needs a passphrase; set FEDTOPICS_PASSPHRASE_FILE"),
         (
             lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
             r"The key and the certificate in .*north do not belong together\.",

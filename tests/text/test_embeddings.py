@@ -172,6 +172,37 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
         encoder(["a"])
 
 
+CODE = {"modules.json": [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]}
+DENSE = "torch.nn.modules.activation.Tanh"
+ROUTER = {"types": {"0_Transformer": "sentence_transformers.models.Transformer"}}
+SAFE = {"config.json": {"tokenizer_class": "BertTokenizer"}, "a/vocab.json": {"auto_map": 3}}
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (CODE, "modules.json"),
+        ({"config.json": {"text_config": {"auto_map": {"AutoModel": "evil.Evil"}}}}, "config.json"),
+        ({"router_config.json": {"types": {"0_Evil": "evil.Evil"}}}, "router_config.json"),
+        ({"2_Dense/config.json": {"activation_function": "os.abort"}}, "config.json"),
+        ({"sentence_bert_config.json": {"model_args": {"trust_remote_code": True}}}, "_bert_"),
+        ({"2_Dense/config.json": {"activation_function": DENSE}, "router.json": ROUTER}, ""),
+    ],
+)
+def test_a_model_with_code_of_its_own_is_not_loaded(
+    files: dict[str, object], named: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    for name, content in (SAFE | files).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    if not named:
+        assert SentenceEncoder(str(tmp_path)).folder == tmp_path
+        return
+    with pytest.raises(StudyError, match=f"The file .*{named}.* names code"):
+        SentenceEncoder(str(tmp_path))
+
+
 def test_empty_documents_are_zero_and_rows_stay() -> None:
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)

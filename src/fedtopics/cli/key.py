@@ -19,7 +19,14 @@ def key_group() -> None:
 @options.with_default(
     "--out", type=FOLDER, default=".", metavar="DIR", help="Folder for NAME and NAME.pem."
 )
-def create_command(names: tuple[str, ...], out: Path) -> None:
+@click.option(
+    "--passphrase",
+    "encrypts",
+    is_flag=True,
+    help="Encrypt the private key. The passphrase is asked for, or read from the file that "
+    "FEDTOPICS_PASSPHRASE_FILE names.",
+)
+def create_command(names: tuple[str, ...], out: Path, encrypts: bool) -> None:
     """Make the key of the member NAME, on the machine where it is used.
 
     The folder NAME gets the private key, which stays there. NAME.pem is the certificate for the
@@ -32,7 +39,8 @@ def create_command(names: tuple[str, ...], out: Path) -> None:
     for name in names:
         check_client_name(name)
     for name in names:
-        key = roster.Key.create(out / name, name)
+        passphrase = roster.passphrase_for(f"the key of {name}", is_new=True) if encrypts else b""
+        key = roster.Key.create(out / name, name, passphrase)
         say(
             f"{out / name} contains the private key of {name!r}. Keep it on this machine; give it "
             f"to nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "

@@ -34,6 +34,7 @@ class RunCollector:
         yield CounterMetricFamily(
             "fedtopics_refusals", "Updates and studies that were refused.", value=status.refusals
         )
+        is_failed = status.state in ("failed", "stopped")
         connected = sum(client.here for client in status.clients.values())
         members = GaugeMetricFamily("fedtopics_members", "Members by state.", labels=["state"])
         members.add_metric(["connected"], connected)
@@ -44,11 +45,7 @@ class RunCollector:
             ("rounds_planned", "Rounds at most.", status.rounds),
             ("waiting_since_seconds", "When a wait for others began; 0: none.", status.waits_since),
             ("finished", "1 if the run is finished.", status.state == "finished"),
-            (
-                "failed",
-                "1 if the run failed or was stopped.",
-                status.state in ("failed", "stopped"),
-            ),
+            ("failed", "1 if the run failed or was stopped.", is_failed),
         ):
             yield GaugeMetricFamily(f"fedtopics_{name}", text, value=value or 0)
 

@@ -43,7 +43,7 @@ def _settings_of(value: Any) -> Any:
     if isinstance(value, TopicSettings):
         return value
     name = value.get("name", DEFAULT_METHOD) if isinstance(value, Mapping) else None
-    if name is None:
+    if not isinstance(name, str):
         raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
     try:
         method = find_method(name)

@@ -5,6 +5,7 @@ wrong key or value.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -289,6 +290,7 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
             key = first["loc"][-1]
             advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
             problem += advice or (nearest_names(key, keys) if keys else "correct its name")
+    problem = re.sub(r"(\S{200})\S+", r"\1...", problem)  # a value of megabytes
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from getpass import getpass
 from pathlib import Path
 from textwrap import wrap
 
@@ -22,6 +25,7 @@ from fedtopics.files import create, digest, make_folder, read_bytes
 
 PRIVATE = "key.pem"
 PUBLIC = "certificate.pem"
+PASSPHRASE_FILE = "FEDTOPICS_PASSPHRASE_FILE"  # noqa: S105 an environment variable
 
 YEARS = 10
 # The same content has the same signature, so a message sent again has the same bytes.
@@ -44,8 +48,11 @@ class Key:
     folder: Path
 
     @classmethod
-    def create(cls, folder: str | Path, name: str) -> Key:
-        """Make a key in a new folder, and NAME.pem next to it: the certificate for the others."""
+    def create(cls, folder: str | Path, name: str, passphrase: bytes = b"") -> Key:
+        """Make a key in a new folder, and NAME.pem next to it: the certificate for the others.
+
+        With a passphrase, the private key is encrypted on disk.
+        """
         check_client_name(name)
         folder = Path(folder)
         private = ec.generate_private_key(ec.SECP256R1())
@@ -73,7 +80,7 @@ class Key:
                 )
         make_folder(folder)
         key = cls(name, private, certificate, folder)
-        create(folder / PRIVATE, key.pem)
+        create(folder / PRIVATE, key.in_pem(passphrase))
         create(folder / PUBLIC, certificate, public=True)
         create(shared, certificate, public=True)
         return key
@@ -81,12 +88,17 @@ class Key:
     @classmethod
     def load(cls, folder: str | Path) -> Key:
         """Read a key; IdentityError if it is missing, damaged or does not match its certificate."""
+        path = Path(folder) / PRIVATE
+        is_encrypted = path.is_file() and b"ENCRYPTED" in read_secret(path)
+        passphrase = passphrase_for(str(path)) if is_encrypted else None
         try:
-            private = serialization.load_pem_private_key(read_bytes(Path(folder) / PRIVATE), None)
+            private = serialization.load_pem_private_key(read_bytes(path), passphrase)
             content = read_bytes(Path(folder) / PUBLIC)
         except (OSError, TypeError, *UNREADABLE):
+            other = ", or another passphrase" if is_encrypted else ""
             raise IdentityError(
-                f'{folder} has no key, or a damaged one; make one with "fedtopics key create NAME".'
+                f"{folder} has no key, or a damaged one{other}; make one with "
+                '"fedtopics key create NAME".'
             ) from None
         content = alone(content, str(Path(folder) / PUBLIC))
         public = read_certificate(content, str(folder)).public_key()
@@ -96,10 +108,15 @@ class Key:
 
     @property
     def pem(self) -> bytes:
+        return self.in_pem(b"")
+
+    def in_pem(self, passphrase: bytes) -> bytes:
         return self.private.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.BestAvailableEncryption(passphrase)
+            if passphrase
+            else serialization.NoEncryption(),
         )
 
     def sign(self, content: bytes) -> bytes:
@@ -151,6 +168,34 @@ class Roster:
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
         """Whether a member has signed the content."""
         return name in self.members and has_signed(self.members[name], content, signature)
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a private key or its passphrase; IdentityError if other users may read it too.
+
+    As for PostgreSQL's keys, the group may read a file of another user, such as a mounted secret.
+    """
+    status = path.stat()
+    is_mine = os.name == "posix" and status.st_uid == os.getuid()
+    if os.name == "posix" and status.st_mode & (0o077 if is_mine else 0o037):
+        raise IdentityError(f"Other users of this machine can use {path}; run chmod 600 {path}.")
+    return read_bytes(path)
+
+
+def passphrase_for(key: str, is_new: bool = False) -> bytes:
+    """Read the passphrase of a key from the file that services name, or ask on the terminal."""
+    file = Path(os.environ.get(PASSPHRASE_FILE, ""))
+    if not file.is_file() and not sys.stdin.isatty():
+        raise IdentityError(
+            f"{key} needs a passphrase; set {PASSPHRASE_FILE} to a file with it, or use a terminal."
+        )
+    asked = [f"Passphrase of {key}: ", "Again: "][: 2 if is_new else 1]
+    # A service has no terminal.
+    answers = {read_secret(file)} if file.is_file() else {getpass(text).encode() for text in asked}
+    passphrase = answers.pop().rstrip(b"\r\n")
+    if answers or not passphrase:
+        raise IdentityError(f"The passphrase of {key} is empty, or the second one differs.")
+    return passphrase
 
 
 def read_pem(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from pydantic import BaseModel, Field
 from fedtopics import waiting
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import require
-from fedtopics.files import make_folder, open_file, open_private
+from fedtopics.files import make_folder, open_file, open_private, read_bytes
 from fedtopics.text.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 
 PACKAGED = "all-MiniLM-L6-v2"  # the model whose weights come as a Python package
 MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # files that define a model
+LIBRARIES: dict[str, str | tuple[()]] = {  # by setting: whose classes a model's files may name
+    "type": "sentence_transformers.",
+    "types": "sentence_transformers.",
+    "tokenizer_class": "sentence_transformers.",
+    "activation_function": "torch.nn.",
+    "activation_fn": "torch.nn.",
+    "auto_map": (),  # nobody's
+}
 STEP = 1024  # texts between progress reports; an interruption loses at most this many
 
 Vectors = NDArray[np.float32]
@@ -279,6 +288,14 @@ class SentenceEncoder:
         with self._one_sentence():
             self.folder = _model_folder(model)
             self.fingerprint = _content(self.folder)
+            # Since its version 5, sentence-transformers may run a folder's code without asking.
+            files = sorted(self.folder.rglob("*.json"))
+            unsafe = [file for file in files if _names_code("", json.loads(read_bytes(file)))]
+        if unsafe:
+            raise StudyError(
+                f"The file {unsafe[0].name} of the model {model!r} names code that is not from "
+                "sentence-transformers or torch, which fedtopics does not run; give another model."
+            )
 
     def __call__(self, texts: list[str]) -> Vectors:
         import torch
@@ -339,6 +356,17 @@ def _model_folder(model: str) -> Path:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise FileNotFoundError
     return folder
+
+
+def _names_code(key: str, value: Any) -> bool:
+    """Whether a setting in a model's files names code of others than the two libraries."""
+    if isinstance(value, dict):
+        return any(_names_code(key if key in LIBRARIES else k, v) for k, v in value.items())
+    if isinstance(value, list):
+        return any(_names_code(key, part) for part in value)
+    if key == "trust_remote_code":
+        return value is True
+    return isinstance(value, str) and "." in value and not value.startswith(LIBRARIES.get(key, ""))
 
 
 def _from_hub(model: str) -> Path:

@@ -194,11 +194,11 @@ class WordsOfLanguages:
         written = lower(normal_form(word), language) if self.lowercase else normal_form(word)
         return written, [written] if self.is_own else self._find_words(written, language)
 
-    def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+    def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         """Return people's words in the form they have in texts, once each, and any stop words."""
         forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
         left_out = self._left_out(self.languages)
-        return forms, [form for form in forms if form in left_out]
+        return forms, left_out.intersection(forms)
 
 
 @lru_cache(CACHED_WORDS)

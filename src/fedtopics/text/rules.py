@@ -18,7 +18,7 @@ from fedtopics.text.languages import (
     is_unspaced,
     language_name,
 )
-from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal_form, splitter
+from fedtopics.text.words import LISTS, PATTERNS, RULES, check_pattern, normal_form, splitter
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -88,7 +88,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
     @classmethod
     def _usable_pattern(cls, value: str) -> str:
         if value not in (*PATTERNS, LISTS):
-            compile_pattern(value)
+            check_pattern(value)  # compiled when texts are split, if a policy allows it
         return value
 
     @field_validator("languages", mode="before")
@@ -146,10 +146,14 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         words = self._words(tokeniser)
         return lambda text: words(clean(text))
 
-    def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+    def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         """Return people's words in the form they have in texts, and which are stop words."""
+        return self.forms_of_words()(words)
+
+    def forms_of_words(self) -> Callable[[Iterable[str]], tuple[list[str], frozenset[str]]]:
+        """Return `forms_of` for many lists of words."""
         if self.token_pattern == LISTS:
-            return list(dict.fromkeys(map(normal_form, words))), []
+            return lambda words: (list(dict.fromkeys(map(normal_form, words))), frozenset())
         # A server lacks the packages for base forms and unspaced scripts.
         needs_packages = DETECT in self.languages or is_unspaced(self.languages)
         changes: dict[str, Any] = {
@@ -158,7 +162,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         }
         if needs_packages and self.stop_words == OF_LANGUAGES:
             changes["stop_words"] = "none"
-        return self.model_copy(update=changes)._words().forms_of(words)
+        return self.model_copy(update=changes)._words().forms_of
 
     def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
         return WordsOfLanguages(

@@ -1,5 +1,6 @@
 """What counts as a word: named rules that read in one pass, or a pattern with a time limit."""
 
+import math
 import re
 import string
 import unicodedata
@@ -20,6 +21,12 @@ NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
 ASCII = re.compile(r"[ -~]+")  # printable ASCII
 PROBE = 60 * "a" + " " + string.printable  # a text to try patterns on
+LONGEST_PATTERN = 500  # characters
+MOST_WRITTEN = 50_000  # characters of a pattern with its repeats written out, of up to 1 kB each
+FREE_SPACING = re.compile(r"\(\?[\w-]*x")  # the flag x, which hides repeats among spaces
+PROPERTY = re.compile(r"\\[pP]\{\^?[A-Za-z_ =:]+\}")
+GROUP_REPEATS = re.compile(r"(?<=[)}>+*?])(?:\+|\{([0-9]*))")
+REPEATS = re.compile(r"(?<![)}>+*?])\{([0-9]+)")  # of a single character or set
 # After a word's first character no position is retried: time is linear in a text's length.
 WITHIN = "'\u00b7\u05f4-"  # in addition to letters; the dot is for Catalan, the stroke for Hebrew
 BEGINNINGS = {"words": r"\b[^\W\d_]", "words-and-digits": r"\b\w"}
@@ -130,10 +137,29 @@ def _piles() -> Any:
     return regex.compile(r"(\p{M}{30})\p{M}+")
 
 
+def check_pattern(pattern: str) -> None:
+    """Refuse a user's pattern that would take much memory to compile, without compiling it.
+
+    The package regex writes out repeats: ``x{3,}`` becomes xxxx*, and ``(?:x)+`` becomes xx*. The
+    product of all repeats of groups bounds how often anything is written, however they are nested.
+    """
+    if len(pattern) > LONGEST_PATTERN or FREE_SPACING.search(pattern):
+        raise StudyError(
+            f"token_pattern may have at most {LONGEST_PATTERN} characters, and no flag x; shorten "
+            "it."
+        )
+    plain = PROPERTY.sub("x", pattern)
+    copies = math.prod(int(least or 1) + 1 for least in GROUP_REPEATS.findall(plain))
+    if copies * (len(plain) + sum(map(int, REPEATS.findall(plain)))) > MOST_WRITTEN:
+        raise StudyError("token_pattern repeats too much too often; simplify it.")
+
+
 @lru_cache
 def compile_pattern(pattern: str) -> Any:
-    """Compile a user's pattern; refuse invalid, slow or capturing ones."""
+    """Compile a user's pattern; refuse invalid, slow, large or capturing ones."""
     import regex  # late, because few studies need it
+
+    check_pattern(pattern)
 
     try:
         compiled = regex.compile(pattern)

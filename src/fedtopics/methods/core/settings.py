@@ -77,11 +77,13 @@ def filled(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
-    for number, words in enumerate(seeds):
+    earlier = set()
+    for number, words in enumerate(map(frozenset, seeds)):
         if not words:
             raise ValueError(f"topic {number} of seed_topics needs at least one word")
-        if set(words) in map(set, seeds[:number]):
+        if words in earlier:
             raise ValueError(f"topic {number} of seed_topics repeats another topic; change one")
+        earlier.add(words)
 
 
 def seeds_in(
@@ -89,8 +91,9 @@ def seeds_in(
 ) -> tuple[tuple[str, ...], ...]:
     """Return seed_topics in the form they have in texts; StudyError if a topic has no word left."""
     topics = []
+    forms_of = text.forms_of_words()  # once: it reads all stop words
     for number, words in enumerate(seeds):
-        forms, left_out = text.forms_of(words)
+        forms, left_out = forms_of(words)
         topics.append(tuple(word for word in forms if word not in left_out))
         if not topics[-1]:
             raise StudyError(
