@@ -1,12 +1,16 @@
-"""Real processes that are killed, or sleep, at random moments, and a port that resets: a run ends.
+"""Real processes that are killed, frozen, or without disk space, at random: a run ends.
 
-A server and three members, with secure and with plain aggregation. A killed process is started
+A server and three members, with secure and with plain aggregation. A process that ended is started
 again with the same command. Once, the server's port belongs to a stranger who accepts and resets.
+A disk is full at a random byte of a file, so that writes are torn. Documents change, and are put
+back. ``--runs 100`` plays so many short runs instead.
 """
 
 import hashlib
 import os
 import random
+import resource
+import shutil
 import signal
 import socket
 import struct
@@ -14,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from safetensors.numpy import load_file
 
 from benchmarks.__main__ import sources
@@ -24,6 +30,8 @@ from benchmarks.common import arguments, bag_of_words, forked, measured, table, 
 from benchmarks.federated import free_port, prepare
 
 NAMES = ("east", "north", "west")
+FULL = 5.0  # seconds for which a disk is full
+CHANGED = 2  # exit code of a member whose documents are not those of the run
 LIMIT = 240.0  # seconds without a fault until which a run has to end
 STUDY = """
 name = "faults"
@@ -46,6 +54,7 @@ round_timeout = 60
 address = "localhost:{port}"
 certificate = "server.pem"
 """
+FAULTS = "kill", "sleep", "full disk", "documents"
 Process = Any  # as subprocess has it
 
 
@@ -56,6 +65,7 @@ class Stage:
         self.folder = folder
         self.port = free_port()
         self.processes: dict[str, Process] = {}
+        self.wrong: list[str] = []
         bag = bag_of_words(300, 200)
         prepare(folder, {name: bag[i::3] for i, name in enumerate(NAMES)})
         text = STUDY.format(kind=kind, rounds=rounds, port=self.port)
@@ -110,6 +120,34 @@ class Stage:
         time.sleep(seconds)
         os.kill(self.processes[name].pid, signal.SIGCONT)
 
+    def fill_disk(self, name: str, size: int) -> None:
+        """Let no file of a process grow beyond a size for a while; if it ends, start it again."""
+        process = self.processes[name]
+        limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, limits[1]))
+        until = time.monotonic() + FULL
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        if process.poll() is None:
+            with suppress(ProcessLookupError):  # it ends just now
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        elif process.poll() != 0:  # else it has the model
+            self.start(name)
+
+    def change_documents(self, name: str) -> None:
+        """Start a member with fewer documents, which must not go on; then with all of them."""
+        documents = self.folder / f"{name}.parquet"
+        copy = documents.with_suffix(".copy")
+        shutil.copy(documents, copy)
+        self.processes[name].kill()
+        self.processes[name].wait()
+        pq.write_table(pq.read_table(documents)[:-1], documents)
+        self.start(name)
+        if (code := self.processes[name].wait()) != CHANGED:
+            self.wrong.append(f"{name} ended with {code} after its documents changed")
+        copy.replace(documents)
+        self.start(name)
+
     def reset(self, seconds: float) -> None:
         """Kill the server; accept and reset connections at its port for a while; start it again."""
         self.processes["server"].kill()
@@ -155,15 +193,18 @@ def disturb(stage: Stage, r: random.Random, faults: int, resets: float) -> list[
             break
         name = r.choice(("server", *NAMES))
         seconds = r.uniform(0.0, 5.0)
-        if number == strange:
+        kind = "reset" if number == strange else r.choice(FAULTS)
+        if kind == "reset":
             stage.reset(resets)
-            done.append(f"{resets:.0f} s of resets")
-        elif r.random() < 0.5:
+        elif kind == "kill":
             stage.kill(name, seconds)
-            done.append(f"kill {name}")
-        else:
+        elif kind == "sleep":
             stage.sleep(name, seconds)
-            done.append(f"sleep {name}")
+        elif kind == "full disk" or name == "server":
+            stage.fill_disk(name, int(10 ** r.uniform(4.0, 5.5)))
+        else:
+            stage.change_documents(name)
+        done.append(f"{kind} {name}")
     return done
 
 
@@ -180,6 +221,7 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
             wrong += [f"{role} did not end" for role in stage.running()]
         finally:
             stage.stop()
+        wrong += stage.wrong
         codes = {role: process.wait() for role, process in stage.processes.items()}
         wrong += [f"{role} ended with {code}" for role, code in codes.items() if code]
         paths = stage.folder.glob("*.log")
@@ -194,14 +236,20 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
 
 
 def main() -> None:
-    given = arguments(__doc__)
+    given = arguments(__doc__, runs=0)
     version = sources()
     kinds = ("secure",) if given.quick else ("secure", "plain")
     faults, rounds, resets = (2, 60, 1.0) if given.quick else (20, 3000, 25.0)
+    seeds = [(0, 0), (1, faults), (2, faults)]
+    if given.runs:
+        kinds = ("secure",)
+        rounds = 300
+        resets = 1.0
+        seeds = [(0, 0), *((seed, 3) for seed in range(1, given.runs))]
     tasks = [
         {"kind": kind, "seed": seed, "faults": number, "rounds": rounds, "resets": resets}
         for kind in kinds
-        for seed, number in ([(1, faults)] if given.quick else [(0, 0), (1, faults), (2, faults)])
+        for seed, number in ([(1, faults)] if given.quick else seeds)
     ]
     rows = measured(
         given,
@@ -220,9 +268,10 @@ def main() -> None:
     write(
         given,
         [
-            "A server and three members, each a process, LDA over mutual TLS on one machine. A "
-            "fault is kill -9 or SIGSTOP of one of the four, drawn from the seed, with up to 5 s "
-            f"until it goes on; one of them is a port that accepts and resets for {resets:g} s. A "
+            "A server and three members, each a process, LDA over mutual TLS on one machine. "
+            "Faults are drawn from the seed: kill -9 or SIGSTOP of one of the four, with up to 5 s "
+            "until it goes on; a disk that is full at a random byte; changed documents at a start; "
+            f"one of them is a port that accepts and resets for {resets:g} s. A "
             f"row is wrong if a process does not end {LIMIT:g} s after the last fault, ends with "
             "an error or a traceback, if members have two models, or, with secure aggregation, "
             "another one than without faults. "
