@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import Policy
+from fedtopics import Corpus, Policy
 from fedtopics.contract.interfaces import Position
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.protocol.roster import Key, certificate_fingerprint, shown
 from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import count_words
 from fedtopics.text.words import PATTERNS
 from tests.helpers.doors import Echo, door
 
@@ -283,13 +284,91 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     """A pattern can read: one that finds what stands behind a name tells what stands there."""
     lookbehind = r"(?<=patient )\w+"
     for name in PATTERNS:
-        Policy().check_study("north", "lda", 6, 30, TextRules(token_pattern=name))
+        Policy().check_text("north", TextRules(token_pattern=name))
     for policy in (Policy(), Policy(token_patterns=("[a-z]+", r"(?<=patient )\w+ "))):
         with pytest.raises(PolicyError, match="which the policy of client 'north' does not all"):
-            policy.check_study("north", "lda", 6, 30, TextRules(token_pattern=lookbehind))
-    allowing = Policy(token_patterns=(lookbehind,))
-    allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=lookbehind))
-    Policy().check_study("north", "lda", 6, 30)  # of one's own
+            policy.check_text("north", TextRules(token_pattern=lookbehind))
+    Policy(token_patterns=(lookbehind,)).check_text("north", TextRules(token_pattern=lookbehind))
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ({"token_pattern": "whitespace"}, "splits texts by the pattern 'whitespace'"),
+        ({"addresses": "keep"}, "keeps web and e-mail addresses as words"),
+    ],
+)
+def test_a_policy_says_how_texts_may_be_read(rules: dict[str, Any], problem: str) -> None:
+    policy = Policy(named_patterns=("words",), addresses="drop")
+    policy.check_text("north", TextRules())
+    with pytest.raises(PolicyError, match=problem):
+        policy.check_text("north", TextRules(**rules))
+
+
+NAMES = "Smith\n\nO\u2019Neill\nAnna  Meier-Huber\nIRMAK\n"
+TEXTS = ["Smith's oak near Irmak and smithy", "O'Neill or anna, SMITH meier-huber-oak fir", "oak"]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_names_are_counted_in_no_form(is_list: bool, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text(NAMES, "utf-8")
+    (tmp_path / "policy.toml").write_text('never_words = "names.txt"')
+    policy = Policy.read(tmp_path / "policy.toml")
+    rules = TextRules(ngrams=(1, 2), token_pattern="lists" if is_list else "words")
+    texts = [[*text.split(), text] for text in TEXTS] if is_list else TEXTS
+    words = count_words(Corpus.of(texts), rules, names=policy.names_in(rules)).words
+    plain = {"oak", "near", "smithy", "fir", *(("and", "or") if is_list else ("oak near",))}
+    assert set(words) == plain
+    with pytest.raises(PolicyError, match="lists a word of never_words") as caught:
+        policy.check_text("north", rules, ["oak", "near smith"])
+    assert "smith" not in str(caught.value)
+    (tmp_path / "names.txt").unlink()
+    with pytest.raises(PolicyError, match=r"never_words .*names\.txt.* cannot be read"):
+        Policy.read(tmp_path / "policy.toml")
+
+
+def test_the_stricter_of_the_policies_of_client_and_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("anna")
+    (tmp_path / "b.txt").write_text("bert")
+    digests = [f"{n:064x}" for n in range(3)]
+    (tmp_path / "site.toml").write_text(
+        'min_persons = 20\nmax_rounds = 9\nmethods = ["lda", "nmf"]\nnever_words = "a.txt"\n'
+        f'min_persons_per_word = 2\ncounts_of_all = false\nknown_members = ["{digests[0]}"]\n'
+        f'named_patterns = ["words"]\nmemory = "site"\naggregation = "secure"\n'
+    )
+    (tmp_path / "policy.toml").write_text(
+        f'min_persons = 5\nmax_rounds = 4\nmethods = ["nmf", "flda"]\nknown_members = {digests}\n'
+        'never_words = "b.txt"\nmin_clients_per_word = 3\nmemory = "mine"\ncounts_of_all = true\n'
+    )
+    assert Policy.of(None) == Policy()
+    monkeypatch.setenv("FEDTOPICS_SITE_POLICY", str(tmp_path / "site.toml"))
+    policy = Policy.of(tmp_path / "policy.toml")
+    assert (
+        policy
+        == policy.at_site()
+        == Policy(
+            min_persons=20,
+            max_rounds=4,
+            methods=("nmf",),
+            never_words=(str(tmp_path / "b.txt"), str(tmp_path / "a.txt")),
+            min_persons_per_word=2,
+            min_clients_per_word=3,
+            counts_of_all=False,
+            known_members=(digests[0],),
+            named_patterns=("words",),
+            memory=tmp_path / "site",
+            aggregation="secure",
+        )
+    )
+    assert "The site's policy applies too" in policy.described(seen=False)
+    policy.check_roster("north", {"south": digests[0]}, digests[2], digests[2])
+    with pytest.raises(PolicyError, match=r"The site's policy does not know .* south"):
+        policy.check_roster("north", {"south": digests[1]}, digests[2], digests[2])
+    monkeypatch.setenv("FEDTOPICS_SITE_POLICY", str(tmp_path / "nowhere.toml"))
+    with pytest.raises(StudyError, match="there is no such file"):
+        Policy.of(None)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def check_command(
     supposed = _numbers(others, len(plan.clients) - 1)
     proposal = Proposal(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    rules = Policy() if policy is None else Policy.read(policy)
+    rules = Policy.of(policy)
     reached = ""
     remembered = ""
     rehearsed = ""
@@ -215,8 +215,11 @@ def _show_own_policy(
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
     from fedtopics.text.vocabulary import count_words
 
+    policy.check_text("this client", study.text)
     least = max(study.vocabulary.min_persons_per_word, policy.min_persons_per_word)
-    named, counts = count_words(corpus, study.text).named(least, corpus.owners)
+    named, counts = count_words(corpus, study.text, names=policy.names_in(study.text)).named(
+        least, corpus.owners
+    )
     numbers = counts[:, [2, 0]].tolist()  # of persons and documents
     rows = sorted(zip(numbers, map(for_csv, named), strict=True))
     quoted = (f'"{word.replace(chr(34), chr(34) * 2)}",{n[1]},{n[0]}' for n, word in rows)
@@ -421,7 +424,7 @@ def _participation(
             if data is not None
             else "Only an observer can join without documents; give --data FILE."
         )
-    rules = Policy.read(policy) if policy else Policy()
+    rules = Policy.of(policy)
     if data is None:
         return Participation(key, None, rules, on_event=on_event, **more)
     kinds = {kind: column for kind, column in columns.items() if kind != "round"}

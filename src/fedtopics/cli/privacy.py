@@ -29,7 +29,7 @@ def budget(policy: Path, key: Path | None, as_json: bool) -> None:
     from fedtopics.federation.memory import Memory
     from fedtopics.privacy.accounting import Account, together
 
-    rules = Policy.read(policy)
+    rules = Policy.of(policy)
     if rules.max_epsilon is None:
         raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; add one.")
     file = options.memory_of(rules, key)
@@ -80,7 +80,7 @@ def forget(person: str, policy: Path | None, key: Path | None) -> None:
     from fedtopics import Policy
     from fedtopics.federation.memory import changed_memory
 
-    rules = Policy() if policy is None else Policy.read(policy)
+    rules = Policy.of(policy)
     with changed_memory(options.memory_of(rules, key)) as memory:
         documents, releases = memory.erase(person)
     if not documents:

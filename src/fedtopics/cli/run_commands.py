@@ -196,7 +196,7 @@ def dpia(
     exposure = None
     if data is not None:
         study = Study.read(place)
-        rules = Policy() if policy is None else Policy.read(policy)
+        rules = Policy.of(policy)
         corpus = Corpus.read(data, Columns(**columns))
         exposure = expose(study, corpus, rules.in_study(study.is_secure))
     file = answers or out.with_name(FILE)

@@ -224,6 +224,7 @@ def expose(
     """
     if corpus is None:
         return Exposure(study, data_sent_in(study))
+    policy.check_text("this client", study.text)
     own_words = _own_words(study, corpus, policy)
     return Exposure(
         study=study,

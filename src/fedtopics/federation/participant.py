@@ -76,7 +76,7 @@ class Participation:
         self.key = key
         self.name = key.name
         self.corpus = corpus
-        self.policy = policy
+        self.policy = policy.at_site()
         self.out = out or Path("runs") / key.name
         self._is_default_place = out is None
         self.on_event = on_event
@@ -85,7 +85,7 @@ class Participation:
         self.start = start
         self._insecure_seed = insecure_seed
         self._accepted_roster = accepted_roster
-        self._memory = (policy.memory or default_place(self.name)).resolve()
+        self._memory = (self.policy.memory or default_place(self.name)).resolve()
         answers = {"first release": first_release, TEXTS_CHANGED: texts_changed}
         self._confirmed = tuple(answer for answer in answers if answers[answer])
         self.training: Corpus | None = None  # the documents of `corpus` that the study uses
@@ -106,7 +106,7 @@ class Participation:
     ) -> Participation:
         return cls(
             key=key,
-            policy=Policy() if data.policy is None else Policy.read(data.policy),
+            policy=Policy.of(data.policy),
             corpus=data.read(key.name),
             out=out,
             on_event=on_event,
@@ -446,13 +446,16 @@ def check_policy(
     account: Account = NO_ACCOUNT,
 ) -> tuple[Mapping[str, float], str]:
     """Check that a policy allows a study and that documents fit; return what `check_texts` does."""
-    policy = policy.in_study(study.is_secure)
+    policy = policy.at_site().in_study(study.is_secure)
     certificates = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, certificates, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)
     privacy = study.differential_privacy
     policy.check_privacy(client, privacy, study.fingerprint, account)
     method = study.method
+    seeds = [word for words in getattr(method, "seed_topics", ()) for word in words]
+    public = privacy.words if privacy is not None else ()
+    policy.check_text(client, study.text, (*study.text.own_stop_words, *seeds, *public))
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
     policy.check_persons(client, corpus)
@@ -470,7 +473,6 @@ def check_policy(
         if "max_rounds" in method.model_fields_set or not method.draws
         else 0,
         persons=policy.min_persons if grows else min(used, corpus.n_persons()),
-        text=study.text,
         clients=clients,
         clients_per_word=study.vocabulary.min_clients_per_word,
         most_drawn=None if study.is_secure or not method.draws else corpus.n_persons() // 2,

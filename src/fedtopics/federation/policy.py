@@ -5,9 +5,10 @@ Each reason to refuse a study, a round or a total is here; `door` checks each re
 
 from __future__ import annotations
 
+import os
 import re
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,22 +17,27 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import PolicyError, StudyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
-from fedtopics.files import read_bytes, read_toml
+from fedtopics.files import read_bytes, read_text, read_toml
 from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import certificate_fingerprint
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import LISTS, PATTERNS
+from fedtopics.text.words import has_name
 
 SEEN_DOCUMENTS = 256
-LISTS_OF = {"methods", "token_patterns"}
+LISTS_OF = {"methods", "named_patterns", "token_patterns"}
+OF_FILES = {"known_members", "never_words"}
+SITE_POLICY = "FEDTOPICS_SITE_POLICY"  # an environment variable
+SITE = Path("/etc/fedtopics/policy.toml")
 NUMBERS = {"max_rounds", "max_epsilon"}  # and all that begin with "min_"
 FEW_TELL = (
     "Others see each update, and an update over few documents reveals them: attacks recovered 10 "
     "of 10 documents from one gradient, 49 of 52, and of 256 a third of their words."
 )
+
+SITE_HOLDS = " The site's policy applies too: of each key, the stricter value holds."
 
 
 class Policy(BaseModel, extra="forbid", frozen=True):
@@ -112,6 +118,19 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns that may split texts into words, besides the named ones"
     )
+    named_patterns: tuple[Literal["words", "words-and-digits", "whitespace", "lists"], ...] = Field(
+        ("words", "words-and-digits", "whitespace", "lists"),
+        description="named patterns that may split texts into words",
+    )
+    addresses: Literal["drop"] | None = Field(
+        None, description='"drop": studies that keep web and e-mail addresses are refused'
+    )
+    never_words: str | tuple[str, ...] | None = Field(
+        None,
+        description="file of names that are never sent or counted, in any case, alone or in a "
+        "longer word or n-gram; of a line with several words, each; studies that list one are "
+        "refused",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -148,14 +167,62 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             raise StudyError(
                 f"Every user of this machine can change the policy {path}; run chmod o-w {path}."
             )
-        if policy.known_members is not None:
-            entries = _listed(policy.known_members)
-            resolved = [_digits(entry) or str(Path(path).parent / entry) for entry in entries]
-            _fingerprints_of(resolved)  # a missing file is an error at once
-            policy = policy.model_copy(update={"known_members": tuple(resolved)})
+        folder = Path(path).parent
+        resolved: dict[str, Any] = {
+            name: tuple(_digits(entry) or str(folder / entry) for entry in _listed(value))
+            for name in OF_FILES
+            if (value := getattr(policy, name)) is not None
+        }
         if policy.memory is not None:
-            policy = policy.model_copy(update={"memory": Path(path).parent / policy.memory})
+            resolved["memory"] = folder / policy.memory
+        policy = policy.model_copy(update=resolved)
+        _fingerprints_of(policy.known_members or ())  # a missing file is an error at once
+        policy.names_in(TextRules())
         return policy
+
+    @classmethod
+    def of(cls, path: str | Path | None) -> Policy:
+        """Return the policy of a file, or the default one, as `at_site`."""
+        return (cls() if path is None else cls.read(path)).at_site()
+
+    def at_site(self) -> Policy:
+        """Return the policy with the stricter of its values and the site's, which holds for all.
+
+        Of a key that only one of them sets, its value holds.
+        """
+        policy = self
+        for site in site_policies():
+            values = {name: getattr(site, name) for name in site.model_fields_set}
+            both = values.keys() & policy.model_fields_set
+            values |= {name: _stricter(name, getattr(policy, name), values[name]) for name in both}
+            policy = policy.model_copy(update=values)
+        return policy
+
+    def names_in(self, text: TextRules) -> frozenset[str]:
+        """Return the words of `never_words` in the form that texts have."""
+        try:
+            files = [read_text(Path(name)) for name in _listed(self.never_words or ())]
+        except (OSError, ValueError):
+            raise PolicyError(
+                f"The policy's never_words {self.never_words} cannot be read. Nothing was sent; "
+                "give a text file in UTF-8, one name per line."
+            ) from None
+        return text.forms_of_names(line for file in files for line in file.splitlines())
+
+    def check_text(self, client: str, text: TextRules, words: Iterable[str] = ()) -> None:
+        """Refuse rules of words that are not allowed, and a study's own `words` that are names."""
+        problem = ""
+        if text.token_pattern not in (*self.named_patterns, *self.token_patterns):
+            problem = f"splits texts by the pattern {text.token_pattern!r}"
+        elif self.addresses and text.addresses != self.addresses:
+            problem = "keeps web and e-mail addresses as words"
+        elif (names := self.names_in(text)) and any(has_name(word, names) for word in words):
+            problem = "lists a word of never_words"  # which the error does not show
+        if problem:
+            raise PolicyError(
+                f"The study {problem}, which the policy of client {client!r} does not allow. "
+                "Nothing was sent; change the study's [text] or its lists of words."
+            )
 
     def check_method(self, client: str, method: str) -> None:
         """Refuse a method that is not allowed."""
@@ -228,7 +295,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         return (
             f"By this client's policy, an update sums over at least {self.min_persons:,} {unit} "
             f"and a total over at least {self.min_clients_in_sum} clients{together}."
-            f"{'' if has_noise else words}{few}"
+            f"{'' if has_noise else words}{few}{SITE_HOLDS if site_policies() else ''}"
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
@@ -256,13 +323,23 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"--accept-roster names the study {accepted}, but this one is {study}. Nothing was "
                 "sent; compare the digest with the other members again."
             )
-        if accepted or self.known_members is None:
-            return
-        trusted = _fingerprints_of(_listed(self.known_members))
-        if unknown := [name for name, sha256 in certificates.items() if sha256 not in trusted]:
+        # Accepting a study replaces the client's own list, not those of its site.
+        policies = site_policies() if accepted else [self]
+        lists = [policy.known_members for policy in policies if policy.known_members is not None]
+        unknown = [
+            name
+            for name, sha256 in certificates.items()
+            if not all(sha256 in _fingerprints_of(_listed(members)) for members in lists)
+        ]
+        if unknown and accepted:
+            raise PolicyError(
+                f"The site's policy does not know the certificates of {_named(unknown)}, and "
+                "--accept-roster does not overrule it. Nothing was sent; ask who keeps it."
+            )
+        if unknown:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
-                f"{', '.join(name or 'the server' for name in unknown)}. Nothing was sent; compare "
+                f"{_named(unknown)}. Nothing was sent; compare "
                 f"the study's digest with the other members by telephone, then add "
                 f"--accept-roster {study}, or add the certificates to the policy's known_members."
             )
@@ -309,7 +386,6 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         method: str,
         rounds: int,
         persons: int,
-        text: TextRules | None = None,
         clients: int = 0,
         clients_per_word: int | None = None,
         most_drawn: int | None = None,
@@ -322,15 +398,10 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         of all clients in a round, and `most_drawn` the most rounds that a policy without max_rounds
         allows, if it is known.
 
-        `rounds` does not include those of a model that the study continues. Simulations omit `text`
-        and `clients`, which are not checked there.
+        `rounds` does not include those of a model that the study continues. Simulations omit
+        `clients`, which are not checked there.
         """
         self.check_method(client, method)
-        if text is not None and text.token_pattern not in (*PATTERNS, LISTS, *self.token_patterns):
-            raise PolicyError(
-                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
-                f"of client {client!r} does not allow; use one of {', '.join(PATTERNS)}."
-            )
         most = self.max_rounds or most_drawn
         if most is not None and rounds > most:
             raise PolicyError(
@@ -357,6 +428,31 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
                 "sent; give it documents of more persons."
             )
+
+
+def site_policies() -> list[Policy]:
+    """Read the policies of this machine, to which every client's policy is compared."""
+    paths = [Path(named)] if (named := os.environ.get(SITE_POLICY)) else []
+    return [Policy.read(path) for path in (*paths, SITE) if path in paths or path.exists()]
+
+
+def _stricter(name: str, value: Any, of_site: Any) -> Any:
+    """Return the stricter of two values of a key; of two memories, the site's."""
+    if None in (value, of_site):
+        return value if of_site is None else of_site
+    if name == "known_members":
+        return tuple(sorted(_fingerprints_of(_listed(value)) & _fingerprints_of(_listed(of_site))))
+    if name == "never_words":
+        return tuple(dict.fromkeys([*_listed(value), *_listed(of_site)]))
+    if isinstance(of_site, tuple):
+        return tuple(entry for entry in value if entry in of_site)
+    if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
+        return max(value, of_site) if name.startswith("min_") else min(value, of_site)
+    return of_site
+
+
+def _named(members: Iterable[str]) -> str:
+    return ", ".join(name or "the server" for name in members)
 
 
 def _listed(entries: str | Sequence[str]) -> Sequence[str]:

@@ -319,10 +319,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy; without a file, use the default."""
-        return {
-            name: Policy.read(client.policy) if client.policy else Policy()
-            for name, client in self.clients.items()
-        }
+        return {name: Policy.of(client.policy) for name, client in self.clients.items()}
 
     def to_toml(self) -> str:
         """Return the study as commented TOML with all values and absolute paths."""

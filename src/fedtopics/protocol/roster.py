@@ -95,9 +95,9 @@ class Key:
             private = serialization.load_pem_private_key(read_bytes(path), passphrase)
             content = read_bytes(Path(folder) / PUBLIC)
         except (OSError, TypeError, *UNREADABLE):
-            other = ", or another passphrase" if is_encrypted else ""
             raise IdentityError(
-                f"{folder} has no key, or a damaged one{other}; make one with "
+                f"{folder} has no key, or a damaged one"
+                f"{', or another passphrase' if is_encrypted else ''}; make one with "
                 '"fedtopics key create NAME".'
             ) from None
         content = alone(content, str(Path(folder) / PUBLIC))
@@ -176,8 +176,7 @@ def read_secret(path: Path) -> bytes:
     As for PostgreSQL's keys, the group may read a file of another user, such as a mounted secret.
     """
     status = path.stat()
-    is_mine = os.name == "posix" and status.st_uid == os.getuid()
-    if os.name == "posix" and status.st_mode & (0o077 if is_mine else 0o037):
+    if os.name == "posix" and status.st_mode & (0o077 if status.st_uid == os.getuid() else 0o037):
         raise IdentityError(f"Other users of this machine can use {path}; run chmod 600 {path}.")
     return read_bytes(path)
 

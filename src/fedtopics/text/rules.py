@@ -18,7 +18,15 @@ from fedtopics.text.languages import (
     is_unspaced,
     language_name,
 )
-from fedtopics.text.words import LISTS, PATTERNS, RULES, check_pattern, normal_form, splitter
+from fedtopics.text.words import (
+    LISTS,
+    PATTERNS,
+    RULES,
+    check_pattern,
+    folded,
+    normal_form,
+    splitter,
+)
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -163,6 +171,16 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         if needs_packages and self.stop_words == OF_LANGUAGES:
             changes["stop_words"] = "none"
         return self.model_copy(update=changes)._words().forms_of
+
+    def forms_of_names(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the words of names as texts may have them, for `has_name`."""
+        plain = {"stop_words": "none", "own_stop_words": (), "ngrams": (1, 1)}
+        split = (
+            str.split if self.token_pattern == LISTS else self.model_copy(update=plain).analyser()
+        )
+        return frozenset(
+            folded(word) for name in names for word in (*normal_form(name).split(), *split(name))
+        )
 
     def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
         return WordsOfLanguages(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, Any, cast
@@ -21,7 +21,7 @@ from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import LISTS, LONGEST_WORD, is_word, normal_form
+from fedtopics.text.words import LISTS, LONGEST_WORD, has_name, is_word, normal_form
 
 LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 PART = 1 << 15  # words whose order is read at once
@@ -199,9 +199,15 @@ def persons_by_word(counts: sparse.csr_array, owners: NDArray[np.int64] | None) 
 
 
 def count_words(
-    corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
+    corpus: Corpus,
+    rules: TextRules,
+    vocabulary: Mapping[str, int] | None = None,
+    names: Collection[str] = (),
 ) -> WordCounts:
-    """Count all valid words of all documents in one pass, or only those of a vocabulary."""
+    """Count all valid words of all documents in one pass, or only those of a vocabulary.
+
+    Without a vocabulary, words that contain one of the `names` are left out; see `has_name`.
+    """
     numbers: Mapping[str, int]
     batches = tokens(corpus, rules)
     if vocabulary is None:
@@ -235,7 +241,11 @@ def count_words(
     if vocabulary is not None:
         return word_counts
     # Another Python version may spell characters differently that this one's Unicode lacks.
-    valid_words = [word for word in words if is_word(word) and word.isprintable()]
+    valid_words = [
+        word
+        for word in words
+        if is_word(word) and word.isprintable() and not (names and has_name(word, names))
+    ]
     if len(valid_words) == len(words):
         return word_counts
     index = {word: number for number, word in enumerate(valid_words)}

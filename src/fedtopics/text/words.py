@@ -4,7 +4,7 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from typing import Any
 
@@ -135,6 +135,21 @@ def _piles() -> Any:
     import regex  # late, as in `compile_pattern`
 
     return regex.compile(r"(\p{M}{30})\p{M}+")
+
+
+def has_name(word: str, names: Collection[str]) -> bool:
+    """Whether a word, a part of it at hyphens or apostrophes, or a word of an n-gram is a name."""
+    parts = re.findall(r"\w+|\W", folded(word))
+    return any(
+        "".join(parts[first:end]) in names
+        for first in range(len(parts))
+        for end in range(first + 1, len(parts) + 1)
+    )
+
+
+def folded(word: str) -> str:
+    """Return a word without case, in which all scripts' ways of writing i are one."""
+    return word.casefold().replace("\u0131", "i")
 
 
 def check_pattern(pattern: str) -> None:

@@ -109,11 +109,12 @@ class ClientWords(ClientFacts):
         self.secret = site.secret or Secret.from_seed(plan.seed, site.name)
         self.corpus = site.corpus
         self.text = plan.text
+        self.names = site.policy.names_in(plan.text)
         self.limits = plan.limits
 
     @cached_property
     def counts(self) -> WordCounts:
-        return count_words(self.corpus, self.text)
+        return count_words(self.corpus, self.text, names=self.names)
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
         return self.counts.columns(words)

@@ -287,6 +287,9 @@ class Limits(Protocol):
     def counts_of_all(self) -> bool:
         """Whether, with secure aggregation, group sizes are counted over all clients' documents."""
 
+    def names_in(self, text: TextRules) -> frozenset[str]:
+        """Return the names that are never counted, in the form that words have."""
+
 
 @dataclass(frozen=True)
 class ClientContext:

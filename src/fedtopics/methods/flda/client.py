@@ -101,7 +101,7 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     def _informative_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
         """Count the words that are in neither too few nor too many documents."""
-        counted = count_words(corpus, self.text)
+        counted = count_words(corpus, self.text, names=self.names)
         frequency = np.bincount(counted.counts.indices, minlength=len(counted.words))
         persons = persons_by_word(counted.counts, corpus.owners)
         most = self.limits.max_document_share * len(corpus)
