@@ -180,8 +180,11 @@ def _u_mass(together: NDArray[np.int64], n_windows: int) -> float:
     return float(np.log(np.divide(joint, alone, out=np.ones_like(joint), where=alone > 0)).mean())
 
 
-_Score = Callable[[NDArray[np.int64], int], float]
-_MEASURES: dict[Measure, _Score] = {"c_v": _c_v, "npmi": _npmi, "u_mass": _u_mass}
+_MEASURES: dict[Measure, Callable[[NDArray[np.int64], int], float]] = {
+    "c_v": _c_v,
+    "npmi": _npmi,
+    "u_mass": _u_mass,
+}
 
 
 def score_pairs(

@@ -10,7 +10,6 @@ from fedtopics.metrics import WINDOWS, npmi_of_pairs, score_pairs
 from fedtopics.metrics.coherence import count_numbered
 from fedtopics.text.vocabulary import WordCounts
 
-Within = Literal["windows", "documents", "nothing"]
 Ask = Callable[..., dict[str, Any]]
 COVERED = 0.5  # least share of a word's documents, and of a topic's words, that a score is based on
 

@@ -5,10 +5,11 @@ from contextlib import suppress
 from datetime import date
 from typing import Any
 
+from fedtopics.federation.data_sent import Rows
 from fedtopics.federation.study_tables import About
 from fedtopics.model.card import counted_units, odds, promise
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.run import Rows, RunFacts
+from fedtopics.report.run import RunFacts
 
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients

@@ -42,7 +42,7 @@ from fedtopics.methods.core.groups import (
     Thetas,
     enough_have,
 )
-from fedtopics.methods.core.plan import ClientContext, Plan, Secret
+from fedtopics.methods.core.plan import ClientContext, Plan, Secret, Settings
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import (
     WordCounts,
@@ -52,7 +52,6 @@ from fedtopics.text.vocabulary import (
     set_aside,
 )
 
-Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
