@@ -188,13 +188,6 @@ class ClientWords(ClientFacts):
         self.whole = whole["counts"]
 
     @cached_property
-    def frequency(self) -> NDArray[np.int64]:
-        """The number of the client's persons with each word that those of enough persons have."""
-        if self.whole is None:
-            return persons_by_word(self.bag, self.corpus.owners)
-        return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
-
-    @cached_property
     def in_halves(self) -> NDArray[np.int64]:
         """The number of the client's persons with each word in each half, (2, n_words)."""
         if self.whole is not None:
@@ -333,8 +326,9 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
             persons = np.where(few_have, 0, persons)
         bag = frequent(bag, self.rarest, persons)
         self.bag = set_aside(bag.astype(np.float32))
-        for name in ("frequency", "in_halves"):  # cached for the words before
-            self.__dict__.pop(name, None)
+        # The number of the client's persons with each word that those of enough persons have.
+        self.frequency = np.where(persons >= self.rarest, persons, 0)
+        self.__dict__.pop("in_halves", None)  # cached for the words before
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
         self.limit_rounds(0 if self.site.masked else self.corpus.n_persons(self.usable))
