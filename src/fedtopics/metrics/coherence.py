@@ -154,9 +154,7 @@ def npmi_of_pairs(
 
 def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
     pairs = ~np.eye(len(together), dtype=bool)
-    if not pairs.any():
-        return np.nan
-    return float(npmi_of_pairs(together, n_windows)[pairs].mean())
+    return float(npmi_of_pairs(together, n_windows)[pairs].mean()) if pairs.any() else np.nan
 
 
 def _c_v(together: NDArray[np.int64], n_windows: int) -> float:

@@ -116,11 +116,11 @@ def count_pairs(
     Leaves the client
         For each pair of words, the number of windows that contain both.
     """
-    by_size = {}
-    for size in windows:
-        counts = count_numbered(counted.in_order(words, rows), len(words), size or None)
-        by_size[str(size)] = {
-            "windows": counts["windows"],
-            "pairs": counts["together"][tuple(pairs.T)],
-        }
-    return by_size
+    by_size = {
+        size: count_numbered(counted.in_order(words, rows), len(words), size or None)
+        for size in windows
+    }
+    return {
+        str(size): {"windows": counts["windows"], "pairs": counts["together"][tuple(pairs.T)]}
+        for size, counts in by_size.items()
+    }
