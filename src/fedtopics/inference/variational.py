@@ -185,8 +185,10 @@ def solve(points: sparse.csr_array, topics: Numbers) -> Numbers:
     _check_rows(points.shape[1], topics)
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
-    work = partial(_solve, points.indptr, points.indices, points.data, topics, gram, shares)
-    in_chunks(len(shares), work)
+    in_chunks(
+        len(shares),
+        partial(_solve, points.indptr, points.indices, points.data, topics, gram, shares),
+    )
     return shares
 
 
