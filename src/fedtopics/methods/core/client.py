@@ -366,11 +366,10 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         if not self.site.masked:
             return numbers
         guard = self.guard
-        needs_counts = guard.of_all and (guard.least > 1 or guard.clients > 1)
         return numbers | {
             "least": guard.least,
             "least_clients": guard.clients,
-            "counts_first": int(needs_counts),
+            "counts_first": int(guard.of_all and (guard.least > 1 or guard.clients > 1)),
         }
 
 

@@ -286,6 +286,5 @@ class Program(ABC, Generic[Settings, State]):
         return status.stopped
 
     def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
-        saved = self.save(state)
-        if saved is not None:
+        if (saved := self.save(state)) is not None:
             run.checkpoint(status.checkpoint(saved))

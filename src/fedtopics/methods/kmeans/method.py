@@ -158,8 +158,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     ) -> RoundResult[KMeansState]:
         if self._once:
             documents = sum(of_client["documents"] for of_client in reply.values())
-            after = replace(state, partition=self._merged(reply))
-            return RoundResult(after, {"documents": documents})
+            return RoundResult(
+                replace(state, partition=self._merged(reply)), {"documents": documents}
+            )
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
         return RoundResult(KMeansState(state.origin, step.state), step.facts, step.change)
 
