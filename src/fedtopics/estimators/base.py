@@ -250,11 +250,10 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
-        columns = Columns(text=text, person=person)
-        return self._fit(
-            self._read_clients(clients, client, names, policies, words, columns, out),
-            engine=engine,
+        data = self._read_clients(
+            clients, client, names, policies, words, Columns(text=text, person=person), out
         )
+        return self._fit(data, engine=engine)
 
     def transform(
         self,
@@ -408,13 +407,12 @@ class TopicEstimator(
                 "coherence, or give texts."
             )
         inputs.check_settings(self.settings or {}, method["name"], self._get_param_names())
-        called = data.called if data else {}
         return Study.make(
             seed=seed,
             method=method,
             text=text,
             vocabulary=vocabulary,
-            clients={client: {"name": name} for client, name in called.items()},
+            clients={key: {"name": name} for key, name in data.called.items()} if data else {},
         )
 
     def _named_settings(self) -> dict[str, Any]:
@@ -447,6 +445,5 @@ class TopicEstimator(
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
-        tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = []
         return tags

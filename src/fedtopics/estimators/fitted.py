@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -33,7 +32,6 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
 FILE = "estimator.json"
-HERE = "fedtopics.estimators"  # module that finds estimators by name
 HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
     "Parent_ID": "parent",
     "Parent_Name": "name",
@@ -114,8 +112,9 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
     def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
         """Give unlabelled topics suggested labels, in place: see `TopicModel.suggest_labels`."""
-        corpus = None if documents is None else self._corpus(documents)
-        self.model_ = self._fitted().with_suggested_labels(corpus, **how)
+        self.model_ = self._fitted().with_suggested_labels(
+            None if documents is None else self._corpus(documents), **how
+        )
         return {topic: self.model_.labels[topic] for topic in sorted(self.model_.unconfirmed)}
 
     def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
@@ -154,8 +153,9 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
         rows = self._fitted().hierarchy()
         names = _names(self._fitted()) | {row["parent"]: row["name"] for row in rows}
-        sides = ("left", "right")
-        named = [row | {f"{side} name": names[row[side]] for side in sides} for row in rows]
+        named = [
+            row | {f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows
+        ]
         return _table(named, HIERARCHY)
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
@@ -202,12 +202,12 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             Columns: Topic, Name, Document (its row, counted from 0), Client (if there are several),
             Share, Text. The index is that of the documents: see `TopicModel.get_document_info`.
         """
-        model = self._fitted()
-        names = _names(model)
-        corpora = _corpora(self._corpus, documents)
+        names = _names(self._fitted())
         rows = [
             row | {"name": names[row["topic"]]}
-            for row in model.representative_documents(corpora, topic, n_documents)
+            for row in self.model_.representative_documents(
+                _corpora(self._corpus, documents), topic, n_documents
+            )
         ]
         columns = {
             "Topic": "topic",
@@ -237,9 +237,11 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         The folder has neither documents nor functions: give `load` the tokenizer or analyzer again.
         """
         model = self._fitted()
-        every = self.get_params(deep=False).items()
-        can_write = partial(_succeeds, json.dumps, default=_plain)
-        plain = {k: v for k, v in every if k not in NOT_SAVED and can_write(v)}
+        plain = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in NOT_SAVED and _succeeds(json.dumps, value, default=_plain)
+        }
         content = {"estimator": type(self).__name__, "parameters": plain}
         text = as_json(content, indent=1, default=_plain) + "\n"
         folder = Path(path).expanduser()
@@ -269,10 +271,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         kind = _kind(cls, saved.get("estimator"))
         trained = {"method": model.info.get("method"), "network": model.inference.name}
         defaults = trained | {"n_components": model.n_topics, "n_clusters": model.n_topics}
-        accepted = set(kind._get_param_names()) - {
-            *NOT_SAVED,
-            *kind._fixed,
-        }
+        accepted = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
         arguments = saved.get("parameters", defaults)
         arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
         fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
@@ -308,11 +307,8 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
     """Return a DataFrame of topics in groups of documents."""
     names = _names(model)
     words = [", ".join(topic) for topic in model.topics(5)]
-    named = [
-        row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows
-    ]
     frame = _table(
-        named,
+        [row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in grouped.rows],
         {
             "Topic": "topic",
             "Words": "words",
@@ -330,7 +326,7 @@ def _grouped(model: TopicModel, title: str, group: str, grouped: Grouped) -> Any
 
 def _kind(default: type[FittedTopics], name: Any) -> Any:
     """Return the estimator class of this name, or the default."""
-    ours = import_module(HERE)
+    ours = import_module("fedtopics.estimators")
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 

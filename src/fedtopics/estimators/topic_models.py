@@ -103,9 +103,10 @@ class GrowingEstimator(TopicEstimator):
         model's numbers of documents, shares and word sums then cover all documents, each with the
         model at the time of its training. Coherence covers only the new documents.
         """
-        columns = Columns(text=text, person=person)
         return self._fit_further(
-            self._read_clients(clients, client, names, policies, words, columns)
+            self._read_clients(
+                clients, client, names, policies, words, Columns(text=text, person=person)
+            )
         )
 
     def _fit_further(self, data: Inputs) -> Self:

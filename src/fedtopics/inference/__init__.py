@@ -85,6 +85,4 @@ INFERENCES: Registry[type[Inference]] = Registry(
 
 def find(name: str) -> type[Inference]:
     """Return the inference or network with a name; refuse unknown names."""
-    if name in INFERENCES.names:
-        return INFERENCES.find(name)
-    return find_network(name)
+    return INFERENCES.find(name) if name in INFERENCES.names else find_network(name)

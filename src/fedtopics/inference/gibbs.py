@@ -72,12 +72,11 @@ def sample_topics(
         model.set_word_prior(word, prior)
     model.train(settings.iterations, workers=1)
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
-    lengths = np.array([len(document.words) for document in model.docs])
     return Sampled(
         words=list(model.used_vocabs),
         beta=np.array([model.get_topic_word_dist(topic) for topic in range(n_topics)], np.float64),
         main=theta.argmax(1),
-        occurrences=theta.T @ lengths,
+        occurrences=theta.T @ np.array([len(document.words) for document in model.docs]),
     )
 
 

@@ -34,8 +34,10 @@ class Factors(Inference):
 
     def layout(self) -> Layout:
         # Topics have unit length; rarity is a factor of the words' occurrences.
-        shapes = {"topics": (self.n_words, self.settings.n_components), "rarity": (self.n_words,)}
-        return {name: (shape, self.precision) for name, shape in shapes.items()}
+        return {
+            "topics": ((self.n_words, self.settings.n_components), self.precision),
+            "rarity": ((self.n_words,), self.precision),
+        }
 
     def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
         topics = weights["topics"]

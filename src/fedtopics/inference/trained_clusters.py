@@ -39,8 +39,10 @@ class Adapted(ClusterInference):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.n_dimensions
-        shapes = Adapter(n, self.settings.hidden, self.settings.n_components).shapes
-        return {"origin": (n,), **shapes}
+        return {
+            "origin": (n,),
+            **Adapter(n, self.settings.hidden, self.settings.n_components).shapes,
+        }
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         tensors = {name: torch.from_numpy(weights[name]) for name in self.shapes()}
@@ -88,8 +90,8 @@ class Contrastive(ClusterInference):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.n_dimensions
-        network = Adapter(n, self.settings.hidden, n_outputs=1).shapes
-        adapter = {name: shape for name, shape in network.items() if name.startswith("adapter")}
+        shapes = Adapter(n, self.settings.hidden, n_outputs=1).shapes
+        adapter = {name: shapes[name] for name in shapes if name.startswith("adapter")}
         return {"origin": (n,), **adapter, "centres": (self.settings.n_components, n)}
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:

@@ -20,30 +20,30 @@ from scipy.special import digamma, gammaln
 
 from fedtopics.extras import compiled
 from fedtopics.inference import Readout
+from fedtopics.inference.vectors import Numbers
 from fedtopics.threads import available
 
 CHUNK = 64  # documents that a thread takes at once
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Posterior:
     """The posterior of n documents' topics, given their words."""
 
-    gamma: Floats  # parameters of each document's Dirichlet distribution, (n, n_topics)
-    topics: Floats  # exp(psi(gamma) - scale)
-    scale: Floats  # by document; prevents underflow of `topics`
+    gamma: Numbers  # parameters of each document's Dirichlet distribution, (n, n_topics)
+    topics: Numbers  # exp(psi(gamma) - scale)
+    scale: Numbers  # by document; prevents underflow of `topics`
     ratios: sparse.csr_array
     """Each count divided by the document's weight of the word; (n, n_words)."""
 
-    def read(self, readout: Readout) -> Floats:
+    def read(self, readout: Readout) -> Numbers:
         """Return theta, (n, n_topics): the mean, or ("root") the closest by Hellinger distance."""
         theta = self.gamma
         if readout == "root":  # the squared expectation of the roots of theta
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
-    def word_counts(self, weights: Floats) -> Floats:
+    def word_counts(self, weights: Numbers) -> Numbers:
         """Return expected counts of the words that occur, by topic, (n_present, n_topics)."""
         words, columns = occurring(self.ratios)
         present = sparse.csr_array(
@@ -74,7 +74,7 @@ def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.i
 
 def infer(
     counts: sparse.csr_array,
-    weights: Floats,
+    weights: Numbers,
     alpha: float,
     steps: int,
     start: NDArray[np.floating[Any]] | None = None,
@@ -101,7 +101,7 @@ def infer(
     )
 
 
-def _check_rows(n: int, array: Floats) -> None:
+def _check_rows(n: int, array: Numbers) -> None:
     """Raise ValueError unless there are n rows: compiled loops do not check what they read."""
     if len(array) != n:
         raise ValueError(f"an array for {n} words or documents has {len(array)} rows")
@@ -180,17 +180,19 @@ def _take_steps(
 SWEEPS = 20  # most passes over a document's topics
 
 
-def solve(points: sparse.csr_array, topics: Floats) -> Floats:
+def solve(points: sparse.csr_array, topics: Numbers) -> Numbers:
     """Fit topics (n_words, n_topics) to documents; return shares (n, n_topics) from 0 to 1."""
     _check_rows(points.shape[1], topics)
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
-    work = partial(_solve, points.indptr, points.indices, points.data, topics, gram, shares)
-    in_chunks(len(shares), work)
+    in_chunks(
+        len(shares),
+        partial(_solve, points.indptr, points.indices, points.data, topics, gram, shares),
+    )
     return shares
 
 
-def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
+def add_products(points: sparse.csr_array, rows: Numbers, total: Numbers) -> None:
     """Add X' R in place: for each word, the weighted sum of its documents' rows (n, width)."""
     for n, array in zip(points.shape, (rows, total), strict=True):
         _check_rows(n, array)

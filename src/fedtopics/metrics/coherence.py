@@ -154,9 +154,7 @@ def npmi_of_pairs(
 
 def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
     pairs = ~np.eye(len(together), dtype=bool)
-    if not pairs.any():
-        return np.nan
-    return float(npmi_of_pairs(together, n_windows)[pairs].mean())
+    return float(npmi_of_pairs(together, n_windows)[pairs].mean()) if pairs.any() else np.nan
 
 
 def _c_v(together: NDArray[np.int64], n_windows: int) -> float:
@@ -180,8 +178,11 @@ def _u_mass(together: NDArray[np.int64], n_windows: int) -> float:
     return float(np.log(np.divide(joint, alone, out=np.ones_like(joint), where=alone > 0)).mean())
 
 
-_Score = Callable[[NDArray[np.int64], int], float]
-_MEASURES: dict[Measure, _Score] = {"c_v": _c_v, "npmi": _npmi, "u_mass": _u_mass}
+_MEASURES: dict[Measure, Callable[[NDArray[np.int64], int], float]] = {
+    "c_v": _c_v,
+    "npmi": _npmi,
+    "u_mass": _u_mass,
+}
 
 
 def score_pairs(

@@ -10,7 +10,6 @@ from fedtopics.metrics import WINDOWS, npmi_of_pairs, score_pairs
 from fedtopics.metrics.coherence import count_numbered
 from fedtopics.text.vocabulary import WordCounts
 
-Within = Literal["windows", "documents", "nothing"]
 Ask = Callable[..., dict[str, Any]]
 COVERED = 0.5  # least share of a word's documents, and of a topic's words, that a score is based on
 
@@ -117,11 +116,11 @@ def count_pairs(
     Leaves the client
         For each pair of words, the number of windows that contain both.
     """
-    by_size = {}
-    for size in windows:
-        counts = count_numbered(counted.in_order(words, rows), len(words), size or None)
-        by_size[str(size)] = {
-            "windows": counts["windows"],
-            "pairs": counts["together"][tuple(pairs.T)],
-        }
-    return by_size
+    by_size = {
+        size: count_numbered(counted.in_order(words, rows), len(words), size or None)
+        for size in windows
+    }
+    return {
+        str(size): {"windows": counts["windows"], "pairs": counts["together"][tuple(pairs.T)]}
+        for size, counts in by_size.items()
+    }

@@ -29,10 +29,6 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
-UNFIT = (
-    "The numbers in {} do not fit the model that its config.json describes; copy the whole "
-    "folder again."
-)
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
 
 
@@ -212,7 +208,10 @@ def _fields(config: Any, words: Any, folder: Path, fits: bool) -> dict[str, Any]
         raise ValueError
     arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
     word_sums = arrays["words"]["sums"]
-    unfit = ModelError(UNFIT.format(folder))
+    unfit = ModelError(
+        f"The numbers in {folder} do not fit the model that its config.json describes; copy the "
+        "whole folder again."
+    )
     if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
         raise unfit
     inference = make(config["inference"], len(vocabulary), config["settings"], config["precision"])

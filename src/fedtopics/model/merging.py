@@ -20,6 +20,7 @@ from scipy.special import xlogy
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
 from fedtopics.inference.vectors import TINY
+from fedtopics.model.labels import tidy
 from fedtopics.model.shown_words import NAME_WORDS, WORDS_SHOWN
 from fedtopics.model.topics import Topics
 
@@ -40,7 +41,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
     masses = np.maximum(model.share, TINY)[:, None] * model.beta
     added = _information(masses)
     numbers = [*range(model.n_topics)]
-    members = [[topic] for topic in range(model.n_topics)]
+    members = [[topic] for topic in numbers]
     lost = np.full((len(masses), len(masses)), np.inf)  # above the diagonal
     for place in range(len(masses) - 1):
         rest = slice(place + 1, None)
@@ -153,7 +154,6 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
     manual = manual_labels(model)
     new_labels = [next((manual[k] for k in topics if k in manual), "") for topics in largest_first]
-    labels = {k: label for k, label in enumerate(new_labels) if label}
     alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
     suggested = {alone[k]: model.labels[k] for k in model.unconfirmed if k in alone}
     if lost := sorted({*manual.values()} - {*new_labels}):
@@ -169,7 +169,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         periods=model.periods and model.periods.of_groups(sums),
         word_ranking=replace(model.word_ranking, first=()),
         coherence={},
-        labels=dict(sorted({**labels, **suggested}.items())),
+        labels=tidy({**dict(enumerate(new_labels)), **suggested}),
         unconfirmed=frozenset(suggested),
         info=_info(model, places, sums),
     )

@@ -23,7 +23,6 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
-Terms = Mapping[str, Sequence[str]]
 By = Literal["words", "meaning"]
 ENDINGS = {3: 1, 4: 4}  # shared letters (4: or more): most letters of a different ending
 
@@ -140,7 +139,7 @@ def nearness(
 
 def match_terms(
     model: Topics,
-    terms: Terms,
+    terms: Mapping[str, Sequence[str]],
     top_n: int = 3,
     *,
     by: By = "words",

@@ -95,10 +95,7 @@ def choose(
             shown = np.take_along_axis(words, np.array(positions), axis=1)
             first = () if positions == as_ranked else tuple(map(tuple, shown.tolist()))
             variants.append(replace(reading, first=first))
-            means = [
-                _mean(of_topic, chosen) for of_topic, chosen in zip(pairs, positions, strict=True)
-            ]
-            scores.append(np.mean(means))
+            scores.append(np.mean([*map(_mean, pairs, positions)]))
             different.append(len(np.unique(shown)) / shown.size)
     share = np.array(different)
     ranked = np.array([not variant.first for variant in variants])

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.inference.vectors import TINY
+from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN, WordRanking
 from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
@@ -24,7 +24,6 @@ from fedtopics.text.vocabulary import Vocabulary
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 TOGETHER = ""  # key of all clients together, if single ones are not known
 EXACT = float(1 << 53)  # documents, as elsewhere in a model
-Sums = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,10 @@ class Periods:
 
     unit: str
     begins: tuple[str, ...]  # such as 2026-03-01
-    sums: Mapping[str, Sums]  # (n_periods, n_topics); zero for periods with too few documents
+    sums: Mapping[str, Numbers]  # (n_periods, n_topics); zero for periods with too few documents
 
     @property
-    def total(self) -> Sums:
+    def total(self) -> Numbers:
         """Sums over all clients."""
         return np.asarray(sum(self.sums.values(), np.zeros(())))
 
@@ -50,7 +49,7 @@ class Periods:
         return Periods(self.unit, self.begins, sums)
 
     @property
-    def shares(self) -> dict[str, Sums]:
+    def shares(self) -> dict[str, Numbers]:
         """Shares of topics per period, by client and under "" for all; NaN without documents."""
         shares = {}
         for client, sums in {**self.sums, TOGETHER: self.total}.items():
@@ -60,7 +59,7 @@ class Periods:
             )
         return shares
 
-    def of_groups(self, change: Callable[[Sums], Sums]) -> Periods:
+    def of_groups(self, change: Callable[[Numbers], Numbers]) -> Periods:
         """Return periods with other topics: `change` maps arrays with one row per topic."""
         return replace(self, sums={name: change(sums.T).T for name, sums in self.sums.items()})
 

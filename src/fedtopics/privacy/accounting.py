@@ -171,17 +171,11 @@ class Account:
     entries: Sequence[BudgetEntry] = ()
 
     @property
-    def _promises(self) -> list[Privacy]:
-        return [entry.privacy for entry in self.entries]
-
-    @property
-    def _shares(self) -> list[float]:
-        return [entry.share for entry in self.entries]
-
-    @property
     def epsilon(self) -> float:
         """The epsilon of all runs together, at `delta`."""
-        return together(self._promises, self._shares)
+        return together(
+            [entry.privacy for entry in self.entries], [entry.share for entry in self.entries]
+        )
 
     @property
     def delta(self) -> float | None:
@@ -219,7 +213,8 @@ class Account:
             self._check(client, privacy, most)
 
     def _check(self, client: str, privacy: Privacy, most: float) -> None:
-        after = together([*self._promises, privacy], [*self._shares, 1.0])
+        planned = BudgetEntry(date="", study="", run="", privacy=privacy.promise)
+        after = Account([*self.entries, planned]).epsilon
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,12 @@ from fedtopics.contract.replies import Bounds, Template
 from fedtopics.errors import PolicyError
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.plan import ClientContext, Plan
+from fedtopics.methods.core.plan import ClientContext, Plan, Settings
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.privacy import BOUND, Budget, Noise, Privacy, contributions, estimates
 from fedtopics.text.vocabulary import fingerprint
 
 Shape = tuple[int, ...]
-Settings = TypeVar("Settings", bound=TopicSettings)
 COUNTED = replace(ALL_DOCUMENTS, text="the documents that count")  # of a person, not all
 WHOSE = "a document, or all documents of a person, are"
 NOISE = "with this client's part of the noise added"

@@ -28,18 +28,17 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
     # A person's first different documents count, at most `most_documents`, and share weight 1.
     most = None if privacy is None else privacy.most_documents
     rows: list[int] = []
-    names: list[str] = []
+    whose = persons(corpus, privacy)
     seen: set[tuple[str, bytes]] = set()
     number: Counter[str] = Counter()
-    for row, document in enumerate(zip(persons(corpus, privacy), _digests(corpus), strict=True)):
+    for row, document in enumerate(zip(whose, _digests(corpus), strict=True)):
         name = document[0]
         if document in seen or (name and number[name] == most):
             continue
         seen.add(document)
         number[name] += 1
         rows.append(row)
-        names.append(name)
-    weights = [1 / number[name] if name else 1.0 for name in names]
+    weights = [1 / number[whose[row]] if whose[row] else 1.0 for row in rows]
     return np.array(rows, np.int64), np.array(weights)
 
 

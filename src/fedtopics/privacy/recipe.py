@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -173,19 +173,19 @@ class PrivateProgram(Program[Any, Arrays]):
         super().__init__(plan)
         self._recipe = recipe
         self._words = plan.words
-        repeats = recipe.repeats(plan.settings)
-        numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
-        every = [*recipe.first, *[recipe.repeated] * repeats, *recipe.last]
-        releases = partial(
-            stages.Releases,
+        releases = stages.Releases(
             settings=plan.settings,
             budget=plan.budget,
             seed=plan.seed,
             most_words=plan.limits.max_words,
         )
         self.stages = [
-            partial(stage, releases(number=number))
-            for stage, number in zip(every, numbers, strict=True)
+            *(partial(stage, releases) for stage in recipe.first),
+            *(
+                partial(recipe.repeated, replace(releases, number=number + 1))
+                for number in range(recipe.repeats(plan.settings))
+            ),
+            *(partial(stage, releases) for stage in recipe.last),
         ]
 
     @property

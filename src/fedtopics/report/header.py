@@ -5,14 +5,14 @@ from contextlib import suppress
 from datetime import date
 from typing import Any
 
+from fedtopics.federation.data_sent import Rows
 from fedtopics.federation.study_tables import About
 from fedtopics.model.card import counted_units, odds, promise
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.run import Rows, RunFacts
+from fedtopics.report.run import RunFacts
 
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
-UNSAID = "The study's [about] can name an operator."
 LATER = {"recipients": "Who gets the model", "retention": "Kept for", "contact": "Whom to ask"}
 UNBOUND = "Sums have no bound for a single document: there is no differential privacy."
 UPDATES_SEEN: Mapping[object, str] = {
@@ -44,7 +44,7 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
         _fact(
             "Who runs it",
             about.get("operator", "not stated"),
-            detail="" if "operator" in about else UNSAID,
+            detail="" if "operator" in about else "The study's [about] can name an operator.",
         ),
         _fact("Who took part", who, f"{named}: {sum(model.documents.values()):,} {counted}."),
         _private(model, run),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation import ledger
-from fedtopics.federation.data_sent import data_sent_in
+from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
@@ -28,7 +28,6 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
 from fedtopics.text.times import Unit, as_array, missing, times_of
 
-Rows = list[dict[str, Any]]
 LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days, for this unit
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 

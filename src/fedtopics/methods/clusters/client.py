@@ -435,9 +435,10 @@ class ClusterSums(PointSums):
         second: dict[str, NDArray[Any]],
     ) -> Reply:
         """Count the pairs of documents that share a cluster, for two `Discriminant`s."""
-        temperature = self.client.settings.temperature
         return {
-            "pairs": agreeing_pairs(self.points(origin), temperature, first, second),
+            "pairs": agreeing_pairs(
+                self.points(origin), self.client.settings.temperature, first, second
+            ),
             "documents": self.client.over(self.client.usable),
         }
 

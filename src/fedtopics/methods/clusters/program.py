@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,31 +11,29 @@ from fedtopics.contract.interfaces import Clients, Run
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.vectors import TINY, Numbers
-from fedtopics.methods.clusters.client import ClusterClient, PointSums
-from fedtopics.methods.clusters.settings import WHOLE, ClusterSettings, Part
+from fedtopics.methods.clusters.client import AnyClusterSettings, ClusterClient, PointSums
+from fedtopics.methods.clusters.settings import WHOLE, Part
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import assemble_model
-from fedtopics.methods.core.training import Arrays, Program
+from fedtopics.methods.core.training import Arrays, Program, State
 from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
 from fedtopics.text.rounding import by_lot, rounded
 
-Settings = TypeVar("Settings", bound=ClusterSettings)
-State = TypeVar("State")
 DIGITS = 6  # significant digits to which two clusters are compared
 ORIGIN_STEP = 4.0  # of sums of embeddings of length 1, in a model
 LEAST_SPREAD = 1e-8  # squared distance from the mean, of points of length 1 that differ
 
 
-class ClusterProgram(Program[Settings, State]):
+class ClusterProgram(Program[AnyClusterSettings, State]):
     inference: ClassVar[type[ClusterInference]]
 
     @abstractmethod
     def weights(self, agreement: Agreement, state: State, rounds: int) -> Arrays:
         """Return the arrays from which a model infers clusters."""
 
-    def shape(self, settings: Settings) -> Any:
+    def shape(self, settings: AnyClusterSettings) -> Any:
         return settings.shape(self.inference.settings_type)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:

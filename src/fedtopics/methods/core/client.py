@@ -42,7 +42,7 @@ from fedtopics.methods.core.groups import (
     Thetas,
     enough_have,
 )
-from fedtopics.methods.core.plan import ClientContext, Plan, Secret
+from fedtopics.methods.core.plan import ClientContext, Plan, Secret, Settings
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import (
     WordCounts,
@@ -52,7 +52,6 @@ from fedtopics.text.vocabulary import (
     set_aside,
 )
 
-Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
 EVALUATION_BATCH = 1024
@@ -188,13 +187,6 @@ class ClientWords(ClientFacts):
     def hold(self, whole: Mapping[str, Any]) -> None:
         """Take the `frequencies` of the whole client, where this object has a part of it."""
         self.whole = whole["counts"]
-
-    @cached_property
-    def frequency(self) -> NDArray[np.int64]:
-        """The number of the client's persons with each word that those of enough persons have."""
-        if self.whole is None:
-            return persons_by_word(self.bag, self.corpus.owners)
-        return np.where(self.whole[0] >= self.rarest, self.whole[0], 0)
 
     @cached_property
     def in_halves(self) -> NDArray[np.int64]:
@@ -335,8 +327,9 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
             persons = np.where(few_have, 0, persons)
         bag = frequent(bag, self.rarest, persons)
         self.bag = set_aside(bag.astype(np.float32))
-        for name in ("frequency", "in_halves"):  # cached for the words before
-            self.__dict__.pop(name, None)
+        # The number of the client's persons with each word that those of enough persons have.
+        self.frequency = np.where(persons >= self.rarest, persons, 0)
+        self.__dict__.pop("in_halves", None)  # cached for the words before
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
         self.limit_rounds(0 if self.site.masked else self.corpus.n_persons(self.usable))
@@ -374,11 +367,10 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         if not self.site.masked:
             return numbers
         guard = self.guard
-        needs_counts = guard.of_all and (guard.least > 1 or guard.clients > 1)
         return numbers | {
             "least": guard.least,
             "least_clients": guard.clients,
-            "counts_first": int(needs_counts),
+            "counts_first": int(guard.of_all and (guard.least > 1 or guard.clients > 1)),
         }
 
 

@@ -256,7 +256,7 @@ def _method(model: Topics) -> str:
     return model.info.get("method", "an unknown method")
 
 
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound=TopicSettings)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
-from fedtopics.model.coherence import Within
 from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
@@ -150,7 +149,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         "shown first; 10 keeps the words' order; by default 15, or 10 if "
         "relevance is set",
     )
-    coherence: Within = Field(
+    coherence: Literal["windows", "documents", "nothing"] = Field(
         "windows",
         description='where words count as occurring together: in "windows" of text, in '
         '"documents" (which ignores the order of words), or "nothing" (no words are '

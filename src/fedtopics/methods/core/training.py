@@ -16,13 +16,12 @@ from fedtopics.contract import events
 from fedtopics.contract.interfaces import Checkpoint, Clients, Run
 from fedtopics.errors import RunError, StudyError
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.settings import STOP_RULES, TopicSettings, TrainingProgress
+from fedtopics.methods.core.plan import Plan, Settings
+from fedtopics.methods.core.settings import STOP_RULES, TrainingProgress
 from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
 from fedtopics.threads import small_products
 
-Settings = TypeVar("Settings", bound=TopicSettings)
 State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = dict[str, NDArray[Any]]
@@ -287,6 +286,5 @@ class Program(ABC, Generic[Settings, State]):
         return status.stopped
 
     def _save(self, run: Run, status: TrainingStatus, state: State) -> None:
-        saved = self.save(state)
-        if saved is not None:
+        if (saved := self.save(state)) is not None:
             run.checkpoint(status.checkpoint(saved))

@@ -22,13 +22,13 @@ from fedtopics.methods.clusters.client import (
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import SEEN, GroupRequest, PersonShares
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import WordProducts
 from fedtopics.text.vocabulary import persons_by_word
 
 COLUMNS = 256  # number of words that are compared with all others at a time
 PER_WORD = 3  # documents, at least
 CONSENSUS_ROUNDS = 8  # at most
-Array = NDArray[Any]
 
 
 class ConsensusSums(SharedFunctions):
@@ -75,7 +75,7 @@ class ConsensusSums(SharedFunctions):
         request = {"sums": "by word", "origin": origin}
         return client.part(ClusterSums).by_group(groups, request, compute, rows)
 
-    def learn_words(self, /, **words: Array) -> None:
+    def learn_words(self, /, **words: NDArray[Any]) -> None:
         """Move the embeddings towards the mean points of their words; no data is sent."""
         embeddings: Any = self.client.corpus.embeddings
         inference: Any = self.client.inference_of()
@@ -100,7 +100,7 @@ class ConsensusSums(SharedFunctions):
             "clusters": {"bias": unknown(2 * s.separation.finalists, s.most_topics)}
         },
     )
-    def membership_sums(self, clusters: dict[str, Array], groups: GroupRequest = SEEN) -> Reply:
+    def membership_sums(self, clusters: Arrays, groups: GroupRequest = SEEN) -> Reply:
         """Sum memberships by the consensus' clusters, at first those of the first clustering."""
         points = self.client.part(ClusterSums).points(clusters["origin"])
         bias = clusters["bias"]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedtopics.contract.events import RoundReport
-from fedtopics.contract.interfaces import EVERYONE, Draw, T
+from fedtopics.contract.interfaces import EVERYONE, Clients, Draw, T
 from fedtopics.contract.published import Reply
 from fedtopics.contract.replies import Template
 from fedtopics.inference.vectors import Numbers, nearest_centres
@@ -20,7 +20,10 @@ from fedtopics.methods.core.agreement import Agreement
 
 @dataclass(frozen=True, eq=False)
 class KnownPoints:
-    """Points that all participants know, as the documents of a client that answers everywhere."""
+    """Points that all participants know, as the documents of a client that answers everywhere.
+
+    It has the part of `Clients` that clusterings use: no function's replies are seen one by one.
+    """
 
     points: Numbers
     temperature: float
@@ -36,12 +39,6 @@ class KnownPoints:
     def sum(self, function: str, template: Template, **request: Any) -> Reply:
         del request["vocabulary"]
         return cast("Reply", getattr(self, f"_{function}")(**request))
-
-    def call(self, function: str, template: Template, **request: Any) -> dict[str, dict[str, Any]]:
-        return {name: self.sum(function, template, **request) for name in self.names}
-
-    def tell(self, function: str, **request: Any) -> None:
-        """Do nothing: points have no state."""
 
     def _part(self, part: Part) -> Numbers:
         return self.points[part[0] :: part[1]]
@@ -79,4 +76,5 @@ class KnownPoints:
 
 def agree_with_oneself(points: Numbers, settings: DiscriminativeSettings) -> Agreement:
     """Return an agreement by which each participant asks for sums of known points."""
-    return Agreement(KnownPoints(points, settings.temperature), settings, documents=len(points))
+    clients = cast("Clients", KnownPoints(points, settings.temperature))
+    return Agreement(clients, settings, documents=len(points))

@@ -119,8 +119,7 @@ class Separation:
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
         """Run at most `most` rounds before the study's first round; return the best clustering."""
-        numbers = repeat(0, most)
-        return iterate(agreement, self, state, numbers, self.settings.stops).best()
+        return iterate(agreement, self, state, repeat(0, most), self.settings.stops).best()
 
     def direct(self, state: Split) -> Directed:
         """Compute each clustering's projection from its sums; update the biases for even sizes."""

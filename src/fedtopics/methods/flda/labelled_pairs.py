@@ -234,12 +234,11 @@ def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
     values = np.linspace(0, 1, 201)
     line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
     measured, labels = _labelled(pairs)
-    dots = [*zip(measured.tolist(), labels.astype(float).tolist(), strict=True)]
     panel = Panel(
         title="probability of the same topic",
         across="cosine of two topics",
         line=line,
-        dots=dots,
+        dots=[*zip(measured.tolist(), labels.astype(float).tolist(), strict=True)],
         mark=(curve.threshold, f"from a cosine of {curve.threshold:.3f}"),
     )
     return chart([panel])

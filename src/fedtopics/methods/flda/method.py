@@ -237,7 +237,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
         seed_ids = [topic.id for topic in state.topics if topic.seed]
         merged = global_topics(local, threshold, settings, seed_ids)
         topics, next_id = link_rounds(state, local, merged, threshold, settings)
-        optimal = {name: optimal_topics(lists, topics, threshold) for name, lists in sent.items()}
         return replace(
             state,
             topics=topics,
@@ -246,7 +245,10 @@ class FLDA(Program[FLDASettings, FLDAState]):
             next_id=next_id,
             threshold=threshold,
             seen=state.seen + sum(reply.documents for reply in local.values()),
-            optimal=state.optimal | optimal,
+            optimal={
+                **state.optimal,
+                **{name: optimal_topics(lists, topics, threshold) for name, lists in sent.items()},
+            },
         )
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:

@@ -86,11 +86,10 @@ def state_of_model(model: Topics) -> FLDAState:
             )
         )
     ids = info["ids"]
-    optimal = {name: [ids[k] for k in numbers] for name, numbers in info["optimal"].items()}
     return FLDAState(
         topics,
         round=info["rounds"],
-        optimal=optimal,
+        optimal={name: [ids[k] for k in numbers] for name, numbers in info["optimal"].items()},
         next_id=info["next_id"],
         threshold=info["threshold"],
         seen=info["seen"],
@@ -100,14 +99,13 @@ def state_of_model(model: Topics) -> FLDAState:
 
 def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDAInfo:
     numbers = {topic.id: number for number, topic in enumerate(topics)}
-    optimal = {
-        name: [numbers[id_] for id_ in ids if id_ in numbers]
-        for name, ids in sorted(state.optimal.items())
-    }
     return {
         "seen": state.seen,
         "threshold": state.threshold,
-        "optimal": optimal,
+        "optimal": {
+            name: [numbers[id_] for id_ in ids if id_ in numbers]
+            for name, ids in sorted(state.optimal.items())
+        },
         "ids": [topic.id for topic in topics],
         "clients": [topic.clients for topic in topics],
         "eta": eta,

@@ -249,8 +249,7 @@ class Passes(SharedFunctions):
                 for client, rows in drawn
             )
         )
-        embedded = [client.embedded(rows) for client, rows in drawn]
-        vectors = [part for part in embedded if part is not None]
+        vectors = [part for client, rows in drawn if (part := client.embedded(rows)) is not None]
         return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
     def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> Reply:

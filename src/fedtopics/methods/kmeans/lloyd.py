@@ -118,10 +118,13 @@ def start_with_kmeans(
     if centres is None:
         moments = moments or find_moments(agreement, origin, part)
         centres = draw_centres(start, n_clusters, moments, seed)
-    lloyd = Lloyd(origin, finalists, part)
-    numbers = repeat(0, start.rounds)
-    first = Partition.first(centres)
-    return iterate(agreement, lloyd, first, numbers, {"tolerance": AT_REST}).best(finalists)
+    return iterate(
+        agreement,
+        rounds=Lloyd(origin, finalists, part),
+        state=Partition.first(centres),
+        numbers=repeat(0, start.rounds),
+        stops={"tolerance": AT_REST},
+    ).best(finalists)
 
 
 def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> Numbers:

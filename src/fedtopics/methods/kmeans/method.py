@@ -131,15 +131,13 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
         """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
         settings = self.settings
+        origin = np.zeros(settings.embedding.dimension)
         if settings.representation != "embedding":
             frequency = agreement.vocabulary.document_frequency
             is_bow = settings.representation == "bow"  # else by inverse document frequency
             rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
             origin = np.ones(len(frequency)) if is_bow else rarity
-        elif self._once:
-            origin = np.zeros(settings.embedding.dimension)
-        else:
-            origin = np.zeros(settings.embedding.dimension)
+        elif not self._once:
             moments = find_moments(agreement, origin)
             centres = draw_centres(settings.start, settings.n_components, moments, self.plan.seed)
             return KMeansState(origin, Partition.first(centres))
@@ -160,8 +158,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     ) -> RoundResult[KMeansState]:
         if self._once:
             documents = sum(of_client["documents"] for of_client in reply.values())
-            after = replace(state, partition=self._merged(reply))
-            return RoundResult(after, {"documents": documents})
+            return RoundResult(
+                replace(state, partition=self._merged(reply)), {"documents": documents}
+            )
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
         return RoundResult(KMeansState(state.origin, step.state), step.facts, step.change)
 

@@ -18,6 +18,7 @@ from fedtopics.contract.published import FIRST, NEVER, Reply, of_method, publish
 from fedtopics.contract.replies import sums
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.plan import TINY
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.sketch import first_word_sums
 
@@ -26,7 +27,6 @@ RAREST = 0.006  # minimum share of the documents that contain an anchor
 ANCHOR_DOCUMENTS = 20  # minimum number of these documents
 CANDIDATES = 3  # minimum number of candidates per topic, however rare they are
 HEAVY = 10.0  # weight of the condition that mixtures sum to 1; larger weights change nothing
-TINY = 1e-300
 SMOOTHING = 0.01  # occurrences added to each word in each topic
 BLOCK = 10_000  # documents whose projections are in memory at once
 
