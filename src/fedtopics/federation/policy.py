@@ -204,7 +204,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         return text.forms_of_names(line for file in files for line in file.splitlines())
 
     def check_text(self, client: str, text: TextRules, words: Iterable[str] = ()) -> None:
-        """Refuse a study whose rules `text` this client does not allow, or whose `words` are names."""
+        """Refuse a study whose rules `text` are not allowed, or whose `words` have a name."""
         refused = f"which the policy of client {client!r} does not allow. Nothing was sent;"
         if text.token_pattern not in (*self.named_patterns, *self.token_patterns):
             raise PolicyError(
