@@ -1,5 +1,6 @@
 """Commands for members' keys."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -38,9 +39,10 @@ def create_command(names: tuple[str, ...], out: Path, encrypts: bool) -> None:
 
     for name in names:
         check_client_name(name)
+    ask_twice = partial(click.prompt, hide_input=True, confirmation_prompt=True, prompt_suffix="")
     for name in names:
-        passphrase = roster.passphrase_for(f"the key of {name}", is_new=True) if encrypts else b""
-        key = roster.Key.create(out / name, name, passphrase)
+        secret = roster.passphrase_for(f"the key of {name}", ask_twice) if encrypts else b""
+        key = roster.Key.create(out / name, name, secret)
         say(
             f"{out / name} contains the private key of {name!r}. Keep it on this machine; give it "
             f"to nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "

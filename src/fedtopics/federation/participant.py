@@ -453,9 +453,15 @@ def check_policy(
     privacy = study.differential_privacy
     policy.check_privacy(client, privacy, study.fingerprint, account)
     method = study.method
-    seeds = [word for words in getattr(method, "seed_topics", ()) for word in words]
-    public = privacy.words if privacy is not None else ()
-    policy.check_text(client, study.text, (*study.text.own_stop_words, *seeds, *public))
+    policy.check_text(
+        client,
+        study.text,
+        words=[
+            *study.text.own_stop_words,
+            *(word for words in getattr(method, "seed_topics", ()) for word in words),
+            *(() if privacy is None else privacy.words),
+        ],
+    )
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
     policy.check_persons(client, corpus)

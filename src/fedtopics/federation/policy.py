@@ -28,7 +28,6 @@ from fedtopics.text.words import has_name
 
 SEEN_DOCUMENTS = 256
 LISTS_OF = {"methods", "named_patterns", "token_patterns"}
-OF_FILES = {"known_members", "never_words"}
 SITE_POLICY = "FEDTOPICS_SITE_POLICY"  # an environment variable
 SITE = Path("/etc/fedtopics/policy.toml")
 NUMBERS = {"max_rounds", "max_epsilon"}  # and all that begin with "min_"
@@ -170,19 +169,16 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         folder = Path(path).parent
         resolved: dict[str, Any] = {
             name: tuple(_digits(entry) or str(folder / entry) for entry in _listed(value))
-            for name in OF_FILES
+            for name in ("known_members", "never_words")
             if (value := getattr(policy, name)) is not None
         }
-        if policy.memory is not None:
-            resolved["memory"] = folder / policy.memory
-        policy = policy.model_copy(update=resolved)
-        _fingerprints_of(policy.known_members or ())  # a missing file is an error at once
-        policy.names_in(TextRules())
-        return policy
+        _fingerprints_of(resolved.get("known_members", ()))  # a missing file is an error at once
+        memory = {} if policy.memory is None else {"memory": folder / policy.memory}
+        return policy.model_copy(update=resolved | memory)
 
     @classmethod
     def of(cls, path: str | Path | None) -> Policy:
-        """Return the policy of a file, or the default one, as `at_site`."""
+        """Return the policy of the file at `path`, or the default one, as `at_site`."""
         return (cls() if path is None else cls.read(path)).at_site()
 
     def at_site(self) -> Policy:
@@ -192,36 +188,37 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         """
         policy = self
         for site in site_policies():
-            values = {name: getattr(site, name) for name in site.model_fields_set}
-            both = values.keys() & policy.model_fields_set
-            values |= {name: _stricter(name, getattr(policy, name), values[name]) for name in both}
+            values = {
+                name: _stricter(name, getattr(policy, name), getattr(site, name))
+                if name in policy.model_fields_set and getattr(policy, name) is not None
+                else getattr(site, name)
+                for name in site.model_fields_set
+            }
             policy = policy.model_copy(update=values)
         return policy
 
     def names_in(self, text: TextRules) -> frozenset[str]:
-        """Return the words of `never_words` in the form that texts have."""
-        try:
+        """Return the words of `never_words` in the form that the rules `text` give to words."""
+        with explained(f"The policy's never_words {self.never_words}"):
             files = [read_text(Path(name)) for name in _listed(self.never_words or ())]
-        except (OSError, ValueError):
-            raise PolicyError(
-                f"The policy's never_words {self.never_words} cannot be read. Nothing was sent; "
-                "give a text file in UTF-8, one name per line."
-            ) from None
         return text.forms_of_names(line for file in files for line in file.splitlines())
 
     def check_text(self, client: str, text: TextRules, words: Iterable[str] = ()) -> None:
-        """Refuse rules of words that are not allowed, and a study's own `words` that are names."""
-        problem = ""
+        """Refuse a study whose rules `text` are not allowed, or whose `words` have a name."""
+        refused = f"which the policy of client {client!r} does not allow. Nothing was sent;"
         if text.token_pattern not in (*self.named_patterns, *self.token_patterns):
-            problem = f"splits texts by the pattern {text.token_pattern!r}"
-        elif self.addresses and text.addresses != self.addresses:
-            problem = "keeps web and e-mail addresses as words"
-        elif (names := self.names_in(text)) and any(has_name(word, names) for word in words):
-            problem = "lists a word of never_words"  # which the error does not show
-        if problem:
             raise PolicyError(
-                f"The study {problem}, which the policy of client {client!r} does not allow. "
-                "Nothing was sent; change the study's [text] or its lists of words."
+                f"The study splits texts by the pattern {text.token_pattern!r}, {refused} use one "
+                f"of {', '.join(self.named_patterns)}."
+            )
+        if self.addresses and text.addresses != self.addresses:
+            raise PolicyError(
+                f"The study keeps web and e-mail addresses as words, {refused} set addresses = "
+                '"drop" in its [text].'
+            )
+        if (names := self.names_in(text)) and any(has_name(word, names) for word in words):
+            raise PolicyError(  # which word it is, others need not know
+                f"A list of words in the study has a word of never_words, {refused} remove it."
             )
 
     def check_method(self, client: str, method: str) -> None:
@@ -323,25 +320,21 @@ class Policy(BaseModel, extra="forbid", frozen=True):
                 f"--accept-roster names the study {accepted}, but this one is {study}. Nothing was "
                 "sent; compare the digest with the other members again."
             )
-        # Accepting a study replaces the client's own list, not those of its site.
-        policies = site_policies() if accepted else [self]
-        lists = [policy.known_members for policy in policies if policy.known_members is not None]
-        unknown = [
-            name
-            for name, sha256 in certificates.items()
-            if not all(sha256 in _fingerprints_of(_listed(members)) for members in lists)
-        ]
-        if unknown and accepted:
-            raise PolicyError(
-                f"The site's policy does not know the certificates of {_named(unknown)}, and "
-                "--accept-roster does not overrule it. Nothing was sent; ask who keeps it."
-            )
-        if unknown:
+        # Accepting a study replaces the client's own list, not the site's.
+        lists = [policy.known_members for policy in (site_policies() if accepted else [self])]
+        trusted = [_fingerprints_of(_listed(entries)) for entries in lists if entries is not None]
+        advice = (
+            "ask who keeps the policy of this site, which --accept-roster does not overrule."
+            if accepted
+            else "compare the study's digest with the other members by telephone, then add "
+            f"--accept-roster {study}, or add the certificates to the policy's known_members."
+        )
+        if unknown := [
+            n for n, digest in certificates.items() if any(digest not in of for of in trusted)
+        ]:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
-                f"{_named(unknown)}. Nothing was sent; compare "
-                f"the study's digest with the other members by telephone, then add "
-                f"--accept-roster {study}, or add the certificates to the policy's known_members."
+                f"{', '.join(name or 'the server' for name in unknown)}. Nothing was sent; {advice}"
             )
 
     def check_privacy(
@@ -438,21 +431,19 @@ def site_policies() -> list[Policy]:
 
 def _stricter(name: str, value: Any, of_site: Any) -> Any:
     """Return the stricter of two values of a key; of two memories, the site's."""
-    if None in (value, of_site):
-        return value if of_site is None else of_site
-    if name == "known_members":
-        return tuple(sorted(_fingerprints_of(_listed(value)) & _fingerprints_of(_listed(of_site))))
-    if name == "never_words":
-        return tuple(dict.fromkeys([*_listed(value), *_listed(of_site)]))
-    if isinstance(of_site, tuple):
-        return tuple(entry for entry in value if entry in of_site)
-    if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
-        return max(value, of_site) if name.startswith("min_") else min(value, of_site)
-    return of_site
-
-
-def _named(members: Iterable[str]) -> str:
-    return ", ".join(name or "the server" for name in members)
+    return (
+        tuple(dict.fromkeys([*_listed(value), *_listed(of_site)]))
+        if name == "never_words"
+        else tuple(sorted(_fingerprints_of(_listed(value)) & _fingerprints_of(_listed(of_site))))
+        if name == "known_members"
+        else tuple(entry for entry in value if entry in of_site)
+        if isinstance(of_site, tuple)
+        else max(value, of_site)
+        if name.startswith("min_")
+        else min(value, of_site)  # counts_of_all is stricter if false
+        if isinstance(of_site, (int, float))
+        else of_site
+    )
 
 
 def _listed(entries: str | Sequence[str]) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -97,8 +97,8 @@ class Key:
         except (OSError, TypeError, *UNREADABLE):
             raise IdentityError(
                 f"{folder} has no key, or a damaged one"
-                f"{', or another passphrase' if is_encrypted else ''}; make one with "
-                '"fedtopics key create NAME".'
+                f"{', or another passphrase; give that one, or' if is_encrypted else ';'} "
+                'make one with "fedtopics key create NAME".'
             ) from None
         content = alone(content, str(Path(folder) / PUBLIC))
         public = read_certificate(content, str(folder)).public_key()
@@ -181,21 +181,20 @@ def read_secret(path: Path) -> bytes:
     return read_bytes(path)
 
 
-def passphrase_for(key: str, is_new: bool = False) -> bytes:
+def passphrase_for(key: str, ask: Callable[[str], str] = getpass) -> bytes:
     """Read the passphrase of a key from the file that services name, or ask on the terminal."""
     file = Path(os.environ.get(PASSPHRASE_FILE, ""))
-    if not file.is_file() and not sys.stdin.isatty():
+    passphrase = (
+        read_secret(file).rstrip(b"\r\n")
+        if file.is_file()
+        else ask(f"Passphrase of {key}: ").encode()
+        if sys.stdin.isatty()
+        else b""
+    )
+    if not passphrase:
         raise IdentityError(
             f"{key} needs a passphrase; set {PASSPHRASE_FILE} to a file with it, or use a terminal."
         )
-    questions = [f"Passphrase of {key}: ", "Again: "][: 2 if is_new else 1]
-    # A service has no terminal.
-    answers = (
-        {read_secret(file)} if file.is_file() else {getpass(text).encode() for text in questions}
-    )
-    passphrase = answers.pop().rstrip(b"\r\n")
-    if answers or not passphrase:
-        raise IdentityError(f"The passphrase of {key} is empty, or the second one differs.")
     return passphrase
 
 

@@ -23,10 +23,6 @@ ASCII = re.compile(r"[ -~]+")  # printable ASCII
 PROBE = 60 * "a" + " " + string.printable  # a text to try patterns on
 LONGEST_PATTERN = 500  # characters
 MOST_WRITTEN = 50_000  # characters of a pattern with its repeats written out, of up to 1 kB each
-FREE_SPACING = re.compile(r"\(\?[\w-]*x")  # the flag x, which hides repeats among spaces
-PROPERTY = re.compile(r"\\[pP]\{\^?[A-Za-z_ =:]+\}")
-GROUP_REPEATS = re.compile(r"(?<=[)}>+*?])(?:\+|\{([0-9]*))")
-REPEATS = re.compile(r"(?<![)}>+*?])\{([0-9]+)")  # of a single character or set
 # After a word's first character no position is retried: time is linear in a text's length.
 WITHIN = "'\u00b7\u05f4-"  # in addition to letters; the dot is for Catalan, the stroke for Hebrew
 BEGINNINGS = {"words": r"\b[^\W\d_]", "words-and-digits": r"\b\w"}
@@ -158,14 +154,17 @@ def check_pattern(pattern: str) -> None:
     The package regex writes out repeats: ``x{3,}`` becomes xxxx*, and ``(?:x)+`` becomes xx*. The
     product of all repeats of groups bounds how often anything is written, however they are nested.
     """
-    if len(pattern) > LONGEST_PATTERN or FREE_SPACING.search(pattern):
+    # The flag x would hide repeats among spaces.
+    if len(pattern) > LONGEST_PATTERN or re.search(r"\(\?[\w-]*x", pattern):
         raise StudyError(
             f"token_pattern may have at most {LONGEST_PATTERN} characters, and no flag x; shorten "
             "it."
         )
-    plain = PROPERTY.sub("x", pattern)
-    copies = math.prod(int(least or 1) + 1 for least in GROUP_REPEATS.findall(plain))
-    if copies * (len(plain) + sum(map(int, REPEATS.findall(plain)))) > MOST_WRITTEN:
+    plain = re.sub(r"\\[pP]\{\^?[A-Za-z_ =:]+\}", "x", pattern)  # \p{L} is one character
+    of_groups = re.findall(r"(?<=[)}>+*?])(?:\+|\{([0-9]*))", plain)
+    of_characters = re.findall(r"(?<![)}>+*?])\{([0-9]+)", plain)
+    copies = math.prod(int(least or 1) + 1 for least in of_groups)
+    if copies * (len(plain) + sum(map(int, of_characters))) > MOST_WRITTEN:
         raise StudyError("token_pattern repeats too much too often; simplify it.")
 
 
