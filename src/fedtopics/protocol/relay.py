@@ -48,8 +48,7 @@ class Relay:
         self.ended: dict[str, str] = {}  # why the processes of some have ended
         self.halted: Stop | None = None  # ended all processes, until they are started again
         self._stopped: set[bytes] = set()  # the processes that get it
-        self._unasked: set[str] = set()  # members that sent something, and have not asked since
-        self._late: set[str] = set()  # those of them at the time of a Stop: their next ask gets it
+        self._late: set[str] = set()  # members that had sent a part, but not asked: they get it too
         self.done = set(self.last.done if self.last else ())
 
     @property
@@ -74,7 +73,6 @@ class Relay:
             )
         if message.name != name:
             raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
-        self._unasked.add(name)
         if isinstance(message, Part):
             self._take_part(message, content)
         elif isinstance(message, Body):
@@ -85,13 +83,13 @@ class Relay:
 
     def _halt(self, stop: Stop) -> Stop:
         """Send a Stop to the processes known now, not to those that start later."""
-        if self.last is None and not self._bodies:
-            self._list = []  # a member may have to correct its study
-            self._parts = {}
         if self.halted is None:
             self.halted = stop
             self._stopped = {ask.process for ask in self.asks.values()}
-            self._late = self._unasked - {stop.name}
+            self._late = self._parts.keys() - self.asks.keys()
+        if self.last is None and not self._bodies:
+            self._list = []  # a member may have to correct its study
+            self._parts = {}
         return self.halted
 
     def _take_part(self, part: Part, content: bytes) -> None:
@@ -144,7 +142,6 @@ class Relay:
             return Answer()
         self.ended.pop(name, None)
         self.asks[name] = ask
-        self._unasked.discard(name)
         if name in self._late:
             self._late.remove(name)
             self._stopped.add(ask.process)
