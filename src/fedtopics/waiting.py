@@ -19,6 +19,7 @@ RESIDENT_IDLE = 1800.0  # Without messages, a process resident for Flower ends.
 CALL = 30.0  # A call fails, unless its bytes need longer at `transport.grpc.SLOWEST`.
 ASK_HELD = 20.0  # The relay or server answers a waiting `Ask` with nothing; shorter than `CALL`.
 AWAY = 45.0  # A member that did not call for so long counts as away: more than a held `Ask`.
+ENDED_SERVER = 60.0  # A member that had the model stops calling a server that may have ended.
 FIRST_RETRY = 0.5  # After a first failed call, a member tries again; each further wait doubles.
 LAST_RETRY = 10.0  # The longest wait between two tries of a member.
 NO_NEWS = 0.5  # After an answer that changed nothing, a member asks again.

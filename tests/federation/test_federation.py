@@ -450,7 +450,7 @@ def test_who_sent_its_part_and_has_not_asked_learns_why_the_run_stopped() -> Non
 
 
 def test_a_member_that_had_the_model_does_not_wait_for_a_server_that_ended(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(planned("secure", max_rounds=2), tmp_path)
     server = scene.serve()
@@ -460,6 +460,7 @@ def test_a_member_that_had_the_model_does_not_wait_for_a_server_that_ended(
     until(lambda: (tmp_path / "north/state/done").exists())
     shutil.rmtree(tmp_path / "north")
     part, _ = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
+    monkeypatch.setattr("fedtopics.waiting.ENDED_SERVER", 0.5)
     with pytest.raises(
         RunError, match=r"member finished the study on 20.*, but .* does not contain"
     ):

@@ -70,8 +70,6 @@ def join(
         part.notify(Allowed(part.exposed(study)))
         return None
     plan = study.server_plan
-    if link is None and not host:
-        part.require_unfinished(study)
     with ExitStack() as files:
         if host:
             part.review(study)
@@ -83,7 +81,9 @@ def join(
                 notify=part.notify,
             )
             return _train(part, study, LoopbackLink(files.enter_context(server), key.name), timeout)
-        link = link or plan.link(key)
+        if link is None:
+            link = plan.link(key)
+            part.require_server(study, partial(link.fetch, b""))
         try:
             part.review(study)
             return _train(part, study, link, timeout)

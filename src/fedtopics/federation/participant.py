@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedtopics import waiting
 from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
-from fedtopics.errors import PolicyError, RunError
+from fedtopics.errors import FederationError, PolicyError, RunError
 from fedtopics.escaping import file_name
 from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.door import Door
@@ -41,6 +42,7 @@ from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.contributions import persons
+from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
@@ -213,17 +215,22 @@ class Participation:
         self.notify(events.AlreadyFinished(str(place / "model")))
         return TopicModel.from_pretrained(place / "model")
 
-    def require_unfinished(self, study: Study) -> None:
-        """Raise RunError if this member had the model: nobody may wait for it any more."""
+    def require_server(self, study: Study, reach: Callable[[], object]) -> None:
+        """Raise RunError if this member had the model, and no server waits for it any more."""
         identity = study.identity(self.begun(study))
         releases = Memory.read(self._memory).header.releases if self.corpus is not None else []
         days = [old.finished[:10] for old in releases if old.study == identity and old.finished]
-        if days:
+        if not days:
+            return
+        try:
+            Patience(waiting.ENDED_SERVER, self.notify)(reach)
+        except FederationError as error:
             raise RunError(
-                f"This member finished the study on {days[0]}, but {self._place(study)} does not "
-                "contain that run. Put the folder back from a copy, or ask another member for the "
-                "model; for another run, all members set run in the study to the next number."
-            )
+                f"{error} This member finished the study on {days[0]}, but {self._place(study)} "
+                "does not contain that run. Put the folder back from a copy, or ask another member "
+                "for the model; for another run, all members set run in the study to the next "
+                "number."
+            ) from None
 
     def finish(self, study: Study) -> None:
         """Record that this member has the model."""
