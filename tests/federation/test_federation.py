@@ -435,9 +435,10 @@ def test_who_sent_its_part_and_has_not_asked_learns_why_the_run_stopped() -> Non
     )
     relay.say("b", encode(part))
     relay.ask("c", Ask(b"of c", 0, "compute", b""))
+    relay.ask("c", Ask(b"also of c", 0, "compute", b""))  # another process with the same key
     relay.say("a", encode(Stop("a", b"of a", b"", 0, "its software has a defect")))
-    for name in "bc":
-        answer = relay.ask(name, Ask(f"of {name}".encode(), 0, "part", b""))
+    for name, process in (("b", b"of b"), ("c", b"of c"), ("c", b"also of c")):
+        answer = relay.ask(name, Ask(process, 0, "part", b""))
         assert answer is not None
         assert answer.message == Stop("a", b"of a", b"", 0, "its software has a defect")
     # A process that starts later waits for the one that stopped, and sees why.

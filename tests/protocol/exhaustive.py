@@ -105,7 +105,7 @@ class State:
             relay._parts = dict(relay._parts)
             relay._bodies = dict(relay._bodies)
             relay.asks, relay.done = dict(relay.asks), set(relay.done)
-            relay._late = set(relay._late)
+            relay._late, relay._before = set(relay._late), dict(relay._before)
             relay._sum = None if relay._sum is None else relay._sum.copy()
         for place in new.places.values():
             place.disk.point = new.point

@@ -45,6 +45,7 @@ class Relay:
         self._bodies: dict[str, tuple[bytes, bytes, int]] = {}  # digest, content of a call, size
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
+        self._before: dict[str, bytes] = {}  # each one's process before that: it may run as well
         self.ended: dict[str, str] = {}  # why the processes of some have ended
         self.halted: Stop | None = None  # ended all processes, until they are started again
         self._stopped: set[bytes] = set()  # the processes that get it
@@ -85,7 +86,7 @@ class Relay:
         """Send a Stop to the processes known now, not to those that start later."""
         if self.halted is None:
             self.halted = stop
-            self._stopped = {ask.process for ask in self.asks.values()}
+            self._stopped = {ask.process for ask in self.asks.values()} | {*self._before.values()}
             self._late = self._parts.keys() - self.asks.keys()
         if self.last is None and not self._bodies:
             self._list = []  # a member may have to correct its study
@@ -141,6 +142,8 @@ class Relay:
             self.ended[name] = as_sentence(ask.reason[:LONGEST_REASON])
             return Answer()
         self.ended.pop(name, None)
+        if (last := self.asks.get(name, ask).process) != ask.process:
+            self._before[name] = last
         self.asks[name] = ask
         if name in self._late:
             self._late.remove(name)
