@@ -52,8 +52,8 @@ class Echo:
     def fetch(self, name: str, what: bytes) -> bytes:
         return self.content if what == b"content" else self.last.get(name, b"")
 
-    def differs(self, name: str) -> None:
-        self.failure = f"{name} has another study"
+    def differs(self, name: str, reason: str) -> None:
+        self.failure = f"{name}: {reason}"
 
     def fail(self, reason: str) -> None:
         self.failure = reason

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from fedtopics.errors import FederationError
 from fedtopics.protocol.link import LinkError
 from fedtopics.transport.grpc import CALLS, CHUNK, GrpcLink, channel_credentials
 from fedtopics.versions import WIRE
@@ -101,10 +102,10 @@ def test_more_than_a_say_may_have_is_refused_before_it_is_read() -> None:
 
 def test_another_version_gets_both_numbers() -> None:
     with serving() as server:
-        assert refused(server.port, "/fedtopics.3/Ask", iter([b"a"]), "1") == (
-            grpc.StatusCode.UNIMPLEMENTED,
-            "the server uses version 4, and this member version 3",
-        )
+        code, sentence = refused(server.port, "/fedtopics.3/Ask", iter([b"a"]), "1")
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "uses version 4 of the protocol, and north version 3; install" in sentence
+        assert server._service.failure.startswith("north: its version of the protocol")
         code, _ = refused(server.port, f"/fedtopics.{WIRE}/Tell", iter([b"a"]), "1")
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
@@ -112,7 +113,7 @@ def test_another_version_gets_both_numbers() -> None:
 def test_a_member_sees_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with process(tmp_path) as server, linked(server.port) as link:
         monkeypatch.setattr("fedtopics.transport.grpc.WIRE", 2)
-        with pytest.raises(LinkError, match=r"another version .* version 4, .* version 2"):
+        with pytest.raises(FederationError, match=r"version 4 of the protocol, .* version 2; in"):
             link.ask(b"1")
 
 

@@ -116,4 +116,4 @@ def test_a_member_of_another_study_is_refused_and_the_server_knows() -> None:
             pytest.raises(FederationError, match=f"begins with {'5' * 16}, that of north with 7"),
         ):
             link.ask(b"news")
-    assert service.failure == "north has another study"
+    assert service.failure == "north: its study is not the one that the server serves"

@@ -15,7 +15,7 @@ from typing import Any
 from fedtopics import waiting
 from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
-from fedtopics.errors import FederationError, PolicyError, RunError
+from fedtopics.errors import PolicyError, RunError
 from fedtopics.escaping import file_name
 from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.door import Door
@@ -43,6 +43,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.contributions import persons
 from fedtopics.protocol.exchange import Patience
+from fedtopics.protocol.link import LinkError
 from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
@@ -224,7 +225,7 @@ class Participation:
             return
         try:
             Patience(waiting.ENDED_SERVER, self.notify)(reach)
-        except FederationError as error:
+        except LinkError as error:
             raise RunError(
                 f"{error} This member finished the study on {days[0]}, but {self._place(study)} "
                 "does not contain that run. Put the folder back from a copy, or ask another member "

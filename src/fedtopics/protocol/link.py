@@ -5,6 +5,7 @@ from typing import Protocol
 
 from fedtopics.errors import FederationError, StudyError
 
+OTHER_VERSION = "its version of the protocol is not the server's"
 OTHER_STUDY = "its study is not the one that the server serves"
 
 
@@ -68,8 +69,8 @@ class Service(Protocol):
 
     def fail(self, reason: str) -> None: ...
 
-    def differs(self, name: str) -> None:
-        """Record that a member calls for another study."""
+    def differs(self, name: str, reason: str) -> None:
+        """Record why the calls of a member cannot be answered."""
 
     def left(self, name: str) -> None:
         """Record that a member has ended, with or without the model."""

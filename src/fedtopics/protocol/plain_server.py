@@ -12,7 +12,6 @@ from fedtopics.contract.events import Event, StatusChange
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol.client_side import CAUSES
 from fedtopics.protocol.keys import digest_of_fields
-from fedtopics.protocol.link import OTHER_STUDY
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
@@ -172,10 +171,10 @@ class PlainServer:
             )
             return [name for name in self.possible() if not self.clients[name].is_done]
 
-    def differs(self, name: str) -> None:
+    def differs(self, name: str, reason: str) -> None:
         with self.changed:
-            self.clients.setdefault(name, Caller()).away = OTHER_STUDY
-            self._notify(StatusChange("declined", name, OTHER_STUDY))
+            self.clients.setdefault(name, Caller()).away = reason
+            self._notify(StatusChange("declined", name, reason))
 
     def left(self, name: str) -> None:
         """Record that a client will not call any more; rounds continue without it."""

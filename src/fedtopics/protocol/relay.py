@@ -11,7 +11,6 @@ from fedtopics import waiting
 from fedtopics.errors import FederationError
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
-from fedtopics.protocol.link import OTHER_STUDY
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
     Answer,
@@ -261,9 +260,9 @@ class RelayService:
         now = time.monotonic()
         return {name: now - at for name, (_, at) in self._called.items()}
 
-    def differs(self, name: str) -> None:
+    def differs(self, name: str, reason: str) -> None:
         with self._changed:
-            self.relay.ended[name] = OTHER_STUDY
+            self.relay.ended[name] = reason
             self._changed.notify_all()
 
     def left(self, name: str) -> None:

@@ -42,7 +42,15 @@ from grpc import StatusCode
 from fedtopics import waiting
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
-from fedtopics.protocol.link import LinkError, Service, check_size, reason_of, split_address
+from fedtopics.protocol.link import (
+    OTHER_STUDY,
+    OTHER_VERSION,
+    LinkError,
+    Service,
+    check_size,
+    reason_of,
+    split_address,
+)
 from fedtopics.versions import VERSION, WIRE
 
 SOFTWARE = "fedtopics-version"  # name in the metadata of answers
@@ -212,19 +220,21 @@ class GrpcServer:
         self, version: str, method: str, chunks: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
         """Answer a call as a stream, because gRPC waits for other calls without our deadline."""
-        if version != f"{WIRE}":
-            context.abort(
-                StatusCode.UNIMPLEMENTED,
-                f"the server uses version {WIRE}, and this member version {version}",
-            )
         try:
             (pem,) = context.auth_context()["x509_pem_cert"]  # as TLS has verified it
             name = self._names.get(ssl.PEM_cert_to_DER_cert(pem.decode()))
             if name is None:
                 raise FederationError("This certificate does not belong to a member of the study.")
+            if version != f"{WIRE}":
+                self._service.differs(name, OTHER_VERSION)
+                raise FederationError(
+                    f"The server uses version {WIRE} of the protocol, and {name} version "
+                    f"{version}; install the same version of fedtopics at all members and the "
+                    "server."
+                )
             theirs = dict(context.invocation_metadata()).get("study", self._study)
             if theirs != self._study:
-                self._service.differs(name)
+                self._service.differs(name, OTHER_STUDY)
                 raise FederationError(
                     f"The server serves another study: its digest begins with {self._study[:16]}, "
                     f"that of {name} with {theirs[:16]}; compare the files of the study."
@@ -415,7 +425,6 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
         return f"{address} " + {
             StatusCode.DEADLINE_EXCEEDED: "does not answer",
             StatusCode.CANCELLED: "ended the call, which was too slow or replaced by a newer one",
-            StatusCode.UNIMPLEMENTED: f"uses another version of the protocol: {details}",
         }.get(code, f"does not take this call now: {details}")
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"the certificate of {address} differs from the one in the study"
