@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import PolicyError, StudyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
@@ -23,15 +23,13 @@ from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import certificate_fingerprint
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import TextRules
+from fedtopics.text.rules import Several, TextRules
 from fedtopics.text.words import has_name
 
 SEEN_DOCUMENTS = 256
-LISTS_OF = {"methods", "named_patterns", "token_patterns"}
 OF_FILES = {"known_members", "never_words"}
 SITE_POLICY = "FEDTOPICS_SITE_POLICY"  # an environment variable
 SITE = Path("/etc/fedtopics/policy.toml")
-NUMBERS = {"max_rounds", "max_epsilon"}  # and all that begin with "min_"
 FEW_TELL = (
     "Others see each update, and an update over few documents reveals them: attacks recovered 10 "
     "of 10 documents from one gradient, 49 of 52, and of 256 a third of their words."
@@ -40,10 +38,10 @@ FEW_TELL = (
 SITE_HOLDS = " The site's policy applies too: of each key, the stricter value holds."
 
 
-class Policy(BaseModel, extra="forbid", frozen=True):
+class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
     """Limits of what a client shares, which only its own operator can change."""
 
-    methods: tuple[str, ...] | None = Field(
+    methods: Several[str] | None = Field(
         None, description="methods that may run; by default all installed ones"
     )
     min_persons: int = Field(
@@ -94,7 +92,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
     )
-    known_members: str | tuple[str, ...] | None = Field(
+    known_members: Several[str] | None = Field(
         None,
         description="the certificates that members and servers of studies may have: a folder of "
         "PEM files, or a list of PEM files and SHA-256 fingerprints",
@@ -107,6 +105,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     )
     memory: Path | None = Field(
         None,
+        strict=False,
         description="file that records, as digests, which documents earlier runs used, and the "
         "spent budget; by default in your state folder, by the name of the key",
     )
@@ -115,33 +114,22 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         description="with secure aggregation, min_persons of a group counts persons of all "
         "clients, not only this client's; set false if clients may lie about their counts",
     )
-    token_patterns: tuple[str, ...] = Field(
+    token_patterns: Several[str] = Field(
         (), description="patterns that may split texts into words, besides the named ones"
     )
-    named_patterns: tuple[Literal["words", "words-and-digits", "whitespace", "lists"], ...] = Field(
+    named_patterns: Several[Literal["words", "words-and-digits", "whitespace", "lists"]] = Field(
         ("words", "words-and-digits", "whitespace", "lists"),
         description="named patterns that may split texts into words",
     )
     addresses: Literal["drop"] | None = Field(
         None, description='"drop": studies that keep web and e-mail addresses are refused'
     )
-    never_words: str | tuple[str, ...] | None = Field(
+    never_words: Several[str] | None = Field(
         None,
         description="file of names that are never sent or counted, in any case, alone or in a "
         "longer word or n-gram; of a line with several words, each; studies that list one are "
         "refused",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _kinds_as_written(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Refuse "50" for a number and "nmf" for a list, as a policy has to be read with care."""
-        for name, value in values.items():
-            if name in LISTS_OF and isinstance(value, str):
-                raise ValueError(f'{name} is a list: write {name} = ["{value}"]')
-            if (name in NUMBERS or name.startswith("min_")) and isinstance(value, (str, bool)):
-                raise ValueError(f"{name} is a number: write it without quotes")
-        return values
 
     @field_validator("methods")
     @classmethod
@@ -169,7 +157,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
         folder = Path(path).parent
         resolved: dict[str, Any] = {
-            name: tuple(_digits(entry) or str(folder / entry) for entry in _listed(value))
+            name: tuple(_digits(entry) or str(folder / entry) for entry in value)
             for name in OF_FILES
             if (value := getattr(policy, name)) is not None
         }
@@ -201,7 +189,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     def names_in(self, text: TextRules) -> frozenset[str]:
         """Return the words of `never_words` in the form that texts have."""
         try:
-            files = [read_text(Path(name)) for name in _listed(self.never_words or ())]
+            files = [read_text(Path(name)) for name in self.never_words or ()]
         except (OSError, ValueError):
             raise PolicyError(
                 f"The policy's never_words {self.never_words} cannot be read. Nothing was sent; "
@@ -329,7 +317,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         unknown = [
             name
             for name, sha256 in certificates.items()
-            if not all(sha256 in _fingerprints_of(_listed(members)) for members in lists)
+            if not all(sha256 in _fingerprints_of(members) for members in lists)
         ]
         if unknown and accepted:
             raise PolicyError(
@@ -441,9 +429,9 @@ def _stricter(name: str, value: Any, of_site: Any) -> Any:
     if None in (value, of_site):
         return value if of_site is None else of_site
     if name == "known_members":
-        return tuple(sorted(_fingerprints_of(_listed(value)) & _fingerprints_of(_listed(of_site))))
+        return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
     if name == "never_words":
-        return tuple(dict.fromkeys([*_listed(value), *_listed(of_site)]))
+        return tuple(dict.fromkeys([*value, *of_site]))
     if isinstance(of_site, tuple):
         return tuple(entry for entry in value if entry in of_site)
     if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
@@ -453,10 +441,6 @@ def _stricter(name: str, value: Any, of_site: Any) -> Any:
 
 def _named(members: Iterable[str]) -> str:
     return ", ".join(name or "the server" for name in members)
-
-
-def _listed(entries: str | Sequence[str]) -> Sequence[str]:
-    return (entries,) if isinstance(entries, str) else entries
 
 
 def _fingerprints_of(entries: Sequence[str]) -> set[str]:
