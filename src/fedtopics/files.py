@@ -207,13 +207,11 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
 
 
 def copy_folder(source: Path, folder: Path) -> None:
-    make_folder(folder)
-    for path in sorted(source.rglob("*")):
+    """Copy all files of a folder; only the owner can read the copies."""
+    for path in filter(Path.is_file, sorted(source.rglob("*"))):
         copy = folder / path.relative_to(source)
-        if path.is_dir():
-            make_folder(copy)
-        else:
-            write_durably(copy, read_bytes(path))
+        make_folder(copy.parent)
+        write_durably(copy, read_bytes(path))
 
 
 def hold(folder: Path) -> IO[Any]:
