@@ -225,10 +225,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
                     f"{name} is a setting of the methods that measure it; set it in [method], not "
                     "in stop_when"
                 )
-            try:
-                STOP_RULES.find(name)
-            except StudyError as error:
-                raise ValueError(str(error)) from None
+            STOP_RULES.find(name)
         return rules
 
     def shape(self, kind: type[BaseModel], **more: Any) -> Any:
