@@ -108,7 +108,6 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
         with suppress(OSError):  # another process may remove it
             if time.time() - old.stat().st_mtime > waiting.DAY:  # left by a process that was killed
                 old.unlink()
-    path.with_name(path.name + ".tmp").unlink(missing_ok=True)  # left by an earlier version
     # Two processes that write the same file have different names for it until it is complete.
     temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     create(temporary, content, public)
