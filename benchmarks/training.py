@@ -59,7 +59,7 @@ def nodes(way: str, path: str) -> float:
     return timed(way, study, [Corpus.of(file["tokens"].filter(part)) for part in parts])
 
 
-def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
+def timed(way: str, study: Any, corpora: list[Any], **policy: Any) -> float:
     from fedtopics import Policy, train
 
     clients = {f"client{number}": corpus for number, corpus in enumerate(corpora)}

@@ -145,7 +145,6 @@ def test_a_model_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_a_file_is_written_over_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    (tmp_path / "a.tmp").write_bytes(b"left by a crash")
     for content in (b"one", b"two"):
         files.write_durably(path, content)
         assert path.read_bytes() == content

@@ -25,12 +25,13 @@ class Registry(Generic[Item]):
         group: str,  # entry point group of installed packages
         built_in: Mapping[str, str] | None = None,  # "module:name", loaded on first use
         maker: Callable[[Item], Any] = lambda item: item,  # its module and name identify an item
+        items: Mapping[str, Item] | None = None,  # loaded ones, from the beginning
     ) -> None:
         self._what = what
         self._group = group
         self._built_in = dict(built_in or {})
         self._maker = maker
-        self._items: dict[str, Item] = {}
+        self._items = dict(items or {})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -108,7 +108,6 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
         with suppress(OSError):  # another process may remove it
             if time.time() - old.stat().st_mtime > waiting.DAY:  # left by a process that was killed
                 old.unlink()
-    path.with_name(path.name + ".tmp").unlink(missing_ok=True)  # left by an earlier version
     # Two processes that write the same file have different names for it until it is complete.
     temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     create(temporary, content, public)
@@ -207,13 +206,11 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
 
 
 def copy_folder(source: Path, folder: Path) -> None:
-    make_folder(folder)
-    for path in sorted(source.rglob("*")):
+    """Copy all files of a folder; only the owner can read the copies."""
+    for path in filter(Path.is_file, sorted(source.rglob("*"))):
         copy = folder / path.relative_to(source)
-        if path.is_dir():
-            make_folder(copy)
-        else:
-            write_durably(copy, read_bytes(path))
+        make_folder(copy.parent)
+        write_durably(copy, read_bytes(path))
 
 
 def hold(folder: Path) -> IO[Any]:

@@ -206,7 +206,7 @@ def test_no_text_and_no_topic(measure: Any) -> None:
             "'c_w2v' is unknown; choose from c_v, npmi, u_mass",
         ),
         (lambda: count_cooccurrences([["a"]], ["a", "a"], 2), DataError, "given twice"),
-        (lambda: count_cooccurrences([["a"]], ["a"], 0), StudyError, "A window of 0 tokens"),
+        (lambda: count_cooccurrences([["a"]], ["a"], 0), StudyError, "window=0 cannot be used"),
     ],
 )
 def test_mistakes(call: Callable[[], Any], error: type[Exception], says: str) -> None:

@@ -54,7 +54,7 @@ def test_of_many_documents_some_from_all_over_are_shown(model: LDA) -> None:
     assert (some.of, some.unknown) == (81, 1)
     assert repr(some) == "DocumentMap(2 of 81 documents)"
     assert "1 with nothing that the model knows are not shown." in some.sentence
-    with pytest.raises(StudyError, match="most=0 is too small"):
+    with pytest.raises(StudyError, match="most=0 cannot be used"):
         model.document_map(ALL, most=0)
     assert "<circle" not in model.document_map(["zebra"]).svg()
 

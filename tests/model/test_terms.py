@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.model import search
 from fedtopics.model.search import read_terms
 from tests.helpers.command_line import Typed
@@ -84,7 +84,7 @@ def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
 )
 def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "terms.csv").write_text(text)
-    with pytest.raises(StudyError, match=message):
+    with pytest.raises(DataError, match=message):
         read_terms(tmp_path / "terms.csv")
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,7 +32,6 @@ from fedtopics.escaping import file_name
 from fedtopics.files import in_turn, make_folder, read_bytes, write_durably
 from fedtopics.privacy.accounting import BudgetEntry
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.growing import Follow
 
 CHECKSUM = hashlib.sha256().digest_size  # bytes, in front of the content
 DIGEST = 8  # bytes: two of two million texts share a digest with a probability of 1e-7
@@ -355,21 +354,6 @@ class Memory:
         begins = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
         texts[order] += (np.arange(len(order)) - begins).astype(np.uint64) * STEP
         return texts, texts if persons is None else persons
-
-
-class Recorded(Follow):
-    """Documents that arrive during a study; `read` records them before they are used."""
-
-    def __init__(self, growing: Follow, read: Callable[[], Corpus]) -> None:
-        self._growing = growing
-        self._read = read
-
-    @property
-    def by_name(self) -> bool:
-        return self._growing.by_name
-
-    def __call__(self) -> Corpus:
-        return self._read()
 
 
 def fewer(before: Digests, now: Digests) -> Digests:

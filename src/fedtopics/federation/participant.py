@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.memory import (
     Choice,
     Memory,
-    Recorded,
     Release,
     Remembered,
     changed_memory,
@@ -387,14 +387,14 @@ class Participation:
         """Return a reader of the documents that arrive, which records them before they are used."""
         if self._growing is None:
             return None
-        growing = self._growing
 
-        def recorded() -> Corpus:
-            corpus = growing()
+        def recorded(corpus: Corpus) -> Corpus:
             _, choice = self._remember(study, corpus, noise="")
             return corpus.take(choice.rows)
 
-        return Recorded(growing, recorded)
+        arriving = copy(self._growing)  # those that are only checked are not recorded
+        arriving.choose = recorded
+        return arriving
 
     def exposed(self, study: Study) -> Exposure:
         """Return what a study would reveal; FedTopicsError if a rehearsal of it fails."""

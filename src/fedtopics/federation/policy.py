@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import PolicyError, StudyError, closest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
@@ -23,14 +23,12 @@ from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import certificate_fingerprint
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import TextRules
+from fedtopics.text.rules import Several, TextRules
 from fedtopics.text.words import has_name
 
 SEEN_DOCUMENTS = 256
-LISTS_OF = {"methods", "named_patterns", "token_patterns"}
 SITE_POLICY = "FEDTOPICS_SITE_POLICY"  # an environment variable
 SITE = Path("/etc/fedtopics/policy.toml")
-NUMBERS = {"max_rounds", "max_epsilon"}  # and all that begin with "min_"
 FEW_TELL = (
     "Others see each update, and an update over few documents reveals them: attacks recovered 10 "
     "of 10 documents from one gradient, 49 of 52, and of 256 a third of their words."
@@ -39,10 +37,10 @@ FEW_TELL = (
 SITE_HOLDS = " The site's policy applies too: of each key, the stricter value holds."
 
 
-class Policy(BaseModel, extra="forbid", frozen=True):
+class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
     """Limits of what a client shares, which only its own operator can change."""
 
-    methods: tuple[str, ...] | None = Field(
+    methods: Several[str] | None = Field(
         None, description="methods that may run; by default all installed ones"
     )
     min_persons: int = Field(
@@ -93,7 +91,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
     )
-    known_members: str | tuple[str, ...] | None = Field(
+    known_members: Several[str] | None = Field(
         None,
         description="the certificates that members and servers of studies may have: a folder of "
         "PEM files, or a list of PEM files and SHA-256 fingerprints",
@@ -106,6 +104,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     )
     memory: Path | None = Field(
         None,
+        strict=False,
         description="file that records, as digests, which documents earlier runs used, and the "
         "spent budget; by default in your state folder, by the name of the key",
     )
@@ -114,33 +113,22 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         description="with secure aggregation, min_persons of a group counts persons of all "
         "clients, not only this client's; set false if clients may lie about their counts",
     )
-    token_patterns: tuple[str, ...] = Field(
+    token_patterns: Several[str] = Field(
         (), description="patterns that may split texts into words, besides the named ones"
     )
-    named_patterns: tuple[Literal["words", "words-and-digits", "whitespace", "lists"], ...] = Field(
+    named_patterns: Several[Literal["words", "words-and-digits", "whitespace", "lists"]] = Field(
         ("words", "words-and-digits", "whitespace", "lists"),
         description="named patterns that may split texts into words",
     )
     addresses: Literal["drop"] | None = Field(
         None, description='"drop": studies that keep web and e-mail addresses are refused'
     )
-    never_words: str | tuple[str, ...] | None = Field(
+    never_words: Several[str] | None = Field(
         None,
         description="file of names that are never sent or counted, in any case, alone or in a "
         "longer word or n-gram; of a line with several words, each; studies that list one are "
         "refused",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _kinds_as_written(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Refuse "50" for a number and "nmf" for a list, as a policy has to be read with care."""
-        for name, value in values.items():
-            if name in LISTS_OF and isinstance(value, str):
-                raise ValueError(f'{name} is a list: write {name} = ["{value}"]')
-            if (name in NUMBERS or name.startswith("min_")) and isinstance(value, (str, bool)):
-                raise ValueError(f"{name} is a number: write it without quotes")
-        return values
 
     @field_validator("methods")
     @classmethod
@@ -168,7 +156,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
         folder = Path(path).parent
         resolved: dict[str, Any] = {
-            name: tuple(_digits(entry) or str(folder / entry) for entry in _listed(value))
+            name: tuple(_digits(entry) or str(folder / entry) for entry in value)
             for name in ("known_members", "never_words")
             if (value := getattr(policy, name)) is not None
         }
@@ -190,7 +178,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
         for site in site_policies():
             values = {
                 name: _stricter(name, getattr(policy, name), getattr(site, name))
-                if name in policy.model_fields_set and getattr(policy, name) is not None
+                if name in policy.model_fields_set
                 else getattr(site, name)
                 for name in site.model_fields_set
             }
@@ -200,7 +188,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
     def names_in(self, text: TextRules) -> frozenset[str]:
         """Return the words of `never_words` in the form that the rules `text` give to words."""
         with explained(f"The policy's never_words {self.never_words}"):
-            files = [read_text(Path(name)) for name in _listed(self.never_words or ())]
+            files = [read_text(Path(name)) for name in self.never_words or ()]
         return text.forms_of_names(line for file in files for line in file.splitlines())
 
     def check_text(self, client: str, text: TextRules, words: Iterable[str] = ()) -> None:
@@ -322,7 +310,7 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             )
         # Accepting a study replaces the client's own list, not the site's.
         lists = [policy.known_members for policy in (site_policies() if accepted else [self])]
-        trusted = [_fingerprints_of(_listed(entries)) for entries in lists if entries is not None]
+        trusted = [_fingerprints_of(entries) for entries in lists if entries is not None]
         advice = (
             "ask who keeps the policy of this site, which --accept-roster does not overrule."
             if accepted
@@ -330,7 +318,9 @@ class Policy(BaseModel, extra="forbid", frozen=True):
             f"--accept-roster {study}, or add the certificates to the policy's known_members."
         )
         if unknown := [
-            n for n, digest in certificates.items() if any(digest not in of for of in trusted)
+            name
+            for name, digest in certificates.items()
+            if any(digest not in fingerprints for fingerprints in trusted)
         ]:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
@@ -431,23 +421,17 @@ def site_policies() -> list[Policy]:
 
 def _stricter(name: str, value: Any, of_site: Any) -> Any:
     """Return the stricter of two values of a key; of two memories, the site's."""
-    return (
-        tuple(dict.fromkeys([*_listed(value), *_listed(of_site)]))
-        if name == "never_words"
-        else tuple(sorted(_fingerprints_of(_listed(value)) & _fingerprints_of(_listed(of_site))))
-        if name == "known_members"
-        else tuple(entry for entry in value if entry in of_site)
-        if isinstance(of_site, tuple)
-        else max(value, of_site)
-        if name.startswith("min_")
-        else min(value, of_site)  # counts_of_all is stricter if false
-        if isinstance(of_site, (int, float))
-        else of_site
-    )
-
-
-def _listed(entries: str | Sequence[str]) -> Sequence[str]:
-    return (entries,) if isinstance(entries, str) else entries
+    if None in (value, of_site):
+        return value if of_site is None else of_site
+    if name == "known_members":
+        return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
+    if name == "never_words":
+        return tuple(dict.fromkeys([*value, *of_site]))
+    if isinstance(of_site, tuple):
+        return tuple(entry for entry in value if entry in of_site)
+    if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
+        return max(value, of_site) if name.startswith("min_") else min(value, of_site)
+    return of_site
 
 
 def _fingerprints_of(entries: Sequence[str]) -> set[str]:

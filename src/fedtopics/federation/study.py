@@ -45,11 +45,7 @@ def _settings_of(value: Any) -> Any:
     name = value.get("name", DEFAULT_METHOD) if isinstance(value, Mapping) else None
     if not isinstance(name, str):
         raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
-    try:
-        method = find_method(name)
-    except StudyError as error:
-        raise ValueError(str(error)) from None
-    return method.settings(**value)
+    return find_method(name).settings(**value)
 
 
 MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, check_choice, check_number
 
 Measure = Literal["c_v", "npmi", "u_mass"]
 
@@ -65,8 +65,7 @@ def count_cooccurrences(
     index = {word: number for number, word in enumerate(words)}
     if len(index) != len(words):
         raise DataError("A word of interest is given twice; give each word once.")
-    if window is not None and window < 1:
-        raise StudyError(f"A window of {window} tokens is too small; give 1 or more, or None.")
+    check_number(1 if window is None else window, "window")
     return count_numbered(_batches(documents, index), len(words), window)
 
 
@@ -193,7 +192,7 @@ def score_pairs(
     `pairs` has an int64 array (n, n) for a topic of n words: numbers of windows with both words,
     and on the diagonal with one word.
     """
-    _check_measure(measure)
+    check_choice(measure, "measure", WINDOWS)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
 
 
@@ -229,15 +228,10 @@ def coherence_of(
     >>> coherence_of([["tea", "milk"], ["milk", "sand"]], texts, "npmi", None).round(2).tolist()
     [0.42, -0.95]
     """
-    _check_measure(measure)
+    check_choice(measure, "measure", WINDOWS)
     index = {word: i for i, word in enumerate(dict.fromkeys(w for topic in topics for w in topic))}
     size = WINDOWS[measure] if window == "usual" else window
     counts = count_cooccurrences(documents, list(index), size)
     columns_of_topics = ([index[word] for word in topic] for topic in topics)
     pairs = (counts["together"][np.ix_(columns, columns)] for columns in columns_of_topics)
     return score_pairs(pairs, counts["windows"], measure)
-
-
-def _check_measure(measure: str) -> None:
-    if measure not in WINDOWS:
-        raise StudyError(f"The measure {measure!r} is unknown; choose from {', '.join(WINDOWS)}.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import check_number
 from fedtopics.escaping import for_html, visible
 from fedtopics.inference.vectors import Numbers
 from fedtopics.model import figure_layout as layout
@@ -171,8 +171,7 @@ def document_map(
     ----------
     van der Maaten and Hinton, Visualizing Data using t-SNE, JMLR 2008.
     """
-    if most < 1:
-        raise StudyError(f"most={most} is too small; give 1 or more.")
+    check_number(most, "most")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
     sampled_theta, seen = model.theta_and_seen(corpus.take(rows))

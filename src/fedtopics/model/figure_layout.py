@@ -1,8 +1,8 @@
 """Positions in figures, in pixels, which templates write as SVG. Axes begin at zero."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -109,16 +109,17 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
         topic = circle["topic"]
         text = short(topic["label"] or ", ".join(topic["words"][:2]))
         length = LETTER * len(text)
-        for x, y, anchor in _places_around(circle):
-            left = {"start": x, "middle": x - length / 2, "end": x - length}[anchor]
-            box = (left - 3, y - LINE + 3, left + length + 3, y + 4)
-            inside = box[0] >= 2 and box[1] >= 2 and box[2] <= width - 2 and box[3] <= height - 2
-            others = taken[:place] + taken[place + 1 :]
-            if inside and not any(_meet(box, other) for other in others):
-                circle["name"] = {"x": round(x, 1), "y": round(y, 1), "anchor": anchor}
-                circle["name"]["text"] = text
-                taken.append(box)
-                break
+        left = {"start": 0.0, "middle": length / 2, "end": length}
+        boxes = {
+            (x - left[anchor] - 3, y - LINE + 3, x - left[anchor] + length + 3, y + 4): (
+                {"x": round(x, 1), "y": round(y, 1), "anchor": anchor, "text": text}
+            )
+            for x, y, anchor in _places_around(circle)
+        }
+        others = taken[:place] + taken[place + 1 :]
+        for box in _free(boxes, others, width, height, edge=2):
+            circle["name"] = boxes[box]
+            taken.append(box)
 
 
 def _places_around(circle: Shape) -> Iterator[tuple[float, float, str]]:
@@ -143,16 +144,27 @@ def free_places(
     for (x, y), text in zip(middles, texts, strict=True):
         reach = LETTER * len(text) / 2
         x = min(max(x, reach), width - reach)
-        places.append(None)
-        for line in range(2 * round(height / LINE)):
-            at = y + LINE * (-1) ** line * ((line + 1) // 2)
-            box = (x - reach, at - LINE / 2, x + reach, at + LINE / 2)
-            inside = min(box) >= 0 and box[2] <= width and box[3] <= height
-            if inside and not any(_meet(box, other) for other in taken):
-                taken.append(box)
-                places[-1] = round(x, 1), round(at + LINE / 4, 1)
-                break
+        lines = (
+            y + LINE * (-1) ** line * ((line + 1) // 2) for line in range(2 * round(height / LINE))
+        )
+        boxes = {
+            (x - reach, at - LINE / 2, x + reach, at + LINE / 2): (
+                (round(x, 1), round(at + LINE / 4, 1))
+            )
+            for at in lines
+        }
+        free = _free(boxes, taken, width, height)
+        taken += free
+        places += [boxes[box] for box in free] or [None]
     return places
+
+
+def _free(
+    boxes: Iterable[Box], taken: Sequence[Box], width: int, height: int, edge: float = 0
+) -> list[Box]:
+    """Return the first box within the edge that meets no taken one, or none."""
+    inside = (b for b in boxes if min(b) >= edge and b[2] <= width - edge and b[3] <= height - edge)
+    return [*islice((box for box in inside if not any(_meet(box, t) for t in taken)), 1)]
 
 
 def _meet(one: Box, other: Box) -> bool:

@@ -283,15 +283,11 @@ def _check_texts(config: Mapping[str, Any]) -> None:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    pending = [content]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, str):
-            yield node
-        elif isinstance(node, Mapping):
-            pending += [*node, *node.values()]
-        elif isinstance(node, list):
-            pending += node
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, (Mapping, list)):
+        for part in (*content, *(content.values() if isinstance(content, Mapping) else ())):
+            yield from _texts(part)
 
 
 def _tensors(arrays: Weights) -> Weights:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_choice, check_number
+from fedtopics.errors import StudyError, check_choice, check_number
 from fedtopics.files import read_toml
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -214,11 +214,8 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     terms: dict[str, Any] = {}
     if path.suffix.lower() == ".csv":
-        try:
-            table = read_table(path)
-            columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
-        except DataError as error:
-            raise StudyError(str(error)) from None
+        table = read_table(path)
+        columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
         for term, synonym in filter(any, zip(*columns, strict=True)):
             terms.setdefault(term, []).append(synonym)
     else:

@@ -12,6 +12,7 @@ from functools import cached_property
 from getpass import getpass
 from pathlib import Path
 from textwrap import wrap
+from typing import cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -259,10 +260,8 @@ def shown(content: bytes) -> str:
 
 def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:
     public = x509.load_pem_x509_certificate(certificate).public_key()
-    if not isinstance(public, ec.EllipticCurvePublicKey):
-        return False
-    try:
-        public.verify(signature, content, SIGNATURE)
+    try:  # `read_certificate` accepts no other kind of key
+        cast("ec.EllipticCurvePublicKey", public).verify(signature, content, SIGNATURE)
     except InvalidSignature:
         return False
     return True

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fedtopics import waiting
 from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import files_of, read_table
@@ -319,10 +320,7 @@ class Corpus:
         if self.is_tokenised:
             return self
         kind = pa.large_list(pa.large_string())
-        try:
-            chunks = [pa.array([analyse(text) for text in batch], kind) for batch in self.texts()]
-        except TimeoutError:
-            raise DataError("Matching a token_pattern takes too long; use a simpler one.") from None
+        chunks = [pa.array(words, kind) for words in split(self.texts(), analyse)]
         raw = self.documents if self.raw is None else self.raw
         return replace(self, documents=pa.chunked_array(chunks, kind), raw=raw)
 
@@ -342,6 +340,25 @@ class Corpus:
         if self.embeddings is not None:
             taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
         return replace(self, **taken)
+
+
+def split(
+    batches: Iterable[Sequence[str]], analyse: Callable[[str], list[str]]
+) -> Iterator[list[list[str]]]:
+    """Yield the words of each text; DataError if a user's pattern takes too long for one."""
+    done = 0
+    for batch in batches:
+        words = []
+        for text in batch:
+            done += 1
+            try:
+                words.append(analyse(text))
+            except TimeoutError:
+                raise DataError(
+                    f"Matching the token_pattern in document {done:,} takes more than "
+                    f"{waiting.PATTERN:g} s; use a named pattern, or a simpler one."
+                ) from None
+        yield words
 
 
 def _check_words(words: Sequence[str]) -> None:

@@ -18,7 +18,10 @@ LINES = (".csv", ".tsv", *ROWS_ONLY)
 
 
 class Follow:
-    """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors."""
+    """Reads a growing folder or file, which may not exist yet; `notify` gets reading errors.
+
+    The documents that it returns are those that `choose` takes from all that were read.
+    """
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
         files.require_file(path, DataError)
@@ -26,6 +29,7 @@ class Follow:
         self._columns = columns
         self._notify = notify
         self._last = Corpus.of([""]).take([])
+        self.choose: Callable[[Corpus], Corpus] = lambda corpus: corpus
 
     @property
     def by_name(self) -> bool:
@@ -41,7 +45,7 @@ class Follow:
                 self._last = Corpus.read(self._path, self._columns)
         except DataError as error:
             self._notify(str(error))
-        return self._last
+        return self.choose(self._last)
 
     def _complete_rows(self) -> Corpus:
         content = files.read_bytes(self._path)

@@ -133,7 +133,7 @@ class WordsOfLanguages:
         self._is_one_language = len(self.languages) == 1 and DETECT not in self.languages
         # Base forms depend on a word's case, so they come before lower case.
         self._lower_first = self.lowercase and (self.is_own or not self.lemmas)
-        self._lists: dict[tuple[str, ...], frozenset[str]] = {}
+        self._left_out = cache(self._find_left_out)
 
     def __call__(self, text: str) -> list[str]:
         likely = (
@@ -173,16 +173,14 @@ class WordsOfLanguages:
         usable = (word for word in words if len(word) <= LONGEST_WORD)
         return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
 
-    def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
+    def _find_left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words as they appear in texts of these languages."""
-        if likely not in self._lists:
-            forms = {*self._in_texts(self.own_stop_words, likely[0])}
-            for language in likely if self.stop_words == OF_LANGUAGES else (self.stop_words,):
-                for word in stop_words(language):
-                    written, words = self._read(word, language)
-                    forms |= {written, " ".join(words)}
-            self._lists[likely] = frozenset(forms)
-        return self._lists[likely]
+        forms = {*self._in_texts(self.own_stop_words, likely[0])}
+        for language in likely if self.stop_words == OF_LANGUAGES else (self.stop_words,):
+            for word in stop_words(language):
+                written, words = self._read(word, language)
+                forms |= {written, " ".join(words)}
+        return frozenset(forms)
 
     def _in_texts(self, terms: Iterable[str], language: str) -> Iterator[str]:
         """Yield people's words in the form they have in texts, split if longer than an n-gram."""

@@ -139,7 +139,7 @@ def text_files(folder: Path) -> tuple[list[Path], int]:
     return texts, len(files) - len(texts)
 
 
-def _read_folder(path: Path) -> Table:
+def read_folder(path: Path) -> Table:
     """Read each .txt file of a folder as one document, named after the file."""
     files, others = text_files(path)
     skipped = f"{others:,} {'file that is' if others == 1 else 'files that are'} hidden or not .txt"
@@ -193,7 +193,7 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         yield part
 
 
-def _read_csv(path: Path) -> Table:
+def read_csv(path: Path) -> Table:
     """Read a CSV file; its header and first rows show the separator."""
     with _opened(path) as file:
         sample = file.read(SAMPLED_CHARACTERS)
@@ -273,7 +273,7 @@ def _broken(path: Path, number: int, problem: str) -> DataError:
     )
 
 
-def _read_json(path: Path) -> Table:
+def read_json(path: Path) -> Table:
     columns: dict[str, list[Any]] = {}
     done = 0
     with _opened(path) as file:
@@ -312,7 +312,7 @@ def _packed(values: list[Any]) -> Any:
     return values
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def read_parquet(path: Path) -> pa.Table:
     """Read a Parquet file after measuring it: one stored value can stand for many rows."""
     most = _most(path)
     unpacked = 0
@@ -330,14 +330,3 @@ def _read_parquet(path: Path) -> pa.Table:
 def _plain(column: pa.Array) -> pa.Array:
     """Return a column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-for _suffix, _reader in {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".jsonl": _read_json,
-    ".ndjson": _read_json,
-    ".parquet": _read_parquet,
-    FOLDER: _read_folder,
-}.items():
-    FORMATS.register(_suffix, _reader)

@@ -6,9 +6,9 @@ import html
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
 from fedtopics.text.languages import (
@@ -30,6 +30,13 @@ from fedtopics.text.words import (
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
+T = TypeVar("T")
+Several = Annotated[
+    tuple[T, ...],
+    Field(strict=False),  # TOML has lists
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+]
+"""A list of a study or policy that may be a single text."""
 
 # Mark-up that no text contains by chance: an end tag, a tag without one, or a page's beginning.
 MARKED_UP = re.compile(r"</[a-z][\w-]*\s*>|<(?:br|hr|p|div|img|!--|!doctype)\b[^<>]*>|<!--", re.I)
@@ -66,7 +73,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         'digit, "whitespace" splits only at spaces, "lists" takes lists of words instead of texts; '
         "or a regular expression, which each client's policy must list",
     )
-    languages: tuple[str, ...] = Field(
+    languages: Several[str] = Field(
         (),
         description='languages of the documents, such as "de" or ["de", "en"] (the likeliest is '
         'chosen per document), or "detect"; used for stop words, base forms, and scripts without '
@@ -98,11 +105,6 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         if value not in (*PATTERNS, LISTS):
             check_pattern(value)  # compiled when texts are split, if a policy allows it
         return value
-
-    @field_validator("languages", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("languages")
     @classmethod

@@ -30,7 +30,16 @@ NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
 T = TypeVar("T")
 
 Reader = Callable[[Path], Any]
-FORMATS: Registry[Reader] = Registry("format of documents", "fedtopics.formats")
+FORMATS: Registry[Reader] = Registry(
+    "format of documents",
+    "fedtopics.formats",
+    {
+        **dict.fromkeys((".csv", ".tsv"), "fedtopics.text.readers:read_csv"),
+        **dict.fromkeys((".jsonl", ".ndjson"), "fedtopics.text.readers:read_json"),
+        ".parquet": "fedtopics.text.readers:read_parquet",
+        "folder": "fedtopics.text.readers:read_folder",
+    },
+)
 """Readers by file suffix, such as ".csv", or "folder"."""
 
 

@@ -12,7 +12,13 @@ from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.tables import is_table
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
-CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
+PERIODS: dict[Unit, tuple[str, int]] = {  # a unit of numpy's dates, and how many of it
+    "year": ("M", 12),
+    "quarter": ("M", 3),
+    "month": ("M", 1),
+    "week": ("D", 7),
+    "day": ("D", 1),
+}
 THURSDAY = 3  # weekday of 1 January 1970, counted from Monday
 # 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy would accept "today".
 TIME = re.compile(
@@ -100,11 +106,8 @@ def begin_of(
                 "set the number of periods with nr_bins."
             )
         return times
-    unit = by or "month"
-    if unit == "quarter":
-        months = times.astype("datetime64[M]").astype(np.int64)
-        return np.asarray((months // 3 * 3).astype("datetime64[M]").astype("datetime64[D]"))
-    if unit == "week":
-        days = times.astype("datetime64[D]").astype(np.int64)
-        return np.asarray(((days + THURSDAY) // 7 * 7 - THURSDAY).astype("datetime64[D]"))
-    return np.asarray(times.astype(f"datetime64[{CODES[unit]}]").astype("datetime64[D]"))
+    code, step = PERIODS[by or "month"]
+    offset = THURSDAY if code == "D" else 0
+    numbers = times.astype(f"datetime64[{code}]").astype(np.int64) + offset
+    begins = numbers // step * step - offset
+    return np.asarray(begins.astype(f"datetime64[{code}]").astype("datetime64[D]"))

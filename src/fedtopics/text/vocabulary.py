@@ -15,10 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import BaseModel, Field
 from scipy import sparse
 
-from fedtopics import waiting
 from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
-from fedtopics.text.corpus import Corpus, Document
+from fedtopics.text.corpus import Corpus, Document, split
 from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, LONGEST_WORD, has_name, is_word, normal_form
@@ -267,31 +266,13 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
             "The model was trained on lists of words, but these documents are texts; split them "
             "into words in the same way, and give the lists."
         )
-    return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
+    return split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
 
 
 def _normal(document: list[str]) -> list[str]:
     # Most documents are ASCII; one check of the whole saves half of the time.
     whole = "".join(document)
     return document if normal_form(whole) is whole else list(map(normal_form, document))
-
-
-def _split(
-    batches: Iterator[Sequence[str]], analyse: Callable[[str], list[str]]
-) -> Iterator[Sequence[list[str]]]:
-    done = 0
-    for batch in batches:
-        words = []
-        for text in batch:
-            done += 1
-            try:
-                words.append(analyse(text))
-            except TimeoutError:
-                raise DataError(
-                    f"Matching the study's token_pattern in document {done:,} takes more than "
-                    f"{waiting.PATTERN:g} s; use a named pattern, or a simpler one."
-                ) from None
-        yield words
 
 
 def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:

@@ -18,7 +18,7 @@ from fedtopics.contract.payload import Payload, digest_of
 from fedtopics.errors import DataError
 from fedtopics.inference.vectors import Numbers
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
+from fedtopics.text.times import PERIODS, Unit, as_array, begin_of, missing, times_of
 
 GroupRequest = Mapping[str, Any]
 """What a client receives about groups: nothing with plain aggregation; otherwise `least`, the
@@ -173,13 +173,6 @@ class PersonShares:
 
 
 MOST_PERIODS = 1000
-STEPS: dict[Unit, tuple[str, int]] = {
-    "year": ("M", 12),
-    "quarter": ("M", 3),
-    "month": ("M", 1),
-    "week": ("D", 7),
-    "day": ("D", 1),
-}
 Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
@@ -206,7 +199,7 @@ class OverTime(BaseModel, extra="forbid", frozen=True):
 
     @property
     def begins(self) -> NDArray[Any]:
-        unit, step = STEPS[self.period]
+        unit, step = PERIODS[self.period]
         ends = begin_of(np.array([self.begin, self.end], "datetime64[D]"), self.period)
         first, last = ends.astype(f"datetime64[{unit}]")
         return np.arange(first, last + 1, step).astype("datetime64[D]")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fedtopics.contract.events import Event
-from fedtopics.errors import RunError, StudyError
+from fedtopics.errors import RunError, StudyError, check_choice
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.settings import TopicSettings
@@ -102,8 +102,7 @@ class WarmStart:
         """Start from a TopicModel that finds topics, or from a pair (beta, words)."""
         if isinstance(source, cls):
             return source
-        if vocabulary not in ("keep", "agree"):
-            raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
+        check_choice(vocabulary, "vocabulary", get_args(Words))
         if isinstance(source, Topics):
             if source.shows_clusters:
                 raise StudyError(

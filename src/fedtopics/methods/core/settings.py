@@ -28,7 +28,6 @@ class TrainingProgress:
 
 StopRule = Callable[[TrainingProgress, float], str]
 """Returns the reason why the training ends, or "" if it continues."""
-STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
 def _tolerance(progress: TrainingProgress, limit: float) -> str:
@@ -51,8 +50,9 @@ def _loss(progress: TrainingProgress, limit: float) -> str:
 
 SETTINGS_OF_METHODS: dict[str, StopRule] = {"tolerance": _tolerance, "patience": _patience}
 """Rules that are settings of the methods that measure what these rules need."""
-for _name, _rule in {**SETTINGS_OF_METHODS, "loss": _loss}.items():
-    STOP_RULES.register(_name, _rule)
+STOP_RULES: Registry[StopRule] = Registry(
+    "stop rule", "fedtopics.stop_rules", items={**SETTINGS_OF_METHODS, "loss": _loss}
+)
 
 
 FIRST_TOPICS = (
@@ -225,10 +225,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
                     f"{name} is a setting of the methods that measure it; set it in [method], not "
                     "in stop_when"
                 )
-            try:
-                STOP_RULES.find(name)
-            except StudyError as error:
-                raise ValueError(str(error)) from None
+            STOP_RULES.find(name)
         return rules
 
     def shape(self, kind: type[BaseModel], **more: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,8 @@ from fedtopics.errors import DataError, RunError
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.growing import Follow
+from fedtopics.text.times import PERIODS, Unit
 
-Period = Literal["day", "week", "month", "quarter", "year"]
-MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
 Key = int | str
 DATE = len("2024-05-31")
 
@@ -35,7 +34,7 @@ class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
         description="each round uses this many further documents, in order; by default it uses "
         "all, unless clients name a column of rounds or follow growing data",
     )
-    period: Period | None = Field(
+    period: Unit | None = Field(
         None,
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '
         "column of rounds; by default that column contains numbers of rounds",
@@ -153,9 +152,9 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
         raise DataError(f"the column of rounds must contain {wanted}.") from None
 
 
-def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:
-    if period in ("day", "week"):
-        return np.asarray((days - begin).astype(np.int64) // (7 if period == "week" else 1))
-    months = MONTHS[period]
-    first = begin.astype("datetime64[M]").astype(np.int64) // months
-    return np.asarray(days.astype("datetime64[M]").astype(np.int64) // months - first)
+def _count_periods(days: NDArray[Any], period: Unit, begin: np.datetime64) -> NDArray[np.int64]:
+    unit, step = PERIODS[period]
+    if unit == "D":  # weeks begin with the day that was given
+        return np.asarray((days - begin).astype(np.int64) // step)
+    first = begin.astype("datetime64[M]").astype(np.int64) // step
+    return np.asarray(days.astype("datetime64[M]").astype(np.int64) // step - first)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from fedtopics.errors import StudyError
 from fedtopics.methods.core.settings import (
     FIRST_TOPICS,
     MinibatchSettings,
@@ -111,10 +110,7 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     @field_validator("network")
     @classmethod
     def _exists(cls, network: str) -> str:
-        try:
-            return find_network(network).name
-        except StudyError as error:
-            raise ValueError(str(error)) from None
+        return find_network(network).name
 
     @model_validator(mode="before")
     @classmethod
