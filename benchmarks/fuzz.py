@@ -140,7 +140,6 @@ def to_plain_server() -> Iterator[tuple[list[bytes], Try]]:
                 refused(partial(call, "ann", raw))
 
         yield [*map(an_ask, phases), encode(PlainReply(0, a_reply()))], take
-        log.close()
 
 
 @contextmanager

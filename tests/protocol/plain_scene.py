@@ -196,7 +196,7 @@ class Scene:
             if written is None or written > len(content):
                 append(content)
             else:
-                log._file.write((b"\0" * 40 + content)[:written])
+                log._path(log.next).write_bytes((bytes(32) + content)[:written])
             if written is not None:
                 raise KilledError
 
@@ -225,7 +225,6 @@ class Scene:
             return model
         finally:
             self.service = None
-            log.close()
 
     def _client(self, name: str, software: str) -> Any:
         folder = self.folder / name

@@ -305,7 +305,6 @@ def test_a_log_forgets_what_is_before_the_last_checkpoint(tmp_path: Path) -> Non
     assert (log.next, entries(log, range(7))) == (6, [None] * 4 + [b"4", b"5", None])
     run = log.run
     for number in (6, 7):
-        log.close()
         log = Log(tmp_path, 6)
         assert (log.run, log.next, log.get(5)) == (run, number, b"5")
         log.append(b"more")
@@ -323,15 +322,14 @@ def test_the_damaged_end_of_a_log_is_cut_off(tmp_path: Path, damage: str) -> Non
     log = Log(tmp_path, 0)
     for number in range(3):
         log.append(b"entry %d" % number)
-    (path,) = tmp_path.glob("*.entries")
+    path = max(tmp_path.glob("*.entry"))
     content = path.read_bytes()
     changed = {"cut": content[:-1], "changed": content[:-1] + b"x", "more": content + b"x" * 50}
     path.write_bytes(changed[damage])
     log = Log(tmp_path, 0)
-    intact = 3 if damage == "more" else 2
-    assert (log.next, path.stat().st_size) == (intact, len(content) // 3 * intact)
+    assert log.next == 2
     log.append(b"further")
-    assert entries(Log(tmp_path, 0), range(intact + 2))[-2:] == [b"further", None]
+    assert entries(Log(tmp_path, 0), range(1, 4)) == [b"entry 1", b"further", None]
 
 
 def test_totals_may_be_larger_than_a_structure(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """The expected form of a reply: types, ranges of numbers, and relations between numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.contract.events import BadReply, Event, Excluded
 from fedtopics.contract.payload import CountsByWord, SparseRows
 from fedtopics.errors import FederationError
 from fedtopics.text.vocabulary import MOST_WORDS
@@ -123,7 +125,17 @@ def find_fault(reply: Any, template: Template, of: Sequence[str] = ("",)) -> str
 
 
 class ReplyValidator:
-    def __init__(self) -> None:
+    """Checks the replies of a study's clients, and excludes those that send too many bad ones."""
+
+    def __init__(self, clients: int, notify: Callable[[Event], None]) -> None:
+        self.excluded: dict[str, str] = {}  # reasons by client
+        self._clients = clients
+        self._notify = notify
+        self._bad: Counter[str] = Counter()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a round, or an attempt at it."""
         self._documents: dict[str, int] = {}
 
     def fault(self, client: str, reply: Any, template: Template) -> str:
@@ -136,15 +148,23 @@ class ReplyValidator:
                 return "its field 'documents' differs from the earlier one in this round"
         return ""
 
-
-def check_blame(faults: Mapping[str, str], of: Sequence[str], clients: int) -> None:
-    """Raise FederationError if most clients of a round send bad replies: then the model is bad."""
-    if len(faults) > len(of) / 2 and (len(of) > 1 or clients == 1):
-        raise FederationError(
-            f"Most clients sent bad replies ({len(faults)} of {len(of)}; the first: "
-            f"{next(iter(faults.values()))}). If the training diverged, lower learning_rate; "
-            "otherwise check which version and study the clients run."
-        )
+    def blame(self, faults: Mapping[str, str], of: Sequence[str], round_: int) -> dict[str, str]:
+        """Return why clients `of` a round are left out; FederationError if most are at fault."""
+        # Then the model is bad, and not the clients.
+        if len(faults) > len(of) / 2 and (len(of) > 1 or self._clients == 1):
+            raise FederationError(
+                f"Most clients sent bad replies ({len(faults)} of {len(of)}; the first: "
+                f"{next(iter(faults.values()))}). If the training diverged, lower learning_rate; "
+                "otherwise check which version and study the clients run."
+            )
+        reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
+        for name, reason in reasons.items():
+            self._bad[name] += 1
+            self._notify(BadReply(name, round_, reason))
+            if self._bad[name] == BAD_REPLIES:
+                self.excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
+                self._notify(Excluded(name, round_, self.excluded[name]))
+        return reasons
 
 
 class _Check:

@@ -3,13 +3,12 @@
 LocalClients is the shortest engine: see here what a round is, and when it is repeated.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fedtopics.contract.events import BadReply, Event, Excluded, RoundReport
+from fedtopics.contract.events import Event, Excluded, RoundReport
 from fedtopics.contract.interfaces import (
     EVERYONE,
     AgainError,
@@ -19,7 +18,7 @@ from fedtopics.contract.interfaces import (
     Position,
     T,
 )
-from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
+from fedtopics.contract.replies import ReplyValidator, Template
 from fedtopics.errors import DataError
 from fedtopics.protocol.outliers import Robust
 
@@ -50,9 +49,8 @@ class LocalClients:
         self._at_once = at_once
         self._robust = robust or Robust("none", notify)
         self._notify = notify
-        self._validator = ReplyValidator()
-        self._bad: Counter[str] = Counter()
-        self._excluded: dict[str, str] = {}
+        self._validator = ReplyValidator(len(doors), notify)
+        self._excluded = self._validator.excluded
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         return self._exchanged(lambda call: dict(self._replies(call, template)), function, payload)
@@ -82,7 +80,7 @@ class LocalClients:
             while True:
                 available = [name for name in self.names if name not in missing]
                 self._drawn = draw.members(number, self.names, available)
-                self._validator = ReplyValidator()
+                self._validator.begin()
                 try:
                     left_out: RoundReport = {"missing": missing} if missing else {}
                     return work(), {"clients": self._drawn, **left_out}
@@ -123,15 +121,4 @@ class LocalClients:
             else:
                 yield name, reply
         if faults:
-            check_blame(faults, self._drawn, len(self.names))
-            raise AgainError(self._leave_out(faults))
-
-    def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
-        reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
-        for name, reason in reasons.items():
-            self._bad[name] += 1
-            self._notify(BadReply(name, self._round, reason))
-            if self._bad[name] == BAD_REPLIES:
-                self._excluded[name] = f"{BAD_REPLIES} bad replies, the last: {reason}"
-                self._notify(Excluded(name, self._round, self._excluded[name]))
-        return reasons
+            raise AgainError(self._validator.blame(faults, self._drawn, self._round))

@@ -49,7 +49,8 @@ def lead(
             pause=network.round_interval,
         )
         step, turn = run.position()
-        with closing(run), recording(run.event), closing(Log(folder / "log", step)) as log:
+        with closing(run), recording(run.event):
+            log = Log(folder / "log", step)
             run.describe(study, start)
             server = PlainServer(
                 names=list(study.clients),

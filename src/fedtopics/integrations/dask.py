@@ -167,10 +167,6 @@ def add_up(*replies: dict[str, Any]) -> dict[str, Any]:
     return total.total()
 
 
-def without_documents(reply: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in reply.items() if name != "documents"}
-
-
 class RemoteClient(ClientFacts):
     """A client whose parts are on workers, as its `Door` sees it."""
 
@@ -232,7 +228,7 @@ class RemoteClient(ClientFacts):
             if self._functions[name].has_groups and not payload.get("groups"):
                 groups: dict[str, Any] = {"least": self._least, "clients": 1}
                 counts = self._sum(name, payload | {"groups": groups})
-                groups = groups | {"counted": self._submit(without_documents, counts)}
+                groups = groups | {"counted": counts}
                 payload = payload | {"groups": groups}
         return self._sum(name, payload)
 
@@ -303,10 +299,10 @@ class RemoteDocuments:
         descriptions = [result(cluster, future) for future in facts]
         groups: list[list[int]] = []
         for number in range(len(files)):
-            if not groups or sum(descriptions[n][0] for n in groups[-1]) >= SMALLEST:
+            if not groups or sum(len(descriptions[n]) for n in groups[-1]) >= SMALLEST:
                 groups.append([])
             groups[-1].append(number)
-        if len(groups) > 1 and sum(descriptions[n][0] for n in groups[-1]) < SMALLEST:
+        if len(groups) > 1 and sum(len(descriptions[n]) for n in groups[-1]) < SMALLEST:
             groups[-2] += groups.pop()
         parts = [
             cluster.submit(Corpus.pool, [files[n] for n in group], pure=False)
@@ -314,22 +310,28 @@ class RemoteDocuments:
             else files[group[0]]
             for group in groups
         ]
-        documents, empty, size = np.sum([sizes[:3] for sizes in descriptions], axis=0).tolist()
-        words, source, digest = descriptions[0][3:]
-        if len(files) > 1:
-            source = f"{source} and {len(files) - 1} more parts"
-            digest = " ".join(description[-1] for description in descriptions)
-        return cls(parts, documents, empty, size, words, source, digest)
+        first = descriptions[0]
+        more = f" and {len(files) - 1} more parts" if len(files) > 1 else ""
+        return cls(
+            parts=parts,
+            n_documents=sum(map(len, descriptions)),
+            n_empty=sum(description.n_empty for description in descriptions),
+            text_bytes=sum(description.text_bytes for description in descriptions),
+            first_words=first.first_words,
+            source=first.source + more,
+            fingerprint=" ".join(description.fingerprint for description in descriptions),
+        )
 
 
-def described(corpus: Corpus) -> tuple[Any, ...]:
-    return (
-        len(corpus),
-        corpus.n_empty,
-        corpus.text_bytes,
-        corpus.first_words,
-        corpus.source,
-        corpus_fingerprint(corpus),
+def described(corpus: Corpus) -> RemoteDocuments:
+    return RemoteDocuments(
+        parts=(),
+        n_documents=len(corpus),
+        n_empty=corpus.n_empty,
+        text_bytes=corpus.text_bytes,
+        first_words=corpus.first_words,
+        source=corpus.source,
+        fingerprint=corpus_fingerprint(corpus),
     )
 
 

@@ -1,7 +1,7 @@
 """k-means with differential privacy: sums of embeddings by the nearest centre, with noise."""
 
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,6 @@ from scipy import sparse
 
 from fedtopics.contract.published import NO_DOCUMENTS, ONCE, Reply, published, unknown
 from fedtopics.contract.replies import Bounds, counts
-from fedtopics.errors import DataError
 from fedtopics.inference.clusters import Centres, ClusterShape
 from fedtopics.inference.vectors import Numbers, unit_rows
 from fedtopics.methods.clusters.settings import KMeansSettings
@@ -106,11 +105,7 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
-        """The documents' embeddings; DataError if they have none."""
-        embeddings: NDArray[np.float32] | None = self.corpus.embeddings
-        if embeddings is None:
-            raise DataError("the documents have no embeddings, which clustering needs.")
-        return embeddings
+        return cast("NDArray[np.float32]", self.corpus.embeddings)  # see `Study.embedded`
 
     @cached_property
     def _vectors(self) -> NDArray[np.float32]:

@@ -113,11 +113,8 @@ def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> Reply
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
-    """Return the directions of the topics with seed words, if there are any."""
-    if not settings.seed_topics:
-        return None
     index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}
-    return seed_vectors(settings.seed_topics, index, settings.n_components)
+    return seed_vectors(settings, index)
 
 
 RECIPE = Recipe(

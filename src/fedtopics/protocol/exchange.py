@@ -4,6 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 from fedtopics import waiting
@@ -94,13 +95,8 @@ class Patience:
 
 def ask_at_last(link: Link, message: bytes) -> None:
     """Tell the server that this member has the model; give up after a minute."""
-    until = time.monotonic() + waiting.SAY_DONE
-    while time.monotonic() < until:
-        try:
-            link.ask(message)
-            return
-        except LinkError:
-            time.sleep(min(waiting.FIRST_RETRY, max(0.0, until - time.monotonic())))
+    with suppress(FederationError):  # it has the model, whatever the server says
+        Patience(waiting.SAY_DONE, lambda _: None)(lambda: link.ask(message))
 
 
 class MemberSteps:

@@ -2,15 +2,14 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedtopics import waiting
-from fedtopics.contract.events import BadReply, Event, Excluded, Repeated, Waiting
+from fedtopics.contract.events import Event, Repeated, Waiting
 from fedtopics.contract.interfaces import Draw
-from fedtopics.contract.replies import BAD_REPLIES, ReplyValidator, check_blame
+from fedtopics.contract.replies import ReplyValidator
 from fedtopics.errors import FederationError, RunError
 from fedtopics.protocol.outliers import Robust, Rule
 from fedtopics.protocol.plain import Attempt, Request
@@ -39,8 +38,7 @@ class Rounds:
         self._rules = rules
         self._notify = notify
         self._robust = Robust(rules.outliers, notify)
-        self._validator = ReplyValidator()
-        self._bad: Counter[str] = Counter()  # replies
+        self._validator = ReplyValidator(len(server.names), notify)
         self._has_gathered = False
         self._limit = math.inf  # time after which a round is not repeated with lost clients
 
@@ -77,7 +75,7 @@ class Rounds:
         server = self._server
         rules = self._rules
         number = attempt.round
-        self._validator = ReplyValidator()
+        self._validator.begin()
         if attempt.number == 1:
             self._limit = math.inf
 
@@ -171,14 +169,15 @@ class Rounds:
             if content is None:
                 lost[name] = server.clients[name].excluded or server.clients[name].away or LATE
             elif fault := self._read(name, content, request, replies):
-                faults[name] = f"sent a bad reply: {fault}"
+                faults[name] = fault
             elif not request.is_call:
                 total.add(replies.pop(name), name)
-        check_blame(faults, members, len(server.names))
-        self._count(attempt.round, faults)
+        reasons = self._validator.blame(faults, members, attempt.round)
+        for name in self._validator.excluded.keys() & faults.keys():
+            server.clients[name].excluded = self._validator.excluded[name]
         for name, reason in lost.items():
             server.lose(name, reason)
-        missing = {**lost, **faults}
+        missing = {**lost, **reasons}
         left = [name for name in members if name not in missing]
         few = len(left) < self._rules.quorum or self._enough(left) != left
         again = bool(faults or (lost and attempt.exchanges) or few)
@@ -199,13 +198,3 @@ class Rounds:
         if not fault:
             replies[name] = reply
         return fault
-
-    def _count(self, round_: int, faults: Mapping[str, str]) -> None:
-        """Count bad replies; exclude clients that sent too many."""
-        for name, reason in faults.items():
-            self._bad[name] += 1
-            self._notify(BadReply(name, round_, reason))
-            if self._bad[name] == BAD_REPLIES:
-                reason = f"{BAD_REPLIES} bad replies, the last: {reason}"
-                self._server.clients[name].excluded = reason
-                self._notify(Excluded(name, round_, reason))

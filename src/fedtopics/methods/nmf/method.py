@@ -131,12 +131,16 @@ def best_number(
     return best
 
 
-def seed_vectors(
-    seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
-) -> Numbers:
-    vectors = np.zeros((len(words), n_topics))
-    check_known(dict(enumerate(seeds)), words)
-    for number, seed in enumerate(seeds):
+def seed_vectors(settings: NMFSettings, words: Mapping[str, int]) -> Numbers | None:
+    """Return the directions of the topics with seed words, (n_words, n_topics), if there are any.
+
+    `words` are the words' rows.
+    """
+    if not settings.seed_topics:
+        return None
+    vectors = np.zeros((len(words), settings.n_components))
+    check_known(dict(enumerate(settings.seed_topics)), words)
+    for number, seed in enumerate(settings.seed_topics):
         rows = [words[word] for word in seed if word in words]
         vectors[rows, number] = 1 / np.sqrt(len(rows))
     return vectors
@@ -166,10 +170,7 @@ class NMF(Program[NMFSettings, NMFState]):
         else:
             frequency = vocabulary.document_frequency
             rarity = rarities(frequency, agreement.documents, settings.rarity)
-        if not settings.seed_topics:
-            return Factorisation(rarity)
-        held = seed_vectors(settings.seed_topics, vocabulary.index, settings.n_components)
-        return Factorisation(rarity, held, settings.strength)
+        return Factorisation(rarity, seed_vectors(settings, vocabulary.index), settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
         settings = self.settings
