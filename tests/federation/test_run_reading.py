@@ -202,6 +202,7 @@ def test_rounds_seconds_and_bytes() -> None:
         "bytes_sent": 200,
         "bytes_received": 20,
         "repeated": 0,
+        "refusals": 0,
         "updated": 106.0,
         "clients": {
             "north": {"here": True, "state": "in the last round", "rounds": 2, "bad": 0},

@@ -18,7 +18,7 @@ from fedtopics.escaping import as_json as to_json
 from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
 from fedtopics.terminal.display import event_sentence, print_json, say, write
-from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure
+from fedtopics.terminal.run_display import MEMBER_SENTENCES, RunDisplay, show_exposure
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
@@ -266,14 +266,11 @@ def serve(
     plan = read_apart(study)
     folder = out or Path("runs") / file_name(plan.name)
     listen_there = partial(listening, plan, Key.load(key_folder), plan.listen_address(listen))
-    news = ServerNews()
+    news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
-    watch = (lambda service: None) if as_json else news.watch
-    with news, _metrics(metrics, lambda: folder):
+    with nullcontext() if as_json else news, _metrics(metrics, lambda: folder):
         if plan.is_secure:
-            lead_relay(
-                plan, folder, listen_there, notify=lambda e: on_event(e.plain()), opened=watch
-            )
+            lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
         from fedtopics import Study, TopicModel
         from fedtopics.federation.participant import start_of
@@ -286,7 +283,6 @@ def serve(
             listen_there,
             on_event=on_event,
             start=None if start is None else start_of(TopicModel.from_pretrained(start), whole),
-            opened=watch,
         )
     show_run(trained, folder, quiet=as_json)
 
@@ -373,7 +369,7 @@ def join_command(
     key = Key.load(key_folder)
     plan = Study.read(study)
     check_key(plan, key)
-    news = MemberNews(key.name)
+    news = RunDisplay(MEMBER_SENTENCES, key.name)
     on_event: OnEvent = print_event if as_json else news
     # A dry run writes nothing, so it takes no --out.
     with news:
