@@ -51,9 +51,9 @@ def show_status(run: Path, check: bool, late: float, as_json: bool) -> int | Non
         return None
     for line in reading.lines(time.time()):
         say(line)
-    if reading.status.clients:
+    if reading.clients:
         table = Table("client", "state", Column("rounds", justify="right"))
-        for name, client in reading.status.clients.items():
+        for name, client in reading.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         display.console.print(table)
     say(reading.title)

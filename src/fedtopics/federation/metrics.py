@@ -28,7 +28,7 @@ class RunCollector:
             text = f"Bytes of messages {direction} by this process."
             yield CounterMetricFamily(f"fedtopics_bytes_{direction}", text, value=number)
         try:
-            status = read_run(self._folder()).status
+            status = read_run(self._folder())
         except RunError:  # it has not begun yet
             return
         yield CounterMetricFamily(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +17,11 @@ from fedtopics.federation import ledger
 from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.run_folder import EVENTS
+from fedtopics.federation.run_status import RunStatus, read_events
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import About, ClientData
-from fedtopics.files import read_text, read_toml
+from fedtopics.files import read_toml
 from fedtopics.model.folder import model_folder
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -196,10 +196,10 @@ def read_run_facts(folder: Path) -> RunFacts:
     left: Counter[int] = Counter()
     for facts in ledgers:
         left.update(facts.left)
-    events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    day = ""
-    with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
-        day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
+    status = RunStatus()
+    paths = [path for path in (folder / EVENTS, folder / "state" / EVENTS) if path.exists()]
+    events = read_events(paths[0], status) if paths else []
+    day = f"{datetime.fromtimestamp(status.updated, UTC):%Y-%m-%d}" if status.updated else ""
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
@@ -237,19 +237,6 @@ def _study(path: Path) -> dict[str, Any]:
             return plan
         raise ValueError
     except ValueError:
-        raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
-
-
-def _events(path: Path) -> Rows:
-    if not path.exists():
-        return []
-    lines = read_text(path, errors="replace").split("\n")
-    try:
-        events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be incomplete
-        if all(isinstance(event["round"], int) for event in events if event["event"] == "round"):
-            return events
-        raise ValueError
-    except (ValueError, LookupError, TypeError):
         raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
 
 
