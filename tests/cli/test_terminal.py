@@ -116,7 +116,14 @@ def test_events_of_others(screen: StringIO) -> None:
         for kind in (*display.SENTENCES, *run_display.MEMBER_SENTENCES):
             for shown in (server, member):
                 shown({"event": kind, **more, **said})
-        changes = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
+        changes = {
+            "arrived": {TEXT: 1},
+            "topics": topics,
+            "new": [1],
+            "vanished": topics,
+            "round": 2,
+            "threshold": 0.5,
+        }
         server({"event": "round", **more, **said, **changes})
     study = SimpleNamespace(
         fingerprint=TEXT,

@@ -148,17 +148,19 @@ def listed(value: Any) -> Any:
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
+    """Describe a round of F-LDA: documents by client, and which topics are new or vanished."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
+    arrived = ", ".join(f"{name} {n:,}" for name, n in event["arrived"].items())
     lines = [
-        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; "
-        f"topics with a cosine of at least {event['threshold']:.2f} count as the same"
+        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents "
+        f"({arrived}); topics with a cosine of at least {event['threshold']:.2f} count as the same"
     ]
     if "bytes_received" in event:
         sent, received = (event[f"bytes_{way}"] / 1000 for way in ("sent", "received"))
         lines[0] += f"; {received:,.0f} KB from all clients, {sent:,.0f} KB to them"
     lines += [
-        f"  {kind}: {'; '.join(' '.join(topic['words']) for topic in topics)}"
+        f"  {kind}: {'; '.join(' '.join([str(t['id']), *t['words']]) for t in topics)}"
         for kind, topics in names.items()
         if topics and event["round"] > 1
     ]
