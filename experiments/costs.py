@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from experiments.report import Rows, Table, versions
-from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.report.run import LedgerFacts
 from fedtopics.text.words import RULES
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ Groups = Mapping[str, tuple[int, Rows]]  # by name: how many trainings there are
 
 def what_left(run: Path) -> dict[str, float]:
     """Return the bytes and replies that left one client in a run, the mean over its clients."""
-    ledgers = [summarise_ledger(path) for path in run.glob("clients/*/ledger.jsonl")]
+    ledgers = [LedgerFacts.read(path).rows for path in run.glob("clients/*/ledger.jsonl")]
     return {
         key: float(np.mean([sum(row[key] for row in ledger) for ledger in ledgers]))
         for key in ("bytes", "replies")

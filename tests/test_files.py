@@ -14,7 +14,6 @@ import pytest
 import fedtopics
 from fedtopics import NMF, Columns, Corpus, Policy, Study, TopicModel, files
 from fedtopics.errors import InputError, ModelError, RunError
-from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.memory import Memory
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.study_tables import read_rules
@@ -22,6 +21,7 @@ from fedtopics.federation.verify import verify
 from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
 from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
+from fedtopics.report.run import LedgerFacts
 from fedtopics.text.corpus import column_of
 from fedtopics.text.growing import Follow
 from tests.helpers.damage import full_disk
@@ -56,7 +56,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "private": lambda path: files.open_private(path, "a"),
     "write": lambda path: files.write_durably(path, b""),
     "table": lambda path: column_of(path, "text"),
-    "ledger": summarise_ledger,
+    "ledger": LedgerFacts.read,
     "follow": lambda path: Follow(path, Columns(), print),
     "memory": Memory.read,
     "seeds": lambda path: NMF(2, seed_topics=path).fit(["oak elm", "elm"]),

@@ -72,6 +72,9 @@ HISTORY: list[dict[str, Any]] = [
 ]
 
 
+SAME = "topics with a cosine of at least {:.2f} count as the same"
+
+
 def save_model(folder: Path, **info: Any) -> Path:
     return made(info=info).save_pretrained(folder)
 
@@ -85,14 +88,13 @@ def test_topics_over_rounds(here: Path, typed: Typed) -> None:
         "    1   25.0%       -       -  ketch sloop",
         "    7       -   60.0%       -  flu cough",
         "",
-        "round 1: 1,500 documents (north 1,200, south 300), threshold 0.400",
-        "  new: all",
+        f"round 1: 2 topics of 1,500 documents (north 1,200, south 300); {SAME.format(0.4)}",
         "",
-        "round 2: 300 documents (north 0, south 300), threshold 0.450",
+        f"round 2: 2 topics of 300 documents (north 0, south 300); {SAME.format(0.45)}",
         "  new: 7 flu cough",
         "  vanished: 1 ketch sloop",
         "",
-        "round 3: 0 documents (north 0, south 0), threshold 0.450",
+        f"round 3: 1 topics of 0 documents (north 0, south 0); {SAME.format(0.45)}",
     ]
     assert typed("topics", "run/model", "--history")[1] == shown
 

@@ -55,7 +55,7 @@ def test_what_goes_on(screen: StringIO) -> None:
         on_progress(1, 2)
     with Live(table, console=display.console):
         display.say(TEXT)
-    with display.RoundProgress() as progress:
+    with run_display.RunDisplay() as progress:
         progress({"event": "embedding", "client": TEXT, "done": 2, "documents": 2})
     assert screen.getvalue().count(r"\x1b[31mred") >= 4
 
@@ -111,11 +111,19 @@ def test_events_of_others(screen: StringIO) -> None:
             adversaries={TEXT: TEXT},
         ),
     }
-    with run_display.ServerNews() as server, run_display.MemberNews("a") as client:
-        for kind in (*display.SENTENCES, *run_display._NEWS):
-            for shown in (server, client):
+    member = run_display.RunDisplay(run_display.MEMBER_SENTENCES, "a")
+    with run_display.RunDisplay() as server:
+        for kind in (*display.SENTENCES, *run_display.MEMBER_SENTENCES):
+            for shown in (server, member):
                 shown({"event": kind, **more, **said})
-        changes = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
+        changes = {
+            "arrived": {TEXT: 1},
+            "topics": topics,
+            "new": [1],
+            "vanished": topics,
+            "round": 2,
+            "threshold": 0.5,
+        }
         server({"event": "round", **more, **said, **changes})
     study = SimpleNamespace(
         fingerprint=TEXT,

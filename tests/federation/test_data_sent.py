@@ -13,7 +13,6 @@ import pytest
 from fedtopics import Study
 from fedtopics.contract.published import description_of
 from fedtopics.contract.replies import sums
-from fedtopics.federation import ledger
 from fedtopics.federation.data_sent import ALL_SEE, DataSent, data_sent_in
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.verify import verify
@@ -24,6 +23,7 @@ from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
 from fedtopics.report.dpia_document import form_as_markdown
 from fedtopics.report.render import markdown
+from fedtopics.report.run import LedgerFacts
 from fedtopics.terminal import display, run_display
 from tests.helpers.federation import ANY_WORDS, embedded, subjects
 from tests.helpers.grpc_federation import federated
@@ -52,7 +52,7 @@ def outputs_of(plan: Study, folder: Path) -> Outputs:
     outcome = federated(plan, CORPORA, folder, seeded=False)
     member = folder / "north"
     (offer,) = (e for e in outcome.partners["north"].events if e["event"] == "offer")
-    rows = ledger.data_sent(member / "ledger.jsonl")
+    rows = [*LedgerFacts.read(member / "ledger.jsonl").data_sent.values()]
     before = folder / "before.toml"
     before.write_text(plan.to_toml(), "utf-8")
 
@@ -115,7 +115,7 @@ def test_ten_outputs_describe_the_same(case: str, tmp_path: Path) -> None:
     outputs = outputs_of(plan, tmp_path)
     rows = data_sent_in(plan)
     assert disagreements(rows, outputs) == set()
-    entries = ledger.summarise_ledger(tmp_path / "north/ledger.jsonl")
+    entries = LedgerFacts.read(tmp_path / "north/ledger.jsonl").rows
     table = {row.function: row for row in rows}
     for entry in entries:
         row = table[entry["function"]]

@@ -16,7 +16,6 @@ import pytest
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import FederationError, PolicyError, RunError
 from fedtopics.federation.join import join
-from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.metrics import serve_metrics
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
@@ -27,6 +26,7 @@ from fedtopics.protocol.link import LinkError, Service
 from fedtopics.protocol.messages import Answer, Ask, Part, Stop, Want, decode, encode
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key
+from fedtopics.report.run import LedgerFacts
 from fedtopics.transport.grpc import TRAFFIC
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import HOST, Background, KilledError, Notes, until
@@ -170,7 +170,9 @@ def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> N
         expected |= {"client sizes": 1, "model: digest": 1, "word_sums": 2}
         expected |= {f"vocabulary: {stage}": 1 for stage in ("table", "words", "counts")}
     for name in SIZES:
-        rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
+        rows = {
+            row["function"]: row for row in LedgerFacts.read(folder / name / "ledger.jsonl").rows
+        }
         left = {function: row["replies"] for function, row in rows.items() if row["replies"]}
         assert left == expected
         assert [check for check in verify(folder / name) if check.holds is False] == []
@@ -356,7 +358,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         scene.partners["east"].result()
         assert scene.events.of("round")[-1]["clients"] == ["east", "south"]
     assert "batch_sums" not in {
-        row["function"] for row in summarise_ledger(tmp_path / "north/ledger.jsonl")
+        row["function"] for row in LedgerFacts.read(tmp_path / "north/ledger.jsonl").rows
     }
 
 

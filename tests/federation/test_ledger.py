@@ -13,7 +13,8 @@ import pytest
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import CountsByWord, SparseRows, digest_of
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import Ledger, find_ledgers, has, head_path, summarise_ledger
+from fedtopics.federation.ledger import Ledger, find_ledgers, head_path
+from fedtopics.report.run import LedgerFacts
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 
@@ -101,7 +102,7 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
         "bytes": 1000,
         "sha256": "5ha",
     }
-    assert summarise_ledger(path) == [
+    assert LedgerFacts.read(path).rows == [
         {
             "function": "gradients",
             "method": "gfedntm",
@@ -133,7 +134,7 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
         ledger.write_reply("north", Call("echo", {}, Position(1 + is_so)), {"documents": 10})
         ledger.write_total(Position(1 + is_so), "echo", "5ha", 1000)
         ledger.close()
-        assert has(path, key, value) == is_so
+        assert getattr(LedgerFacts.read(path), given) == is_so
     values = [json.loads(line).get(key) for line in path.read_text().splitlines()]
     assert values == [None, None, value, value]
 
@@ -163,7 +164,7 @@ def test_summary(tmp_path: Path) -> None:
     guarded._ledger.write_total(Position(2), "echo", "5ha", 77)
     fewest_documents = 8
     most_values = 14
-    assert summarise_ledger(path) == [
+    assert LedgerFacts.read(path).rows == [
         {
             "function": "echo",
             "method": "gfedntm",
@@ -187,7 +188,7 @@ def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
     door(Echo(documents=1), path=path).ask("echo", {})
     path.write_bytes(path.read_bytes() + damage + b"\n")
     with pytest.raises(RunError, match=r"Line 2 of the ledger .*ledger\.jsonl is damaged"):
-        summarise_ledger(path)
+        LedgerFacts.read(path)
 
 
 def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:

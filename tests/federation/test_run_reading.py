@@ -3,6 +3,7 @@
 import json
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.progress import recording
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.run_status import (
+    NONE_YET,
     ClientStatus,
-    RunReading,
     RunStatus,
     read_run,
 )
@@ -33,7 +34,7 @@ def cut(plan: Study, rounds: int) -> Study:
     return plan.model_copy(update={"method": method, "checkpoint_every": 1})
 
 
-def killed(case: str, folder: Path) -> RunReading:
+def killed(case: str, folder: Path) -> RunStatus:
     """A run that ended in round 4, behind the checkpoint of round 3."""
     train_until_killed(4, cut(planned(case, None), 6), CORPORA, out=folder, policies=POLICIES)
     return read_run(folder)
@@ -63,7 +64,7 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     whole = cut(planned("kmeans", None), 3)
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
-    assert ended.status.state == "finished"
+    assert ended.state == "finished"
     assert ended.topics == [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
     assert ended.plain()["topics_of_round"] is None
 
@@ -85,9 +86,9 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line[:20])
         file.flush()
-        assert read_run(tmp_path).status.round == 0
+        assert read_run(tmp_path).round == 0
         file.write(line[20:] + b"\n")
-    assert read_run(tmp_path).status.round == 2
+    assert read_run(tmp_path).round == 2
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> No
 
 def refused(folder: Path, events: bytes) -> None:
     (folder / "events.jsonl").write_bytes(events)
-    with pytest.raises(RunError, match=r"events\.jsonl cannot be read as a run's events"):
+    with pytest.raises(RunError, match=r"events\.jsonl is damaged; correct it"):
         read_run(folder)
 
 
@@ -202,6 +203,7 @@ def test_rounds_seconds_and_bytes() -> None:
         "bytes_sent": 200,
         "bytes_received": 20,
         "repeated": 0,
+        "refusals": 0,
         "updated": 106.0,
         "clients": {
             "north": {"here": True, "state": "in the last round", "rounds": 2, "bad": 0},
@@ -212,13 +214,18 @@ def test_rounds_seconds_and_bytes() -> None:
                 "bad": 0,
             },
         },
+        "running": None,
+        "silent": None,
+        "topics": (),
+        "topics_of_round": None,
+        "no_topics": NONE_YET,
     }
-    assert current.lines(True, 112.0) == [
+    assert replace(current, running=True).lines(112.0) == [
         "trees: training",
         "round 2 of 10, 2.00 s per round, at most 16 s left",
         "last event 6 s ago",
     ]
-    assert current.lines(False, 112.0)[1:] == [
+    assert replace(current, running=False).lines(112.0)[1:] == [
         "round 2 of 10, 2.00 s per round",
         "last event 6 s ago",
         "no process works on the run; start the same command again to resume it",
@@ -276,8 +283,8 @@ def test_the_end() -> None:
     current = status(*BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0})
     current.take({"event": "stopped", "round": 1, "reason": "tolerance", "time": 102.0})
     assert current.plain()["seconds_left"] is None
-    assert "stopped after round 1: tolerance" in current.lines(True, 102.0)
+    assert "stopped after round 1: tolerance" in replace(current, running=True).lines(102.0)
     current.take({"event": "finished", "time": 103.0})
-    assert current.lines(False, 103.0)[0] == "trees: finished: the model is there"
+    assert replace(current, running=False).lines(103.0)[0] == "trees: finished: the model is there"
     current.take({"event": "resumed", "study": "f", "begun": 100.0, "time": 104.0})
     assert (current.state, here(current), current.round) == ("finished", ["north"], 1)

@@ -128,7 +128,7 @@ def test_a_folder_has_one_run_at_a_time(resume: bool, tmp_path: Path) -> None:
 
     train(plan, corpora, out=folder, on_event=second)
     assert all(check.holds is not False for check in verify(folder))
-    assert read_run(folder).status.round == 3
+    assert read_run(folder).round == 3
 
 
 def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:

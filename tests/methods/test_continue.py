@@ -11,7 +11,6 @@ import torch
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.finished_model import privacy_summary
-from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
@@ -22,6 +21,7 @@ from fedtopics.methods.gfedntm.state import AVERAGES
 from fedtopics.networks import register
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.topic_networks import NeuralLDA
+from fedtopics.report.run import LedgerFacts
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 from tests.helpers.federation import (
@@ -125,7 +125,7 @@ def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
     assert more.documents.keys() == {"east", "west"}
     for name in new:
         ledger = tmp_path / "clients" / name / "ledger.jsonl"
-        asked = {row["function"]: row["fields"] for row in summarise_ledger(ledger)}
+        asked = {row["function"]: row["fields"] for row in LedgerFacts.read(ledger).rows}
         assert asked["known_words"] == ["clients", "documents"]
         assert "vocabulary" not in asked
 
@@ -340,7 +340,7 @@ def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
     assert outcome.model.info == alone.info | privacy_summary(plan.with_clients(SIZES))
     assert outcome.events.of("continued")[0]["model"] == fingerprint_of(model)
     for name in SIZES:
-        asked = {row["function"] for row in summarise_ledger(tmp_path / name / "ledger.jsonl")}
+        asked = {row["function"] for row in LedgerFacts.read(tmp_path / name / "ledger.jsonl").rows}
         assert ("known_words" in asked, "vocabulary" in asked) == (True, False)
         offered = outcome.partners[name].events.of("offer")[0]["data_sent"]
         assert asked <= {row["function"] for row in offered}, "what is asked for was said before"

@@ -10,7 +10,6 @@ from fedtopics import Corpus, Study, train
 from fedtopics.errors import FederationError, PolicyError, StudyError
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.exposure import expose
-from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.memory import Memory, default_place
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -20,6 +19,7 @@ from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
+from fedtopics.report.run import LedgerFacts
 from tests.helpers.clusters import accuracy, overheard, spread
 from tests.helpers.federation import train_until_killed
 from tests.helpers.grpc_federation import federated
@@ -206,7 +206,9 @@ def test_ledger_and_report_of_a_run(tmp_path: Path) -> None:
     """A client's own ledger says of how many documents a reply is, which does not leave."""
     corpora = of_themes()
     model = trained(planned("kmeans", 8, max_rounds=5), corpora, out=tmp_path)
-    rows = {row["function"]: row for row in summarise_ledger(tmp_path / "clients/a/ledger.jsonl")}
+    rows = {
+        row["function"]: row for row in LedgerFacts.read(tmp_path / "clients/a/ledger.jsonl").rows
+    }
     documents = len(half_of(corpora["a"], "kmeans").corpus)  # copies count once
     assert rows["noisy_cluster_sums"]["replies"] == 2
     assert {row["documents"] for row in rows.values()} == {documents}
@@ -252,7 +254,7 @@ def test_a_study_between_machines(tmp_path: Path) -> None:
         "model: of the first member",
     }
     assert model.info["privacy"] == plan.differential_privacy.promise.plain | {"seeded": False}
-    rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
+    rows = LedgerFacts.read(tmp_path / "north/ledger.jsonl").rows
     left = {row["function"] for row in rows if row["masked"]}
     assert left == {name for name in seen if seen[name] == TOTAL}
     assert Account(Memory.read(tmp_path / "memories/north").header.account).epsilon == 8

@@ -146,7 +146,7 @@ def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.Monke
     assert event["clients"] == {"north": "not connected", "south": "not connected"}
     assert event["seconds"] > 0.3
     assert scene.service is not None
-    assert scene.service.present().keys() == {"east"}
+    assert scene.service.there() == ["east"]
     running += map(scene.join, NAMES[1:])
     assert_bits([background.result(20) for background in running], here(NAMES))
 

@@ -12,11 +12,10 @@ import pytest
 
 from fedtopics import Corpus, TopicModel
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.methods.registry import find_method
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
-from fedtopics.report.run import RunFacts
+from fedtopics.report.run import LedgerFacts, RunFacts
 from fedtopics.report.summary import Summary, client_similarity
 from tests.helpers.command_line import Refused, Typed
 from tests.helpers.ledgers import lines_that_left
@@ -253,7 +252,7 @@ def test_topics_over_rounds_are_the_historys(tmp_path_factory: pytest.TempPathFa
 
 def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
     ledgers = {
-        path.parent.name: summarise_ledger(path)
+        path.parent.name: LedgerFacts.read(path).rows
         for path in sorted(run.folder.glob("clients/*/ledger.jsonl"))
     }
     rows = [row for ledger in ledgers.values() for row in ledger]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,10 @@ from fedtopics.escaping import as_json as to_json
 from fedtopics.escaping import file_name, for_csv
 from fedtopics.files import write_output
 from fedtopics.terminal.display import event_sentence, print_json, say, write
-from fedtopics.terminal.run_display import MemberNews, ServerNews, show_exposure
+from fedtopics.terminal.run_display import MEMBER_SENTENCES, RunDisplay, show_exposure
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fedtopics import Corpus, Policy
     from fedtopics.contract.events import OnEvent
     from fedtopics.federation.memory import Choice
@@ -118,13 +116,12 @@ def check_command(
     from fedtopics import Columns, Corpus, Policy, Study
     from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
-    from fedtopics.federation.proposal import Proposal, reach
+    from fedtopics.federation.proposal import proposal_lines, proposed, reach
 
     if data is None and (policy is not None or words is not None or any(columns.values())):
         raise click.UsageError("--policy, --words and options about columns need --data FILE.")
     plan = Study.read(study)
     supposed = _numbers(others, len(plan.clients) - 1)
-    proposal = Proposal(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
     rules = Policy.of(policy)
     reached = ""
@@ -152,9 +149,9 @@ def check_command(
     if corpus is not None and words is not None:
         _write_words(words, corpus, plan, rules)
     if as_json:
-        print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
+        print_json({**proposed(plan), "exposure": exposure.plain(), "server": reached})
     else:
-        say("\n".join(proposal.lines))
+        say("\n".join(proposal_lines(plan)))
         if corpus is not None:
             _show_own_policy(corpus, rules.in_study(plan.is_secure), plan, problem)
             say(remembered)
@@ -229,14 +226,6 @@ def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> No
     say(f"{len(rows):,} words could be shared; {path} has them, the rarest first.")
 
 
-def _metrics(address: str, folder: Callable[[], Path]) -> AbstractContextManager[None]:
-    if not address:
-        return nullcontext()
-    from fedtopics.federation.metrics import serve_metrics
-
-    return serve_metrics(address, folder)
-
-
 @click.command()
 @click.argument("study", type=FOLDER)
 @key_option
@@ -260,20 +249,18 @@ def serve(
     document, word, number or model. With plain aggregation, it is a trusted server, which also
     trains and writes the model. To resume an interrupted run, start the same command again.
     """
+    from fedtopics.federation.metrics import serve_metrics
     from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
 
     plan = read_apart(study)
     folder = out or Path("runs") / file_name(plan.name)
     listen_there = partial(listening, plan, Key.load(key_folder), plan.listen_address(listen))
-    news = ServerNews()
+    news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
-    watch = (lambda service: None) if as_json else news.watch
-    with news, _metrics(metrics, lambda: folder):
+    with nullcontext() if as_json else news, serve_metrics(metrics, lambda: folder):
         if plan.is_secure:
-            lead_relay(
-                plan, folder, listen_there, notify=lambda e: on_event(e.plain()), opened=watch
-            )
+            lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
         from fedtopics import Study, TopicModel
         from fedtopics.federation.participant import start_of
@@ -286,7 +273,6 @@ def serve(
             listen_there,
             on_event=on_event,
             start=None if start is None else start_of(TopicModel.from_pretrained(start), whole),
-            opened=watch,
         )
     show_run(trained, folder, quiet=as_json)
 
@@ -368,12 +354,13 @@ def join_command(
     from fedtopics.federation.after_run import record_files
     from fedtopics.federation.join import check_key
     from fedtopics.federation.join import join as take_part
+    from fedtopics.federation.metrics import serve_metrics
     from fedtopics.protocol.roster import Key
 
     key = Key.load(key_folder)
     plan = Study.read(study)
     check_key(plan, key)
-    news = MemberNews(key.name)
+    news = RunDisplay(MEMBER_SENTENCES, key.name)
     on_event: OnEvent = print_event if as_json else news
     # A dry run writes nothing, so it takes no --out.
     with news:
@@ -393,7 +380,7 @@ def join_command(
             texts_changed=texts_changed,
             start=None if start is None else TopicModel.from_pretrained(start),
         )
-        with _metrics(metrics, lambda: part.out):
+        with serve_metrics(metrics, lambda: part.out):
             model = take_part(
                 part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout
             )

@@ -10,7 +10,7 @@ from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import write_output
-from fedtopics.terminal.display import print_json, say
+from fedtopics.terminal.display import print_json, say, topic_news
 
 
 @click.group("flda")
@@ -133,7 +133,7 @@ def print_history(model: Path, as_json: bool) -> None:
         shares = "".join(f"{'-' if x is None else format(x, '.1%'):>8}" for x in row["shares"])
         say(f"{row['id']:>5}{shares}  {' '.join(row['words'])}")
     for entry in history:
-        _print_round(entry)
+        say(f"\n{topic_news(entry)}")
 
 
 def _topic_rows(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -148,20 +148,3 @@ def _topic_rows(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {"id": id_, "words": words[id_], "shares": [of_round.get(id_) for of_round in shares]}
         for id_ in sorted(words)
     ]
-
-
-def _print_round(entry: Mapping[str, Any]) -> None:
-    arrived = ", ".join(f"{name} {n:,}" for name, n in entry["arrived"].items())
-    say(
-        f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "
-        f"{entry['threshold']:.3f}"
-    )
-    by_id = {topic["id"]: topic for topic in entry["topics"]}
-    new = [by_id[id_] for id_ in entry["new"]]
-    if new and len(new) == len(by_id):
-        say("  new: all")
-        new = []
-    for kind, topics in (("new", new), ("vanished", entry["vanished"])):
-        if topics:
-            named = (f"{topic['id']} {' '.join(topic['words'])}" for topic in topics)
-            say(f"  {kind}: {'; '.join(named)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,15 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.escaping import file_name
 from fedtopics.extras import require
 from fedtopics.files import write_durably
-from fedtopics.terminal.display import RoundProgress, console, print_json, program_name, say, status
+from fedtopics.terminal.display import (
+    SIMULATION_SENTENCES,
+    console,
+    print_json,
+    program_name,
+    say,
+    status,
+)
+from fedtopics.terminal.run_display import RunDisplay
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
@@ -75,7 +82,7 @@ def demo(
     settings |= {"max_rounds": rounds} if rounds else {}  # else as many as the method has
     study = Study.make(name="demo", about=DEMO, method=settings)
     folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
-    with RoundProgress() as display:
+    with RunDisplay(SIMULATION_SENTENCES) as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
     program = program_name()
@@ -170,9 +177,7 @@ def train_command(
             "vocabulary": vocabulary or default_vocabulary(earlier, plan.method, plan.text),
         }
     place: Path | None = folder
-    display = RoundProgress()
-    # FLARE's job reports no rounds, so a bar would stay empty.
-    with nullcontext() if engine == "flare" else display:
+    with RunDisplay(SIMULATION_SENTENCES) as display:
         if engine == "local":
             train_here(plan, out=folder, resume=resume, on_event=display, **begin)
         else:
@@ -228,7 +233,7 @@ def sweep_command(
 
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}-sweep"
-    with RoundProgress() as display:
+    with RunDisplay(SIMULATION_SENTENCES) as display:
 
         def tell(event: dict[str, Any]) -> None:
             if event["event"] == "model" and event["name"] and not as_json:

@@ -51,9 +51,9 @@ def show_status(run: Path, check: bool, late: float, as_json: bool) -> int | Non
         return None
     for line in reading.lines(time.time()):
         say(line)
-    if reading.status.clients:
+    if reading.clients:
         table = Table("client", "state", Column("rounds", justify="right"))
-        for name, client in reading.status.clients.items():
+        for name, client in reading.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         display.console.print(table)
     say(reading.title)
@@ -71,37 +71,38 @@ def log(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger
+    from fedtopics.report.run import LedgerFacts
     from fedtopics.terminal.run_display import explain_functions
 
-    paths = {ledger.client_of_ledger(run): run} if run.is_file() else ledger.find_ledgers(run)
+    paths = [run] if run.is_file() else [*ledger.find_ledgers(run).values()]
     if not paths:
         raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {client: ledger.summarise_ledger(path) for client, path in paths.items()}
+    clients = [LedgerFacts.read(path) for path in paths]
     if as_json:
-        print_json(summaries)
+        print_json({facts.client: facts.rows for facts in clients})
         return
-    if seen := ", ".join(n for n, path in paths.items() if ledger.has(path, "masked", False)):
+    if seen := ", ".join(facts.client for facts in clients if facts.seen):
         say(f"For {seen}, aggregation was plain: the server saw each update.\n")
-    for client, rows in summaries.items():
-        display.print_ledger(client, rows)
+    for facts in clients:
+        display.print_ledger(facts.client, facts.rows)
     say(
         "documents: the smallest number of documents in a reply. values: numbers or words in the "
         "largest reply. totals: totals received.\nFor each reply, the ledger file records time, "
         "fields, shapes, and the SHA-256 of the reply and of the call.\n"
     )
-    if seeded := ", ".join(n for n, p in paths.items() if ledger.has(p, "secret", ledger.SEEDED)):
+    if seeded := ", ".join(facts.client for facts in clients if facts.seeded):
         say(
             f"The random choices of {seeded} follow from the study's seed (--insecure-seed), which "
             "all members know. Use --insecure-seed only for tests and demonstrations.\n"
         )
-    if any(row["masked"] for rows in summaries.values() for row in rows):
+    if any(row["masked"] for facts in clients for row in facts.rows):
         say(
             "*: with secure aggregation: members saw only the total of all clients, and the server "
             "saw nothing.\n"
         )
     # Below all tables, and each function once: most clients call the same functions.
-    sent = {row["function"]: row for path in paths.values() for row in ledger.data_sent(path)}
-    functions = dict.fromkeys(row["function"] for rows in summaries.values() for row in rows)
+    sent = {name: row for facts in clients for name, row in facts.data_sent.items()}
+    functions = dict.fromkeys(name for facts in clients for name in facts.functions)
     explain_functions([sent[function] for function in functions if function in sent])
 
 

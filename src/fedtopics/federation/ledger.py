@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
@@ -385,21 +384,8 @@ def client_of_ledger(path: Path) -> str:
     return str(next(named, path.resolve().parent.name))
 
 
-def summarise_ledger(path: Path) -> list[dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
-    read_ledger(path, partial(add_line, rows))
-    return summary_of(rows)
-
-
-def summary_of(rows: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    nothing = {"documents": 0, "masked": False}
-    return [row if row["replies"] else row | nothing for row in rows.values()]
-
-
 def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
-    """Add a line to the row of its function, for `summarise_ledger`."""
-    if line["what"] not in ("sent", "received"):
-        return
+    """Add a line about what was sent or received to the row of its function."""
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
@@ -416,25 +402,6 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
         row["values"], sum(math.prod(field["shape"]) for field in line["fields"].values())
     )
     row["bytes"] += line["bytes"]
-
-
-def data_sent(path: Path) -> list[dict[str, str]]:
-    """Return the table of data sent that the last start of a client recorded."""
-    tables: list[list[dict[str, str]]] = []
-    read_ledger(
-        path,
-        lambda line: tables.append(
-            [{key: str(row[key]) for key in TEXTS} for row in line.get("data_sent", ())]
-        ),
-    )
-    return next(filter(None, reversed(tables)), [])
-
-
-def has(path: Path, key: str, value: Any) -> bool:
-    """Whether some line has this value; for example, "masked" is False if the server saw it."""
-    matches: list[bool] = []
-    read_ledger(path, lambda line: matches.append(line.get(key) == value))
-    return any(matches)
 
 
 def check_version(line: Line, path: Path) -> None:

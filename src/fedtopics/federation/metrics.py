@@ -28,7 +28,7 @@ class RunCollector:
             text = f"Bytes of messages {direction} by this process."
             yield CounterMetricFamily(f"fedtopics_bytes_{direction}", text, value=number)
         try:
-            status = read_run(self._folder()).status
+            status = read_run(self._folder())
         except RunError:  # it has not begun yet
             return
         yield CounterMetricFamily(
@@ -52,7 +52,10 @@ class RunCollector:
 
 @contextmanager
 def serve_metrics(address: str, folder: Callable[[], Path]) -> Iterator[None]:
-    """Serve a run's metrics at http://HOST:PORT/metrics while the context is open."""
+    """Serve a run's metrics at http://HOST:PORT/metrics while the context is open, if given."""
+    if not address:
+        yield
+        return
     require("--metrics needs", "'fedtopics[metrics]'", ("prometheus_client", "prometheus-client"))
     from prometheus_client import CollectorRegistry, start_http_server
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MINUTE = 60.0
 DAY = 24  # hours
-SHOWN_EVENTS = ("training", "embedding", "round")  # events of progress
 
 
 def duration(seconds: float) -> str:
@@ -70,7 +69,6 @@ class ProgressDisplay:
         self,
         console: Console | None = None,
         say: Callable[[str], None] | None = None,
-        bar: bool = True,
     ) -> None:
         from rich import progress
         from rich.console import Console
@@ -87,10 +85,10 @@ class ProgressDisplay:
             progress.TextColumn("{task.fields[loss]}"),
             progress.TimeRemainingColumn(),
             console=console,
-            disable=self._lines or not bar,
+            disable=self._lines,
             speed_estimate_period=60 * MINUTE,  # a round may take minutes
         )
-        self._bar.add_task("", total=None, loss="")
+        self._bar.add_task("", total=None, visible=False, loss="")
         (self._task,) = self._bar.tasks
 
     def __enter__(self) -> Self:
@@ -127,7 +125,14 @@ class ProgressDisplay:
 
     def _count(self, what: str, done: int, total: int, begins: bool) -> None:
         if begins:  # rounds of earlier processes do not count for the speed
-            self._bar.reset(self._task.id, completed=done, total=total, description=what, loss="")
+            self._bar.reset(
+                self._task.id,
+                completed=done,
+                total=total,
+                description=what,
+                visible=True,
+                loss="",
+            )
         else:
             self._bar.update(self._task.id, completed=done)
 

@@ -1,7 +1,6 @@
 """What a study proposes to its members before they join: who takes part, and who can see what."""
 
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +9,29 @@ from fedtopics.protocol.roster import Key
 from fedtopics.versions import VERSION
 
 
-@dataclass(frozen=True)
-class Proposal:
-    study: Study
+def proposal_lines(study: Study) -> list[str]:
+    members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
+    plain = why_plain(study)
+    host = study.server.host
+    kind = "relay" if study.is_secure else "server"
+    return [
+        f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
+        *(f"  {name}: {text}" for name, text in study.about.rows()),
+        f"Members: {', '.join(members)}. {host} also runs the {kind}."
+        if host is not None
+        else f"Members: {', '.join(members)}.",
+        f"Aggregation is {f'plain, as {plain}' if plain else 'secure'}.",
+        f"Digest of the study, to compare with the other members: {study.fingerprint}",
+    ]
 
-    @property
-    def lines(self) -> list[str]:
-        study = self.study
-        members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
-        plain = why_plain(study)
-        host = study.server.host
-        kind = "relay" if study.is_secure else "server"
-        return [
-            f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
-            *(f"  {name}: {text}" for name, text in study.about.rows()),
-            f"Members: {', '.join(members)}. {host} also runs the {kind}."
-            if host is not None
-            else f"Members: {', '.join(members)}.",
-            f"Aggregation is {f'plain, as {plain}' if plain else 'secure'}.",
-            f"Digest of the study, to compare with the other members: {study.fingerprint}",
-        ]
 
-    def plain(self) -> dict[str, Any]:
-        return {
-            "digest": self.study.fingerprint,
-            "clients": sorted(self.study.clients),
-            "observers": sorted(self.study.observers),
-            "aggregation": "secure" if self.study.is_secure else "plain",
-        }
+def proposed(study: Study) -> dict[str, Any]:
+    return {
+        "digest": study.fingerprint,
+        "clients": sorted(study.clients),
+        "observers": sorted(study.observers),
+        "aggregation": "secure" if study.is_secure else "plain",
+    }
 
 
 def reach(study: Study, folder: Path) -> str:

@@ -92,14 +92,8 @@ def listening(
         server.stop()
 
 
-def lead_relay(
-    plan: ServerPlan,
-    folder: Path,
-    listen: Listen,
-    notify: Notify,
-    opened: Callable[[RelayService], None] = lambda service: None,
-) -> None:
-    """Serve a study as its relay until all members have the model; `opened` gets the relay."""
+def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -> None:
+    """Serve a study as its relay until all members have the model."""
     with hold(folder):
         run = _file_of(plan, folder)
         if (done := run.with_name(f"{run.name}-done")).exists():
@@ -113,15 +107,12 @@ def lead_relay(
                 notify(event)
 
             with recording(log_and_notify):
-                _lead(relay_of(plan, folder), listen, log_and_notify, opened)
+                _lead(relay_of(plan, folder), listen, log_and_notify)
         write_durably(done, b"")
 
 
-def _lead(
-    service: RelayService, listen: Listen, notify: Notify, opened: Callable[[RelayService], None]
-) -> None:
+def _lead(service: RelayService, listen: Listen, notify: Notify) -> None:
     with listen(service, notify):
-        opened(service)
         connected: set[str] = set()
         awaited: tuple[object, ...] = ()  # the step, and the members that it waits for
         since = 0.0

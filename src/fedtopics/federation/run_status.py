@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Required
+from typing import Annotated, Any, Literal, Required
 
 import numpy as np
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import Field, FiniteFloat, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -86,10 +86,15 @@ class RunStatus:
     bytes_received: int = 0
     repeated: int = 0  # retries of rounds
     refusals: int = 0  # of updates and studies
-    topics: list[list[str]] | None = None  # for methods whose events contain them
+    topics_of_event: list[list[str]] | None = None  # for methods whose events contain them
     is_server: bool = False
     trains: bool = False  # a relay does not: it sees neither rounds nor topics
     updated: float | None = None  # time of the last event, seconds since 1970
+    running: bool | None = None  # whether a process works on it; None if the system cannot tell
+    silent: float | None = None  # seconds since a frozen process gave a sign of life
+    topics: Sequence[Sequence[str]] = ()  # the first words of each
+    topics_of_round: int | None = None  # the round of these topics; None for a model
+    no_topics: str = NONE_YET  # why there are none; "" if there are some
 
     @property
     def pace(self) -> float | None:
@@ -160,7 +165,7 @@ class RunStatus:
         for name, reason in event.get("missing", {}).items():
             self._set(name, False, f"not in the last round: {reason}")
         if "topics" in event:
-            self.topics = [list(topic["words"]) for topic in event["topics"]]
+            self.topics_of_event = [list(topic["words"]) for topic in event["topics"]]
 
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
         client = event.get("client", "")
@@ -227,29 +232,55 @@ class RunStatus:
             "seconds_a_round": self.pace,
             "seconds_left": self.left,
             "clients": {name: asdict(status) for name, status in self.clients.items()},
+            "running": self.running,
+            "silent": self.silent,
+            "topics": self.topics,
+            "topics_of_round": self.topics_of_round,
+            "no_topics": self.no_topics,
         }
 
-    def lines(self, running: bool | None, now: float, silent: float | None = None) -> list[str]:
-        """Describe the run; `silent` are the seconds since its frozen process gave a sign."""
+    @property
+    def title(self) -> str:
+        round_ = self.topics_of_round
+        return self.no_topics or (
+            "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
+        )
+
+    def lines(self, now: float) -> list[str]:
         where = RELAY[self.state] if self.is_server and not self.trains else WHERE[self.state]
         lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
             pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
-            left = None if running is False else self.left
+            left = None if self.running is False else self.left
             most = "" if left is None else f", at most {duration(left)} left"
             lines.append(f"round {self.round:,} of {self.rounds:,}{pace}{most}")
         if self.trouble:
             lines.append(self.trouble)
         if self.updated is not None:
             lines.append(f"last event {duration(max(now - self.updated, 0))} ago")
-        if silent is not None:
+        if self.silent is not None:
             lines.append(
-                f"its process is frozen: no sign of life for {duration(silent)}; end it, then "
+                f"its process is frozen: no sign of life for {duration(self.silent)}; end it, then "
                 "start the same command again to resume the run"
             )
-        elif running is False and self.state not in ("finished", "failed"):
+        elif self.running is False and self.state not in ("finished", "failed"):
             lines.append("no process works on the run; start the same command again to resume it")
         return lines
+
+    def check(self, late: float, now: float) -> tuple[int, str]:
+        """Return an exit code for monitoring, and one line that says why.
+
+        Parameters
+        ----------
+        late : float
+            Seconds that a run may wait for others.
+        now : float
+            Seconds since 1970.
+        """
+        is_down = self.running is False or self.state in ("failed", "stopped")
+        is_late = self.waits_since is not None and now - self.waits_since > late
+        code = 0 if self.state == "finished" else 2 if is_down else int(is_late)
+        return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
 
 
 class _Words(TypedDict):
@@ -260,7 +291,7 @@ class _Event(TypedDict, total=False):
     """The checked fields of an event, as a folder from elsewhere may contain anything."""
 
     event: Required[str]
-    time: FiniteFloat
+    time: Annotated[float, Field(ge=0, lt=2**37)]  # a day that the calendar has
     seconds: FiniteFloat
     name: str
     client: str
@@ -279,48 +310,22 @@ class _Event(TypedDict, total=False):
 _EVENT = TypeAdapter(_Event)
 
 
-@dataclass
-class RunReading:
-    status: RunStatus
-    running: bool | None  # whether a process works on it; None if the system cannot tell
-    silent: float | None = None  # seconds since a frozen process gave a sign of life
-    topics: Sequence[Sequence[str]] = ()  # the first words of each
-    topics_of_round: int | None = None  # the round of these topics; None for a model
-    no_topics: str = NONE_YET  # why there are none; "" if there are some
-
-    @property
-    def title(self) -> str:
-        round_ = self.topics_of_round
-        return self.no_topics or (
-            "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
-        )
-
-    def lines(self, now: float) -> list[str]:
-        return self.status.lines(self.running, now, self.silent)
-
-    def check(self, late: float, now: float) -> tuple[int, str]:
-        """Return an exit code for monitoring, and one line that says why.
-
-        Parameters
-        ----------
-        late : float
-            Seconds that a run may wait for others.
-        now : float
-            Seconds since 1970.
-        """
-        status = self.status
-        is_down = self.running is False or status.state in ("failed", "stopped")
-        is_late = status.waits_since is not None and now - status.waits_since > late
-        code = 0 if status.state == "finished" else 2 if is_down else int(is_late)
-        return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
-
-    def plain(self) -> dict[str, Any]:
-        return self.status.plain() | {
-            name: value for name, value in vars(self).items() if name != "status"
-        }
+def read_events(path: Path, status: RunStatus) -> list[dict[str, Any]]:
+    """Return a run's events, after their status took them; RunError if one is damaged."""
+    events: list[dict[str, Any]] = []
+    try:
+        with open_file(path) as file:
+            for line in file:
+                if line.endswith(b"\n"):  # else it is being written
+                    events.append(json.loads(line))
+                    _EVENT.validate_python(events[-1], strict=True)
+                    status.take(events[-1])
+    except DAMAGES:
+        raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
+    return events
 
 
-def read_run(folder: Path) -> RunReading:
+def read_run(folder: Path) -> RunStatus:
     place = folder / "state" if (folder / "state").is_dir() else folder
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
@@ -333,44 +338,34 @@ def read_run(folder: Path) -> RunReading:
         inside = place / "study.toml"
         study = Study.read(inside if inside.exists() else folder / "study.toml")
         status.clients = {name: ClientStatus() for name in study.clients}
-    try:
-        with open_file(path) as file:
-            for line in file:
-                if line.endswith(b"\n"):  # else it is being written
-                    event = json.loads(line)
-                    _EVENT.validate_python(event, strict=True)
-                    status.take(event)
-    except DAMAGES:
-        raise RunError(
-            f"{path} cannot be read as a run's events; name the folder of a run."
-        ) from None
-    run = RunReading(status, is_used(path))
+    read_events(path, status)
+    status.running = is_used(path)
     lock = place / LOCK
     if lock.exists():
-        _check_life(run, lock)
-    if run.running is False:
+        _check_life(status, lock)
+    if status.running is False:
         for name, client in status.clients.items():
             state = "was there at the last event" if client.here else client.state
             status.clients[name] = replace(client, here=False, state=state)
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
-        run.topics, run.topics_of_round, run.no_topics = _topics(
+        status.topics, status.topics_of_round, status.no_topics = _topics(
             status, folder / "model" / "topics.json", place, study
         )
-    return run
+    return status
 
 
-def _check_life(run: RunReading, lock: Path) -> None:
+def _check_life(run: RunStatus, lock: Path) -> None:
     """Tell a process that works from one that is frozen or was killed, by its signs of life."""
     silent = time.time() - lock.stat().st_mtime
     if silent > waiting.SILENT:
         run.silent = silent if run.running else None
         run.running = False
-    elif run.running is False and run.status.state not in ("finished", "failed"):
+    elif run.running is False and run.state not in ("finished", "failed"):
         # Either it was killed just now, or this network folder does not show locks of others.
         time.sleep(2 * waiting.HEARTBEAT)
         run.running = time.time() - lock.stat().st_mtime < 2 * waiting.HEARTBEAT
     elif run.running is None:
-        run.running = run.status.state not in ("finished", "failed")
+        run.running = run.state not in ("finished", "failed")
 
 
 def _topics(
@@ -380,8 +375,8 @@ def _topics(
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
         return [[str(word) for word in row["words"][:LINE_WORDS]] for row in rows], None, ""
-    if status.topics is not None:
-        return [words[:LINE_WORDS] for words in status.topics], status.round, ""
+    if status.topics_of_event is not None:
+        return [words[:LINE_WORDS] for words in status.topics_of_event], status.round, ""
     if status.is_server and not status.trains:
         return (), None, NONE_RELAYED
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)

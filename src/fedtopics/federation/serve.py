@@ -1,6 +1,5 @@
 """Serve a study with plain aggregation as its trusted server, which trains as well (lead)."""
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -34,7 +33,6 @@ def lead(
     listen: Listen,
     on_event: OnEvent | None = None,
     start: WarmStart | None = None,
-    opened: Callable[[PlainServer], None] = lambda server: None,
 ) -> TopicModel:
     """Train a study as its trusted server, or resume it; `listen` serves the members meanwhile."""
     network = study.federation
@@ -79,7 +77,6 @@ def lead(
             # The log may be cut, because a client that needs older entries gets `run.state`.
             run.after_checkpoint = log.cut
             with listen(server, run.event):
-                opened(server)
                 model = run.save(finished(study, start, program.train(run.clients, run)))
                 missing = server.wait_until_done(waiting.MODEL_FETCHED)
                 run.event(Finished([name for name in server.names if name not in missing]))

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes, read_text
-from fedtopics.protocol.roster import certificate_fingerprint, has_signed, name_of
+from fedtopics.protocol.roster import alone, certificate_fingerprint, has_signed, name_of
 from fedtopics.versions import VERSION
 
 EDITED = {"model/README.md", "model/topics.json", "report.html", "report.md"}
@@ -31,26 +32,13 @@ class Check(NamedTuple):
     text: str
 
 
-class _Key(NamedTuple):
-    name: str
-    certificate: bytes
-    fingerprint: str
-
-    @classmethod
-    def of(cls, certificate: bytes, where: str) -> _Key:
-        return cls(name_of(certificate, where), certificate, certificate_fingerprint(certificate))
-
-    def has_signed(self, content: bytes, signature: bytes) -> bool:
-        return has_signed(self.certificate, content, signature)
-
-
 def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
     """Check ledgers and the files that they name.
 
     `place` is a folder, or a ledger alone, of which files and study are not checked. With a
     `certificate`, only signatures with its key count. A kept `head` must be a line's digest.
     """
-    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
+    trusted = None if certificate is None else alone(read_bytes(certificate), str(certificate))
     if place.is_file():
         yield from _alone(place, trusted, head)
         return
@@ -84,7 +72,7 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
             yield _kept_head(path, lines, head)
 
 
-def _alone(path: Path, trusted: _Key | None, head: str) -> Iterator[Check]:
+def _alone(path: Path, trusted: bytes | None, head: str) -> Iterator[Check]:
     """Check a ledger without the files of its run, as an auditor may get it."""
     lines = ledger.checked_lines(path)
     if not any(line.content for line in lines):
@@ -154,7 +142,7 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
 
 
 def _signature(
-    path: Path, lines: Sequence[ledger.Line], trusted: _Key | None, has_head: bool = True
+    path: Path, lines: Sequence[ledger.Line], trusted: bytes | None, has_head: bool = True
 ) -> Check:
     """Check that each certificate shown is the one whose key signed the head and lines."""
     head = ledger.Head.read(path)
@@ -165,14 +153,13 @@ def _signature(
     for line in lines:
         if isinstance(certificate := line.content.get("certificate"), str):
             try:
-                shown = _Key.of(certificate.encode(), f"line {line.number}")
+                shown = alone(certificate.encode(), f"line {line.number}")
             except IdentityError as error:
                 return Check("signature", False, f"{path}: {error}")
             key = key or shown
-            if shown.fingerprint != key.fingerprint:
-                fault = (
-                    f"line {line.number} shows the key {shown.fingerprint}, not {key.fingerprint}"
-                )
+            if shown != key:
+                keys = f"{certificate_fingerprint(shown)}, not {certificate_fingerprint(key)}"
+                fault = f"line {line.number} shows the key {keys}"
     is_signed = bool(head and head.signature) if has_head else "signature" in lines[-1].content
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
@@ -183,13 +170,15 @@ def _signature(
                 f"{path} is not signed, as its client had no certificate: anybody with access to "
                 "the file can have replaced all of it.",
             )
-    elif has_head and (head is None or not key.has_signed(head.signed, head.signature)):
-        fault = f"its head is not signed with {key.fingerprint}"
-    elif not all(line.is_signed(key.has_signed) for line in lines[head.lines if head else 0 :]):
+    elif has_head and (head is None or not has_signed(key, head.signed, head.signature)):
+        fault = f"its head is not signed with {certificate_fingerprint(key)}"
+    elif not all(
+        line.is_signed(partial(has_signed, key)) for line in lines[head.lines if head else 0 :]
+    ):
         first = head.lines + 1 if head else 1
-        fault = f"lines from {first:,} on are not signed with {key.fingerprint}"
-    elif key.name != client:
-        fault = f"the ledger of {client!r} is signed by {key.name!r}"
+        fault = f"lines from {first:,} on are not signed with {certificate_fingerprint(key)}"
+    elif (signer := name_of(key, str(path))) != client:
+        fault = f"the ledger of {client!r} is signed by {signer!r}"
     if key is None or fault:
         return Check("signature", False, f"{path}: {fault}.")
     source = (
@@ -200,7 +189,7 @@ def _signature(
     return Check(
         "signature",
         True,
-        f"{path} is signed by {key.name!r} with the key {key.fingerprint} of {source}.",
+        f"{path} is signed by {client!r} with the key {certificate_fingerprint(key)} of {source}.",
     )
 
 

@@ -27,7 +27,7 @@ from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, job_c
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
 from fedtopics.terminal.display import event_sentence
-from fedtopics.terminal.run_display import client_sentence
+from fedtopics.terminal.run_display import MEMBER_SENTENCES
 
 FAILURE = "failure.txt"  # in a run's folder: one sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results
@@ -129,7 +129,7 @@ def _take_part(
         kind = event["event"]
         if kind == "offer":
             logger.warning("%s: %s %s", key.name, event["seen"], event["policy"])
-        elif text := client_sentence(event):
+        elif text := event_sentence(event, MEMBER_SENTENCES):
             logger.log(
                 logging.ERROR if kind == "defect" else logging.INFO, "%s: %s", key.name, text
             )

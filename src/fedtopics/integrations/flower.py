@@ -45,14 +45,14 @@ def server_app(study: str | Path) -> ServerApp:
         from fedtopics.federation.study import Study
         from fedtopics.integrations.carrier import lead_carried
         from fedtopics.terminal.display import say
-        from fedtopics.terminal.run_display import ServerNews
+        from fedtopics.terminal.run_display import RunDisplay
         from fedtopics.terminal.run_report import show_run
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
 
         try:
-            with ServerNews() as news:
+            with RunDisplay() as news:
                 model = lead_carried(plan, out, GridCarrier(grid), news)
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
@@ -161,9 +161,9 @@ def resident_main(content: str, folder: str) -> None:
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return the writer of a SuperNode's log: it shows the proposal once, not for each process."""
-    from fedtopics.terminal.run_display import MemberNews
+    from fedtopics.terminal.run_display import MEMBER_SENTENCES, RunDisplay
 
-    news = MemberNews(name)
+    news = RunDisplay(MEMBER_SENTENCES, name)
     offers = list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:

@@ -26,7 +26,6 @@ class Caller:
     """The state of one client at the server."""
 
     asks: int = 0
-    called: float = -math.inf  # time of its last call
     # When it has to call again: never, while it computes with what it got.
     due: float = -math.inf
     away: str = ""  # why nobody waits for it until it calls
@@ -79,8 +78,7 @@ class PlainServer:
             )
             answer = self._answer(name, ask)
             if client.asks == number:
-                client.called = time.monotonic()
-                client.due = client.called + waiting.AWAY if answer is None else math.inf
+                client.due = time.monotonic() + waiting.AWAY if answer is None else math.inf
             return encode(answer or PlainAnswer("", self.log.run, self._waiting()))
 
     def _met(self, name: str, ask: PlainAsk) -> Caller:
@@ -102,7 +100,6 @@ class PlainServer:
         if client.absence():
             self._notify(StatusChange("joined", name))
         client.asks += 1
-        client.called = time.monotonic()
         client.due = math.inf
         client.away = ""
         client.least = ask.least
@@ -142,7 +139,6 @@ class PlainServer:
                 self._digests[name] = digest
                 self._wanted[name] = reply.content
                 self.traffic = self.traffic[0], self.traffic[1] + len(message)
-                self.clients[name].called = time.monotonic()
                 self.changed.notify_all()
             elif self._digests[name] != digest:
                 raise FederationError(f"{name} sent two different updates of step {reply.step}.")
@@ -157,11 +153,6 @@ class PlainServer:
         with self.changed:
             self.traffic = self.traffic[0] + len(content), self.traffic[1]
         return content
-
-    def present(self) -> dict[str, float]:
-        now = time.monotonic()
-        with self.changed:
-            return {n: now - client.called for n, client in self.clients.items() if client.asks}
 
     def wait_until_done(self, seconds: float) -> list[str]:
         """Wait until all clients have the model; return those that do not have it in time."""

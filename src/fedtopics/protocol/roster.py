@@ -216,6 +216,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
     try:
         certificate = x509.load_pem_x509_certificate(content)
         public = certificate.public_key()
+        certificate.subject.rfc4514_string()  # a damaged name fails only when it is read
         now = datetime.now(UTC)
     except UNREADABLE:
         raise IdentityError(

@@ -171,8 +171,8 @@ def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -
         case ["table", name]:
             table = TABLES[name]
             return [FormTable(table["head"], table["rows"], table["source"].format(**phrases))]
-        case ["measures", *purposes]:
-            return _measures(records, purposes)
+        case [("measures" | "attacks" | "settings") as name, *purposes]:
+            return _applying(records, name, purposes, phrases)
         case [("controller" | "officer" | "participant") as kind, question]:
             return [Gap(WHO[kind], question)]
     return FILLED[entry[0]](records)
@@ -266,18 +266,17 @@ def _files(records: Records) -> list[Part]:
     ]
 
 
-def _measures(records: Records, purposes: Sequence[str]) -> list[Part]:
-    return [
-        FormTable(
-            head=["principle or requirement", "measure, implemented in the program"],
-            rows=[
-                [measure["serves"], measure["what"]]
-                for measure in records.holding("measures")
-                if measure["serves"] in purposes
-            ],
-            source=f"{PROGRAM}; {MODEL}",
-        )
+def _applying(
+    records: Records, name: str, purposes: Sequence[str], phrases: Mapping[str, Any]
+) -> list[Part]:
+    """List the rows of a table that apply to this study, only those for purposes if there are."""
+    columns = TABLES["columns"][name]
+    rows = [
+        [row[key] for key in columns["head"]]
+        for row in records.holding(name)
+        if not purposes or row["serves"] in purposes
     ]
+    return [FormTable([*columns["head"].values()], rows, columns["source"].format(**phrases))]
 
 
 def _policies(records: Records) -> list[Part]:
@@ -335,19 +334,6 @@ def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "not set" if value is None else str(value)
-
-
-def _attacks(records: Records) -> list[Part]:
-    return [
-        FormTable(
-            head=["who", "what can be learned", "in an experiment", "its command", "reduced by"],
-            rows=[
-                [attack[key] for key in ("who", "what", "figure", "command", "less_by")]
-                for attack in records.holding("attacks")
-            ],
-            source=f"{MODEL}; {CITED}. The experiments used other documents than these",
-        )
-    ]
 
 
 def _budgets(records: Records) -> list[Part]:
@@ -419,25 +405,13 @@ def _risks(records: Records) -> list[Part]:
     ]
 
 
-def _settings(records: Records) -> list[Part]:
-    return [
-        FormTable(
-            head=["measure that settings allow", "what it changes"],
-            rows=[[row["what"], row["changes"]] for row in records.holding("settings")],
-            source=f"{PROGRAM}; {MODEL}",
-        )
-    ]
-
-
 FILLED = {
     "adversaries": _adversaries,
     "documents": _documents,
     "flows": _flows,
     "files": _files,
     "policies": _policies,
-    "attacks": _attacks,
     "budgets": _budgets,
     "audit": _audit,
     "risks": _risks,
-    "settings": _settings,
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +17,11 @@ from fedtopics.federation import ledger
 from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.run_folder import EVENTS
+from fedtopics.federation.run_status import RunStatus, read_events
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import About, ClientData
-from fedtopics.files import read_text, read_toml
+from fedtopics.files import read_toml
 from fedtopics.model.folder import model_folder
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -49,6 +49,7 @@ class LedgerFacts:
     policy: Mapping[str, Any] = field(default_factory=dict)
     data_sent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # rows by function
     has_certificate: bool = False
+    seen: bool = False  # whether the server saw updates, as aggregation was plain
     seeded: bool = False  # whether random choices came from the study's seed, known to all
     times: tuple[str, str] = "", ""  # of the first and the last line
     stored_files: dict[str, str] = field(default_factory=dict)  # with the lines that name them
@@ -66,6 +67,7 @@ class LedgerFacts:
         self.lines += 1
         time = str(line["time"])
         self.times = self.times[0] or time, time
+        self.seen = self.seen or line.get("masked") is False
         self.seeded = self.seeded or line.get("secret") == ledger.SEEDED
         if line["what"] == "started":
             self.began_line = self.lines
@@ -75,12 +77,15 @@ class LedgerFacts:
             self.persons = line.get("persons")
             self.unit = str(line.get("unit", self.unit))
             self.policy = dict(line["policy"])
-            self.data_sent = {row["function"]: row for row in line.get("data_sent", ())}
+            self.data_sent = {
+                row["function"]: {key: str(row[key]) for key in ledger.TEXTS}
+                for row in line.get("data_sent", ())
+            }
             self.has_certificate = "certificate" in line
             self.spent = line.get("epsilon_spent", self.spent)
         elif line["what"] == "stored":
             self.stored_files[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
-        else:
+        elif line["what"] in ("sent", "received"):
             ledger.add_line(self.functions, line)
             first, _ = self.spans.get(line["function"], (self.lines, 0))
             self.spans[line["function"]] = first, self.lines
@@ -111,8 +116,9 @@ class LedgerFacts:
 
     @property
     def rows(self) -> Rows:
-        """Data sent and received, one row per function, as in `summarise_ledger`."""
-        return ledger.summary_of(self.functions)
+        """Data sent and received, one row per function."""
+        nothing = {"documents": 0, "masked": False}
+        return [row if row["replies"] else row | nothing for row in self.functions.values()]
 
     @property
     def head(self) -> str:
@@ -128,7 +134,7 @@ class RunFacts:
     name: str  # for people
     study: dict[str, Any] = field(default_factory=dict)  # as in its file
     events: Rows = field(default_factory=list)
-    ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, from `summarise_ledger`
+    ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, from `LedgerFacts.rows`
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
     seeded: tuple[str, ...] = ()  # clients with a ledger whose random choices were not secret
     policies: dict[str, Policy] = field(default_factory=dict)  # by client, from its ledger
@@ -196,10 +202,10 @@ def read_run_facts(folder: Path) -> RunFacts:
     left: Counter[int] = Counter()
     for facts in ledgers:
         left.update(facts.left)
-    events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    day = ""
-    with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
-        day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
+    status = RunStatus()
+    paths = [path for path in (folder / EVENTS, folder / "state" / EVENTS) if path.exists()]
+    events = read_events(paths[0], status) if paths else []
+    day = f"{datetime.fromtimestamp(status.updated, UTC):%Y-%m-%d}" if status.updated else ""
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
@@ -237,19 +243,6 @@ def _study(path: Path) -> dict[str, Any]:
             return plan
         raise ValueError
     except ValueError:
-        raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
-
-
-def _events(path: Path) -> Rows:
-    if not path.exists():
-        return []
-    lines = read_text(path, errors="replace").split("\n")
-    try:
-        events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be incomplete
-        if all(isinstance(event["round"], int) for event in events if event["event"] == "round"):
-            return events
-        raise ValueError
-    except (ValueError, LookupError, TypeError):
         raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedtopics.escaping import as_json, for_encoding, for_terminal
-from fedtopics.federation.progress import ProgressDisplay, duration, end_of_wait
+from fedtopics.federation.progress import duration, end_of_wait
 from fedtopics.text.languages import language_sentence
 
 # Commands import slow modules when they run, so that --help is fast.
@@ -71,7 +71,7 @@ SENTENCES = {
     "checkpoint failed": "round {round}: no checkpoint was written: {reason}; the run continues",
     "stopped": "stopped after round {round}: {reason}",
 }
-_OF_SIMULATIONS = {
+SIMULATION_SENTENCES = {
     name: SENTENCES[name]
     for name in (
         "candidate",
@@ -82,6 +82,9 @@ _OF_SIMULATIONS = {
         "skipped",
         "stopped",
     )
+} | {
+    "vocabulary": "agreed on {words:,} words; {documents:,} documents, {without_known_word:,} of "
+    "them without an agreed word"
 }
 
 
@@ -124,26 +127,6 @@ def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, n: shown.update(Text(f"Embeddings of {done:,} of {n:,} documents"))
 
 
-class RoundProgress(ProgressDisplay):
-    """Show rounds, loss, time left and other events of a simulation."""
-
-    def __init__(self) -> None:
-        super().__init__(console, say)
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
-        super().__call__(event)
-        if kind == "vocabulary":
-            say(
-                f"agreed on {event['words']:,} words; {event['documents']:,} documents, "
-                f"{event['without_known_word']:,} of them without an agreed word"
-            )
-        elif kind == "round" and "topics" in event:
-            say(topic_news(event))
-        elif text := event_sentence(event, _OF_SIMULATIONS):
-            say(text)
-
-
 def event_sentence(event: Mapping[str, Any], sentences: Mapping[str, str] = SENTENCES) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
@@ -165,17 +148,19 @@ def listed(value: Any) -> Any:
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
+    """Describe a round of F-LDA: documents by client, and which topics are new or vanished."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
+    arrived = ", ".join(f"{name} {n:,}" for name, n in event["arrived"].items())
     lines = [
-        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; "
-        f"topics with a cosine of at least {event['threshold']:.2f} count as the same"
+        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents "
+        f"({arrived}); topics with a cosine of at least {event['threshold']:.2f} count as the same"
     ]
     if "bytes_received" in event:
         sent, received = (event[f"bytes_{way}"] / 1000 for way in ("sent", "received"))
         lines[0] += f"; {received:,.0f} KB from all clients, {sent:,.0f} KB to them"
     lines += [
-        f"  {kind}: {'; '.join(' '.join(topic['words']) for topic in topics)}"
+        f"  {kind}: {'; '.join(' '.join([str(t['id']), *t['words']]) for t in topics)}"
         for kind, topics in names.items()
         if topics and event["round"] > 1
     ]

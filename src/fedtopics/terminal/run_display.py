@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
-from fedtopics.federation.progress import SHOWN_EVENTS, ProgressDisplay
+from fedtopics.federation.progress import ProgressDisplay
 from fedtopics.files import shortened
 from fedtopics.guarantees import not_promised
-from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, status, topic_news
+from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, topic_news
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
-    from fedtopics.protocol.plain_server import PlainServer
-    from fedtopics.protocol.relay import RelayService
 
-_NEWS = {name: SENTENCES[name] for name in ("waits for", "continues")} | {  # of a client
+MEMBER_SENTENCES = {name: SENTENCES[name] for name in ("waits for", "continues")} | {
     "narrowed": "an update had too large numbers, so it was multiplied by {factor:.1e}",
     "documents": "{documents:,} documents ({whose}; {empty:,} of them empty) from {source}; they "
     "stay here. The first ones have {words} words",
@@ -31,111 +26,46 @@ _NEWS = {name: SENTENCES[name] for name in ("waits for", "continues")} | {  # of
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "already finished": "this study is finished",
     "allowed": "the policy allows this study; nothing was sent. To join, leave out --dry-run.",
+    "skipped": "takes no part in round {round:,}: it has {documents:,} new documents, but needs "
+    "{least:,}",
     "defect": "round {round}: {function} failed with {error}; nothing was sent",
     "model": "the model is in {folder}; next to it, theta.parquet has the topics of {documents:,} "
     "documents (in {unknown:,} of them, the model knows nothing)",
 }
 
 
-class ServerNews:
-    """Show a live table of the clients on a terminal; elsewhere, lines."""
+class RunDisplay(ProgressDisplay):
+    """Show the progress and the events of a run; lines of a member begin with its name."""
 
-    def __init__(self) -> None:
-        self._service: RelayService | PlainServer | None = None
-        self._round: dict[str, Any] = {}
-        self._progress = ProgressDisplay(console, say, bar=False)
-        self._counted: Counter[str] = Counter()
-        self._missing: dict[str, str] = {}
-        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
+    def __init__(self, sentences: Mapping[str, str] = SENTENCES, name: str = "") -> None:
+        prefix = f"{name}: " if name else ""
+        super().__init__(console, lambda text: say(f"{prefix}{text}"))
+        self._sentences = sentences
+        self._missing: Mapping[str, str] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-        self._progress.close()
-
-    def watch(self, service: RelayService | PlainServer) -> None:
-        self._service = service
-        if console.is_terminal:
-            self._live.start()
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        self._progress(event)
-        if event["event"] == "round":
-            self._round = event
-            self._counted.update(event["clients"])
-            for client, reason in event["missing"].items():
-                if self._missing.get(client) != reason:
-                    say(f"round {event['round']} without {client}: {reason}")
-            self._missing = event["missing"]
-            if "topics" in event:
-                say(topic_news(event))
-        elif text := event_sentence(event):
-            say(text)
-
-    def _table(self) -> Table:
-        event = self._round
-        progress = "waiting for the clients"
-        if event:
-            traffic = (event["bytes_sent"] + event["bytes_received"]) / 1e6
-            progress = f"{self._progress}   {event['seconds']:.2f} s, {traffic:.1f} MB per round"
-        table = Table("client", "state", title=progress, title_justify="left")
-        table.add_column("rounds", justify="right")
-        service = self._service
-        present = service.present() if service else {}
-        for name in service.names if service else ():
-            seconds = present.get(name)
-            table.add_row(
-                name,
-                "not connected" if seconds is None else f"called {seconds:.0f} s ago",
-                f"{self._counted[name]:,}",
-            )
-        return table
-
-
-class MemberNews:
-    """Show the study before a member joins, then the progress."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._status = status(f"{name}: starting")
-        self._progress = ProgressDisplay(console, lambda line: say(f"{name}: {line}"), bar=False)
-
-    def __enter__(self) -> MemberNews:
-        if console.is_terminal:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-        self._progress.close()
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        self._progress(event)
-        if kind in SHOWN_EVENTS:
-            self._status.update(Text(f"{self._name}: {self._progress}"))
-        if kind == "reconnecting":
-            event = event | {"seconds": max(1, event["seconds"])}
-        if kind == "skipped":
-            say(event_sentence(event))
-        elif kind == "arrived":
-            news = f"round {event['round']:,}: {event['documents']:,} documents"
-            self._status.update(Text(f"{self._name}: {news}"))
-        elif kind == "offer":
-            show_offer(event)
-        elif text := client_sentence(event):
-            if kind == "allowed":
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        super().__call__(event)
+        match event["event"]:
+            case "offer":
+                show_offer(event)
+            case "allowed":
                 show_exposure(event["exposure"])
-            say(f"{self._name}: {text}")
+            case "round":
+                self._show_round(event)
+        if text := event_sentence(event, self._sentences):
+            self._say(text)
+
+    def _show_round(self, event: Mapping[str, Any]) -> None:
+        missing = event.get("missing", {})
+        for client, reason in missing.items():
+            if self._missing.get(client) != reason:
+                self._say(f"round {event['round']} without {client}: {reason}")
+        self._missing = missing
+        if "topics" in event:
+            self._say(topic_news(event))
 
 
-def client_sentence(event: dict[str, Any]) -> str:
-    return event_sentence(event, _NEWS)
-
-
-def show_offer(event: dict[str, Any]) -> None:
+def show_offer(event: Mapping[str, Any]) -> None:
     study = event["study"]
     network = study.described["settings"].get("method.network")
     network = f" with {network}" if network else ""
