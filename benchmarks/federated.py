@@ -34,7 +34,8 @@ def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
     for name, bag in bags.items():
         pq.write_table(pa.table({"words": tokenised(bag)}), folder / f"{name}.parquet")
         (folder / f"{name}.toml").write_text(
-            f'min_persons = 10\nmin_persons_per_word = 1\nmax_rounds = 5000\nmemory = "{name}.memory"\n'
+            "min_persons = 10\nmin_persons_per_word = 1\nmax_rounds = 5000\n"
+            f'memory = "{name}.memory"\n'
         )
 
 

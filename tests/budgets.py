@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -109,6 +109,7 @@ def costs(root: Path, home: Path) -> dict[str, int]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
     nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    many = takes_many(nodes)
     names = [node for node in nodes if isinstance(node, ast.Name)]
     public = Counter(name for tree in trees.values() for name in set(public_names(tree)))
     bodies = [body_of(texts[path].splitlines(), node) for path, node in functions]
@@ -120,7 +121,7 @@ def costs(root: Path, home: Path) -> dict[str, int]:
         "assignments of several names in one line": sum(
             isinstance(node, ast.Assign) and is_dense(node) for node in nodes
         ),
-        "tuples splatted into calls": sum(len(list(splats(trees, path))) for path in paths),
+        "tuples splatted into calls": sum(len(list(splats(tree, many))) for tree in trees.values()),
         "fmt: skip": sum(text.count("# fmt: skip") for text in texts.values()),
         "vague names of variables": sum(
             name.id in VAGUE and isinstance(name.ctx, ast.Store) for name in names
@@ -194,24 +195,26 @@ def body_of(lines: list[str], node: ast.FunctionDef | ast.AsyncFunctionDef) -> l
     return lines[first.lineno - 1 : node.end_lineno]
 
 
-def splats(trees: Mapping[Path, ast.Module], path: Path) -> Iterator[int]:
-    """Yield the lines of calls that fill parameters, which have names, from a tuple.
-
-    Functions that take any number of arguments may get them from one, and a function may pass on
-    its own.
-    """
-    many = TAKES_MANY | {
+def takes_many(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names of functions that take any number of arguments."""
+    return TAKES_MANY | {
         node.name.lstrip("_")
-        for tree in trees.values()
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef) and node.args.vararg
     }
+
+
+def splats(tree: ast.Module, many: Collection[str]) -> Iterator[int]:
+    """Yield the lines of calls that fill parameters, which have names, from a tuple.
+
+    The functions `many` may get them from one, and a function may pass on its own.
+    """
     passed_on = {
         node.args.vararg.arg
-        for node in ast.walk(trees[path])
+        for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.Lambda)) and node.args.vararg
     }
-    for node in ast.walk(trees[path]):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", "")).lstrip("_")
             for part in node.args:

@@ -137,6 +137,7 @@ class Participation:
     def consider(self, study: Study, state: Path) -> Door | None:
         """Return the door to the documents, once no other process uses the run's state."""
         has_begun = (state / DOCUMENTS).exists()
+        # The memory, the ledger, then the digest of the documents: each before anything is sent.
         write_durably(self.out / "study.toml", study.to_toml().encode())
         if self.corpus is None:
             return None

@@ -210,7 +210,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             )
 
     def check_method(self, client: str, method: str) -> None:
-        """Refuse a method that is not allowed."""
+        """Refuse a `method` that is not allowed."""
         if self.methods is not None and method not in self.methods:
             raise PolicyError(
                 f"The policy of client {client!r} does not allow the method {method!r}; choose "
@@ -237,7 +237,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             )
 
     def check_members(self, client: str, members: Collection[str]) -> None:
-        """Refuse a sum over too few clients; simulations do not check this."""
+        """Refuse a sum over too few `members`; simulations do not check this."""
         if len(members) < self.min_clients_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} requires sums over at least "
@@ -255,7 +255,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             )
 
     def in_study(self, is_secure: bool) -> Policy:
-        """Return the policy for a study between machines, where secure sums need three."""
+        """Return the policy between machines, where sums need three clients if `is_secure`."""
         if not is_secure or "min_clients_in_sum" in self.model_fields_set:
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
