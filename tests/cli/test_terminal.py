@@ -111,10 +111,9 @@ def test_events_of_others(screen: StringIO) -> None:
             adversaries={TEXT: TEXT},
         ),
     }
-    member = run_display.RunDisplay(run_display.MEMBER_SENTENCES, "a")
     with run_display.RunDisplay() as server:
         for kind in (*display.SENTENCES, *run_display.MEMBER_SENTENCES):
-            for shown in (server, member):
+            for shown in (server, run_display.RunDisplay(run_display.MEMBER_SENTENCES, "a")):
                 shown({"event": kind, **more, **said})
         changes = {
             "arrived": {TEXT: 1},
@@ -127,6 +126,11 @@ def test_events_of_others(screen: StringIO) -> None:
         server({"event": "round", **more, **said, **changes})
     study = SimpleNamespace(
         fingerprint=TEXT,
+        name=TEXT,
+        observers=[TEXT],
+        aggregation="secure",
+        is_secure=True,
+        server=SimpleNamespace(host=TEXT),
         about=About.model_construct(purpose=TEXT),
         method=SimpleNamespace(method_name=TEXT, number="2"),
         described={"settings": {"method.network": TEXT}},

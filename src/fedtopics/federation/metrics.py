@@ -10,7 +10,6 @@ from typing import Any
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.extras import require
-from fedtopics.federation.run_status import read_run
 from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
@@ -23,6 +22,9 @@ class RunCollector:
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        # A relay without metrics does not load what reads a run.
+        from fedtopics.federation.run_status import read_run
 
         for direction, number in TRAFFIC.items():
             text = f"Bytes of messages {direction} by this process."

@@ -10,12 +10,14 @@ from fedtopics.versions import VERSION
 
 
 def proposal_lines(study: Study) -> list[str]:
+    network = study.described["settings"].get("method.network")
+    method = f"{study.method.method_name}{f' with {network}' if network else ''}"
     members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
     plain = why_plain(study)
     host = study.server.host
     kind = "relay" if study.is_secure else "server"
     return [
-        f"Study {study.name!r}: {study.method.method_name}, {study.method.number} topics",
+        f"Study {study.name!r}: {method}, {study.method.number} topics",
         *(f"  {name}: {text}" for name, text in study.about.rows()),
         f"Members: {', '.join(members)}. {host} also runs the {kind}."
         if host is not None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from fedtopics.federation.progress import ProgressDisplay
-from fedtopics.files import shortened
 from fedtopics.guarantees import not_promised
 from fedtopics.terminal.display import SENTENCES, console, event_sentence, say, topic_news
 
@@ -66,15 +65,9 @@ class RunDisplay(ProgressDisplay):
 
 
 def show_offer(event: Mapping[str, Any]) -> None:
-    study = event["study"]
-    network = study.described["settings"].get("method.network")
-    network = f" with {network}" if network else ""
-    say(
-        f"Study {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
-        f"{study.method.number} topics, clients {', '.join(study.clients)}."
-    )
-    for name, text in study.about.rows():
-        say(f"  {name}: {text}")
+    from fedtopics.federation.proposal import proposal_lines
+
+    say("\n".join(proposal_lines(event["study"])))
     say(f"{event['seen']}\n{event['policy']}")
     if event["known"]:
         return say("What it shares was shown before; `fedtopics check` shows it again.")
