@@ -455,6 +455,5 @@ def test_answers_reach_flower_and_flare(tmp_path: Path) -> None:
     answers = {"first_release": True, "texts_changed": True}
     (tmp_path / "study.toml").write_text('name = "letters"\n')
     node = flower._node({"name": "north", **answers}, tmp_path / "study.toml")
-    assert node.switches == answers
-    assert not node.data
+    assert node.settings == answers
     assert answers.items() <= vars(flare.SiteSettings(**answers)).items()

@@ -17,15 +17,19 @@ from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
 import msgspec
+from pydantic import Field
 
 from fedtopics import waiting
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
+from fedtopics.federation.join import join
+from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
@@ -249,6 +253,29 @@ class CarriedServer:
             refusal = "The server failed."
             self._service.fail(f"the server failed: {reason_of(fault)}")
         self._served.put((address, Results(self._session, calls.number, results, refusal)))
+
+
+class SiteSettings(ClientData):
+    """A site's own settings: a study's table [clients.NAME], and the fields below."""
+
+    out: Path | None = Field(None, description="folder with one folder per run: ledger, model")
+    key: Path | None = Field(None, description="folder of the client's key")
+    insecure_seed: bool = Field(False, description="random choices that everybody can repeat")
+    first_release: bool = Field(False, description="as `fedtopics join --first-release`")
+    texts_changed: bool = Field(False, description="as `fedtopics join --texts-changed`")
+
+
+def join_carried(
+    study: Study,
+    folder: Path,
+    link: CarriedLink,
+    on_event: OnEvent,
+    key: Key,
+    settings: SiteSettings,
+) -> None:
+    """Take part in a study with a site's documents."""
+    switches = settings.model_dump(include={"insecure_seed", "first_release", "texts_changed"})
+    join(Participation.of(key, settings, folder, on_event, **switches), study, link=link)
 
 
 def lead_carried(

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.collab import collab
-from pydantic import Field
 
 from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, StudyError
-from fedtopics.federation.join import join
-from fedtopics.federation.participant import Participation
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
-from fedtopics.integrations.carrier import CarriedLink, lead_carried
+from fedtopics.integrations.carrier import (
+    CarriedLink,
+    SiteSettings,
+    join_carried,
+    lead_carried,
+)
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext, job_context, logger
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
@@ -31,16 +33,6 @@ FAILURE = "failure.txt"  # in a run's folder: one sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results
 STUDY_FILE = "study.toml"
 SITE_FILE = "fedtopics.toml"  # in a site's `local`, and in the server's
-
-
-class SiteSettings(ClientData):
-    """A site's own settings: a study's table [clients.NAME], and the fields below."""
-
-    out: Path | None = Field(None, description="folder with one folder per run: ledger, model")
-    key: Path | None = Field(None, description="folder of the client's key")
-    insecure_seed: bool = Field(False, description="random choices that everybody can repeat")
-    first_release: bool = Field(False, description="as `fedtopics join --first-release`")
-    texts_changed: bool = Field(False, description="as `fedtopics join --texts-changed`")
 
 
 class StudyServer:
@@ -143,16 +135,7 @@ def _take_part(
             )
 
     try:
-        part = Participation.of(
-            key,
-            settings,
-            folder,
-            tell,
-            insecure_seed=settings.insecure_seed,
-            first_release=settings.first_release,
-            texts_changed=settings.texts_changed,
-        )
-        join(part, study, link=link)
+        join_carried(study, folder, link, tell, key, settings)
     except FedTopicsError as error:
         _fail(folder, str(error))
         raise

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
-SWITCHES = "insecure_seed", "first_release", "texts_changed"  # arguments of a `Participation`
-_OWN = (
-    "name",
-    "out",
-    "stay",
-    "key",
-    *SWITCHES,
-)  # keys of a node configuration, other than the data's
 FAILED = "its settings or its documents cannot be used; see its own log"
 
 
@@ -119,37 +111,29 @@ class _Node:
 
     name: str
     out: Path  # the folder for the study
-    data: Mapping[str, Any]  # as a study's table [clients.NAME]
+    settings: Mapping[str, Any]  # `SiteSettings`, which the resident process checks
     key: str  # its folder
     study: str  # its file
     stay: float = waiting.RESIDENT_IDLE
-    switches: Mapping[str, bool] = field(default_factory=dict)  # `SWITCHES`
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process of a Flower run; it ends those of other runs."""
-        settings = vars(self) | {
-            "out": str(self.out),
-            "data": dict(self.data),
-            "switches": dict(self.switches),
-        }
         folder = self.out / "flower" / run
+        content = json.dumps(vars(self), default=str)
         return ask(
-            folder,
-            message,
-            command=[sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)],
+            folder, message, command=[sys.executable, "-m", __spec__.name, content, str(folder)]
         )
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
         """Take part in a study; log the reason of a failure on this machine, and raise."""
-        from fedtopics.federation.join import join
-        from fedtopics.federation.participant import Participation
-        from fedtopics.federation.study_tables import ClientData, explained
+        from fedtopics.federation.study_tables import explained
+        from fedtopics.integrations.carrier import SiteSettings, join_carried
 
+        fields = {name.replace("-", "_"): value for name, value in self.settings.items()}
         with _logged_failures():
-            with explained("The node configuration", ClientData):
-                data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
-            part = Participation.of(key, data, self.out, _log(self.name, self.out), **self.switches)
-            join(part, study, link=link)
+            with explained("The node configuration", SiteSettings):
+                settings = SiteSettings(**fields)
+            join_carried(study, self.out, link, _log(self.name, self.out), key, settings)
 
 
 def resident_main(content: str, folder: str) -> None:
@@ -201,26 +185,23 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     from fedtopics.escaping import check_client_name
 
-    name = config.get("name")
-    seconds = config.get("stay", waiting.RESIDENT_IDLE)
-    switches = {name: config[name] for name in SWITCHES if name in config}
-    kinds = isinstance(config.get("key", ""), str) and {*map(type, switches.values())} <= {bool}
-    if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
+    settings = dict(config)
+    name = settings.pop("name", None)
+    seconds = settings.pop("stay", waiting.RESIDENT_IDLE)
+    if not isinstance(name, str) or not isinstance(seconds, (int, float)):
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north"; if given, stay must be a number of seconds, key a folder, '
-            f"and {', '.join(SWITCHES)} true or false."
+            'name = "north"; if given, stay must be a number of seconds.'
         )
     check_client_name(name)
     folder = file_name(str(read_toml(Path(study)).get("name", "study")))  # the server chose it
     return _Node(
         name=name,
         out=Path(str(config.get("out", f"runs/{name}"))).absolute() / folder,
-        data={key: value for key, value in config.items() if key not in _OWN},
+        settings=settings,
         key=str(config.get("key", Path(study).parent / name)),
         study=str(study),
         stay=seconds,
-        switches=switches,
     )
 
 
@@ -240,10 +221,14 @@ def _simulated(study: str | Path, context: Context) -> _Node:
     return _Node(
         name=name,
         out=_run_folder(plan, context) / "clients" / name,
-        data=plan.clients[name].model_dump(mode="json", exclude_none=True, exclude={"certificate"}),
+        settings={
+            **plan.clients[name].model_dump(
+                mode="json", exclude_none=True, exclude={"certificate"}
+            ),
+            "insecure_seed": True,
+        },
         key=str(Path(str(keys)) / name),
         study=str(study),
-        switches={"insecure_seed": True},
     )
 
 
