@@ -82,7 +82,7 @@ class Patience:
                 pause = waiting.FIRST_RETRY if time.monotonic() - began > pause else pause
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise LinkError(
+                    raise FederationError(
                         f"The server did not answer for {self._seconds:,.0f} seconds: {error}; "
                         "start the same command again to resume the run."
                     ) from None
@@ -95,7 +95,7 @@ class Patience:
 
 def ask_at_last(link: Link, message: bytes) -> None:
     """Tell the server that this member has the model; give up after a minute."""
-    with suppress(LinkError):
+    with suppress(FederationError):  # it has the model, whatever the server says
         Patience(waiting.SAY_DONE, lambda _: None)(lambda: link.ask(message))
 
 
