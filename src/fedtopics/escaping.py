@@ -4,11 +4,13 @@ Characters that do not print become escapes: terminals execute some, and others 
 """
 
 import codecs
+import csv
 import html
+import io
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedtopics.errors import StudyError
@@ -88,6 +90,15 @@ def for_markdown(text: str) -> str:
 def for_csv(text: str) -> str:
     """Return text for a table cell that a spreadsheet does not evaluate as a formula."""
     return FORMULA.sub(r"\1\2'", visible(text))
+
+
+def csv_table(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV, of which a spreadsheet evaluates no cell."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(
+        [for_csv(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
+    return file.getvalue()
 
 
 def as_json(content: Any, indent: int | None = None, **how: Any) -> str:

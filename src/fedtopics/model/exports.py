@@ -1,7 +1,5 @@
 """Models in the formats of other libraries and programs; only pandas is ever imported."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import ModelError, check_number
-from fedtopics.escaping import for_csv, for_markdown, for_scripts
+from fedtopics.escaping import csv_table, for_markdown, for_scripts
 from fedtopics.extras import require
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import figure_templates
@@ -192,22 +190,21 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as CSV; missing scores and shares are empty."""
     measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
     clients = list(rows[0]["clients"])
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        ["topic", "label", "share", "count", "words"]
-        + [for_csv(f"coherence_{name}") for name in measures]
-        + [for_csv(f"share_{name}") for name in clients]
+    header = [
+        *("topic", "label", "share", "count", "words"),
+        *(f"coherence_{name}" for name in measures),
+        *(f"share_{name}" for name in clients),
+    ]
+    cells = (
+        [row["topic"], shown_label(row), row["share"], row["count"], " ".join(row["words"])]
+        + [
+            None if math.isnan(score) else score
+            for score in (row["coherence"].get(name, math.nan) for name in measures)
+        ]
+        + [row["clients"][name] for name in clients]
+        for row in rows
     )
-    for row in rows:
-        scores = [row["coherence"].get(name, math.nan) for name in measures]
-        writer.writerow(
-            [row["topic"], for_csv(shown_label(row)), row["share"], row["count"]]
-            + [for_csv(" ".join(row["words"]))]
-            + ["" if math.isnan(score) else score for score in scores]
-            + [row["clients"][name] for name in clients]  # None is written as nothing
-        )
-    return file.getvalue()
+    return csv_table([header, *cells])  # None is written as nothing
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -91,8 +91,9 @@ def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[s
     by_text = [words for batch in tokens(corpus, rules) for words in batch]
     if not corpus.is_tokenised:
         return by_text
+    forms_of = rules.forms_of_words()  # once: it reads all stop words
     return [
-        [form for w in words for form in ([w] if w in vocabulary else rules.forms_of([w])[0])]
+        [form for w in words for form in ([w] if w in vocabulary else forms_of([w])[0])]
         for words in by_text
     ]
 

@@ -99,7 +99,7 @@ class Recipe:
     ) -> list[str]:
         """Return the words that are known without any document; StudyError if there are none."""
         if words:
-            forms = text.forms_of(words)[0]
+            forms = text.forms_of_words()(words)[0]
             if why := stages.why_too_few(len(forms), settings.n_components):
                 raise StudyError(
                     f"[differential_privacy] lists {len(forms)} public words, {why}; list more "

@@ -345,7 +345,7 @@ class Corpus:
 def split(
     batches: Iterable[Sequence[str]], analyse: Callable[[str], list[str]]
 ) -> Iterator[list[list[str]]]:
-    """Yield the words of each text; DataError if a user's pattern takes too long for one."""
+    """Yield `batches` of words, which `analyse` finds; DataError if a pattern takes too long."""
     done = 0
     for batch in batches:
         words = []

@@ -156,12 +156,8 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         words = self._words(tokeniser)
         return lambda text: words(clean(text))
 
-    def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
-        """Return people's words in the form they have in texts, and which are stop words."""
-        return self.forms_of_words()(words)
-
     def forms_of_words(self) -> Callable[[Iterable[str]], tuple[list[str], frozenset[str]]]:
-        """Return `forms_of` for many lists of words."""
+        """Return a function from people's words to their forms in texts, and any stop words."""
         if self.token_pattern == LISTS:
             return lambda words: (list(dict.fromkeys(map(normal_form, words))), frozenset())
         # A server lacks the packages for base forms and unspaced scripts.

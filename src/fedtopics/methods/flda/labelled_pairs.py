@@ -8,8 +8,6 @@ similarity, which does not bias a regression of labels on the cosine. The paper'
 off where the probability declines; ours is where the probability falls below one half.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.escaping import for_csv
+from fedtopics.escaping import csv_table
 from fedtopics.files import check_output, read_text, write_durably
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
@@ -151,13 +149,11 @@ def _read_pair(row: Sequence[str], where: str) -> TopicPair:
 
 
 def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for pair in pairs:
-        label = "" if pair.same is None else int(pair.same)
-        writer.writerow([for_csv(pair.first), for_csv(pair.second), f"{pair.cosine:.6f}", label])
-    write_durably(Path(path), table.getvalue().encode())
+    rows = [
+        (pair.first, pair.second, f"{pair.cosine:.6f}", "" if pair.same is None else int(pair.same))
+        for pair in pairs
+    ]
+    write_durably(Path(path), csv_table([COLUMNS, *rows]).encode())
 
 
 def check_free(path: str | Path) -> None:
