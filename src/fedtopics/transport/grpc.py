@@ -61,6 +61,7 @@ LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and ending ones
 LARGE_REQUESTS = 8  # that the server collects at once
 TRAFFIC = {"sent": 0, "received": 0}  # bytes of messages of this process
+NEW_CHANNEL = 3  # errors in a row
 
 
 OPTIONS = [
@@ -82,8 +83,8 @@ OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 100),
     ("grpc.server_handshake_timeout_ms", round(1000 * waiting.HANDSHAKE)),
-    # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Each link has
-    # its own connection.
+    # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Without its
+    # own pool, a new channel would use the old connection.
     ("grpc.initial_reconnect_backoff_ms", round(1000 * waiting.FIRST_CONNECT)),
     ("grpc.max_reconnect_backoff_ms", round(1000 * waiting.LAST_CONNECT)),
     ("grpc.min_reconnect_backoff_ms", round(1000 * waiting.ONE_CONNECT)),
@@ -332,7 +333,11 @@ class GrpcLink:
         self._seconds = seconds
         credentials, name = channel_credentials(key, certificate, server)
         options = [*OPTIONS, ("grpc.ssl_target_name_override", name)]
-        self._channel = grpc.secure_channel(address, credentials, options)
+        self._connect = partial(grpc.secure_channel, address, credentials, options)
+        self._channel = self._connect()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._errors = 0  # in a row
         self._interrupted: dict[tuple[str, bytes], BytesIO] = {}  # the answer of a failed call
         self.software = "unknown"  # the server's version of fedtopics, from its last answer
 
@@ -347,10 +352,13 @@ class GrpcLink:
 
     def close(self) -> None:
         """Close the connection: calls of other threads end with a `LinkError`."""
-        self._channel.close()
+        with self._lock:
+            self._closed = True
+            self._channel.close()
 
     def _call(self, method: str, request: bytes, most: int) -> bytes:
         """Call the server; after an interrupted call, the same one resumes it."""
+        channel = self._channel
         deadline = _Deadline(self._seconds)
         is_large = method == "Say" and len(request) > CHUNK
         content = self._interrupted.pop((method, request), BytesIO())
@@ -368,7 +376,7 @@ class GrpcLink:
             yield from deadline.write(request, _number(metadata.get("held")))
 
         try:
-            answers = self._channel.stream_stream(f"/fedtopics.{WIRE}/{method}")(
+            answers = channel.stream_stream(f"/fedtopics.{WIRE}/{method}")(
                 chunks(), metadata=announced
             )
             deadline.end = answers.cancel
@@ -382,18 +390,28 @@ class GrpcLink:
         except grpc.RpcError as error:
             self._interrupted = {(method, request): content}
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
-            details = as_sentence(error.details() or "")
-            if code is StatusCode.FAILED_PRECONDITION:
-                raise FederationError(details) from None
-            raise LinkError(_reason(self._address, code, details)) from None
-        except ValueError:  # another thread has closed the channel
+            raise self._failed(code, as_sentence(error.details() or ""), channel) from None
+        except ValueError:  # another thread has closed this channel
             raise LinkError("the link was closed") from None
         finally:
             deadline.close()
         if len(answer) > most:
             answers.cancel()
             raise FederationError(f"{self._address} sent more than {most:,} bytes.")
+        self._errors = 0
         return answer
+
+    def _failed(self, code: StatusCode, details: str, channel: Any) -> Exception:
+        """Count an error of a channel; return the exception for the caller."""
+        if code is StatusCode.FAILED_PRECONDITION:
+            return FederationError(details)
+        with self._lock:
+            self._errors += 1
+            if channel is self._channel and not self._closed and self._errors >= NEW_CHANNEL:
+                self._errors = 0
+                channel.close()
+                self._channel = self._connect()
+        return LinkError(_reason(self._address, code, details))
 
 
 def _number(written: object) -> int:
