@@ -196,14 +196,6 @@ def passphrase_for(key: str, ask: Callable[[str], str] = getpass) -> bytes:
         raise IdentityError(
             f"{key} needs a passphrase; set {PASSPHRASE_FILE} to a file with it, or use a terminal."
         )
-    prompts = [f"Passphrase of {key}: ", "Again: "][: 2 if is_new else 1]
-    # A service has no terminal.
-    answers = (
-        {read_secret(file)} if file.is_file() else {getpass(text).encode() for text in prompts}
-    )
-    passphrase = answers.pop().rstrip(b"\r\n")
-    if answers or not passphrase:
-        raise IdentityError(f"The passphrase of {key} is empty, or the second one differs.")
     return passphrase
 
 
