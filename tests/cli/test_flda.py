@@ -72,9 +72,6 @@ HISTORY: list[dict[str, Any]] = [
 ]
 
 
-SAME = "topics with a cosine of at least {:.2f} count as the same"
-
-
 def save_model(folder: Path, **info: Any) -> Path:
     return made(info=info).save_pretrained(folder)
 
@@ -88,13 +85,16 @@ def test_topics_over_rounds(here: Path, typed: Typed) -> None:
         "    1   25.0%       -       -  ketch sloop",
         "    7       -   60.0%       -  flu cough",
         "",
-        f"round 1: 2 topics of 1,500 documents (north 1,200, south 300); {SAME.format(0.4)}",
+        "round 1: 2 topics of 1,500 documents (north 1,200, south 300); topics with a "
+        "cosine of at least 0.40 count as the same",
         "",
-        f"round 2: 2 topics of 300 documents (north 0, south 300); {SAME.format(0.45)}",
+        "round 2: 2 topics of 300 documents (north 0, south 300); topics with a "
+        "cosine of at least 0.45 count as the same",
         "  new: 7 flu cough",
         "  vanished: 1 ketch sloop",
         "",
-        f"round 3: 1 topics of 0 documents (north 0, south 0); {SAME.format(0.45)}",
+        "round 3: 1 topics of 0 documents (north 0, south 0); topics with a "
+        "cosine of at least 0.45 count as the same",
     ]
     assert typed("topics", "run/model", "--history")[1] == shown
 
