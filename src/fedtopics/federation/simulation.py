@@ -6,7 +6,7 @@ takes, and for where it resumes.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -146,7 +146,8 @@ class Simulation:
         languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
         with ExitStack() as files:
-            files.enter_context(nullcontext() if folder is None else hold(folder))
+            if folder is not None and (folder.exists() or not resume):  # else there is no run
+                files.enter_context(hold(folder))
             run = RunFolder(
                 folder=folder,
                 study=study.identity(start),
