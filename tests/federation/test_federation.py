@@ -474,12 +474,12 @@ class _Failing(_Late):
     """A link over which a server whose disk is full does what one behind gRPC does."""
 
     def __getattr__(self, method: str) -> Any:
-        def call(message: bytes) -> Any:
+        def call(*given: Any) -> Any:
             if self._scene.service is None:
                 raise LinkError("there is no server")
             service = self._scene.service
             try:
-                return getattr(service, method)(self._name, message)
+                return getattr(LoopbackLink(service, self._name), method)(*given)
             except OSError as error:
                 service.fail(f"the server failed: {error.strerror}")
                 raise LinkError("the server failed") from None

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ class FullDisk:
 
     def is_full(self, path: Path) -> bool:
         """Whether the next write to a file fails, as it does once."""
-        name = ".".join(part for part in path.name.split(".") if part != "tmp")
+        name = re.sub(r"(\.[0-9a-f]{8})?\.tmp$", "", path.name)
         self._writes[name] += 1
         write = name, self._writes[name]
         if write in self.failures or self._writes[name] > MOST:
