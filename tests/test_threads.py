@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,36 +24,37 @@ def test_what_users_set(given: str, number: int | None, monkeypatch: pytest.Monk
     assert available() == (number or 5)
 
 
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("given", "number"), [(None, 1), ("2", 2)])
 def test_small_products(given: str | None, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if given is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with pytest.raises(ZeroDivisionError), small_products():
-            assert torch.get_num_threads() == number
-            raise ZeroDivisionError
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+    with pytest.raises(ZeroDivisionError), small_products():
+        assert torch.get_num_threads() == number
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 3
 
 
+@pytest.mark.usefixtures("three_threads")
 def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     rng = np.random.default_rng(0)
     words = np.array([f"word{number}" for number in range(400)])
     corpus = Corpus.of([words[rng.integers(0, 400, 60)].tolist() for _ in range(300)])
-    before = torch.get_num_threads()
     weights = []
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            model = ProdLDA(8, max_rounds=3, batch_size=256).fit(corpus).model_
-            weights.append({name: weight.tolist() for name, weight in model.weights.items()})
-    finally:
-        torch.set_num_threads(before)
+    for threads in (3, 1):
+        torch.set_num_threads(threads)
+        model = ProdLDA(8, max_rounds=3, batch_size=256).fit(corpus).model_
+        weights.append({name: weight.tolist() for name, weight in model.weights.items()})
     assert weights[0] == weights[1]
 
 

@@ -26,7 +26,6 @@ from tests.helpers.services import NAMES, assert_survives, write_folders
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / "examples" / name for name in ("federation.sh", "peers.sh")]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DEPLOYMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 EVENTS = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
 
 Command = tuple[str, ...]
@@ -81,7 +80,8 @@ def test_commands_and_options_exist(command: Command) -> None:
 
 
 def test_every_key_of_the_federation_is_explained() -> None:
-    table = DEPLOYMENT.partition("## Plain aggregation")[2].partition("\n## ")[0]
+    text = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    table = text.partition("## Plain aggregation")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE))
     assert rows.keys() == FederationSettings.model_fields.keys()
     for key, shown in rows.items():
@@ -166,14 +166,15 @@ def started(unit: str) -> list[str]:
     return words
 
 
-COMMANDS = [
-    *map(started, UNITS.values()),
-    *(service["command"] for service in COMPOSE.values()),
-    *(container["args"] for _, container in pods()),
-]
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *map(started, UNITS.values()),
+        *(service["command"] for service in COMPOSE.values()),
+        *(container["args"] for _, container in pods()),
+    ],
+    ids=lambda words: words[0],
+)
 def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
     command, rest = find_command(words)
     typed = [re.sub(r"\$\{\w+(:-(.*))?\}", r"\2", word) for word in rest]
@@ -186,40 +187,40 @@ NEED_A_PERSON = {errors.InputError.exit_code, errors.PolicyError.exit_code, 4}
 def test_kubernetes_takes_the_files_and_restarts_nothing_that_needs_a_person() -> None:
     for document in RESOURCES:
         kubernetes_validate.validate(document, "1.31", strict=True)
-    limited = {
+    assert JOBS.keys() == {
         document["metadata"]["name"]
         for document in RESOURCES
         if document["kind"] == "NetworkPolicy"
     }
-    assert limited == JOBS.keys()
     for job in JOBS.values():
         (rule,) = job["spec"]["podFailurePolicy"]["rules"]
         assert (rule["action"], {*rule["onExitCodes"]["values"]}) == ("FailJob", NEED_A_PERSON)
+
+
+def container(service: dict[str, Any], script: str, folder: Path) -> dict[str, Any]:
+    """What starts a service of compose, with a script of the shell as the program."""
+    (folder / "fedtopics").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "fedtopics").chmod(0o755)
+    command = [word.replace("$$", "$") for word in service["entrypoint"]]
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return {"args": [*command, "join", "a b"], "env": environment}
 
 
 @pytest.mark.parametrize(("code", "shown"), [(0, 0), (1, 1), (2, 0), (3, 0), (4, 0), (143, 143)])
 def test_compose_restarts_nothing_that_needs_a_person(
     code: int, shown: int, tmp_path: Path
 ) -> None:
-    (tmp_path / "fedtopics").write_text(f"#!/bin/sh\nexit $(({code} + $# - 2))\n")
-    (tmp_path / "fedtopics").chmod(0o755)
     for service in COMPOSE.values():
-        command = [word.replace("$$", "$") for word in service["entrypoint"]]
-        environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run([*command, "join", "a b"], env=environment, capture_output=True)
+        command = container(service, f"exit $(({code} + $# - 2))", tmp_path)
+        done = subprocess.run(**command, capture_output=True)
         assert done.returncode == shown
         assert (f"exit code {code};" in done.stderr.decode()) == (code in NEED_A_PERSON)
 
 
 def test_a_stopped_container_lets_the_program_end(tmp_path: Path) -> None:
-    (tmp_path / "fedtopics").write_text(
-        "#!/bin/sh\ntrap 'sleep 0.2; echo ended; exit 5' TERM\n"
-        "echo begun\nwhile :; do sleep 0.1; done\n"
-    )
-    (tmp_path / "fedtopics").chmod(0o755)
-    command = [word.replace("$$", "$") for word in COMPOSE["member"]["entrypoint"]]
-    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as shell:
+    script = "trap 'sleep 0.2; echo ended; exit 5' TERM\necho begun\nwhile :; do sleep 0.1; done"
+    command = container(COMPOSE["member"], script, tmp_path)
+    with subprocess.Popen(**command, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"begun\n"
         shell.terminate()
@@ -235,14 +236,14 @@ def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:
     }
     for name, unit in UNITS.items():
         assert {*map(int, lines(unit, "RestartPreventExitStatus")[0].split())} == NEED_A_PERSON
-        assert lines(unit, "Restart") == ["on-failure"]
-        assert lines(unit, "User") == ["fedtopics"]
+        assert (lines(unit, "Restart"), lines(unit, "User")) == (["on-failure"], ["fedtopics"])
         assert lines(unit, "ReadWritePaths") == lines(unit, "WorkingDirectory")
         assert not [word for word in started(unit) if word.startswith("/")]
         if (systemd := shutil.which("systemd-analyze")) is not None:
-            here = unit.replace(PROGRAM, sys.executable).replace("User=fedtopics", "User=root")
             file = tmp_path / (f"{name}@south.service" if "%i" in unit else f"{name}.service")
-            file.write_text(here)
+            file.write_text(
+                unit.replace(PROGRAM, sys.executable).replace("User=fedtopics", "User=root")
+            )
             done = subprocess.run([systemd, "verify", file], capture_output=True, text=True)
             assert (done.returncode, done.stderr) == (0, "")
 
@@ -255,17 +256,19 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
     (base,) = {rest.split()[0] for kind, rest in STEPS if kind == "FROM"}
     assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
     installs = [rest for kind, rest in STEPS if kind == "RUN" and "pip install" in rest]
-    assert len(installs) == 2
-    assert all("-c requirements.lock" in rest for rest in installs)
+    assert ["-c requirements.lock" in rest for rest in installs] == [True, True]
     for kind, rest in build.first_stage((DEPLOY / "Dockerfile").read_text()):
         if kind == "COPY":
             assert all((ROOT / source).exists() for source in rest.split()[:-1])
     for pod, container in pods():
-        assert pod["securityContext"]["runAsNonRoot"]
-        assert f"{pod['securityContext']['runAsUser']}" == dict(STEPS)["USER"]
+        assert pod["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": int(dict(STEPS)["USER"]),
+            "fsGroup": int(dict(STEPS)["USER"]),
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert container["resources"]["limits"].keys() == {"cpu", "memory"}
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for service in COMPOSE.values():
         assert service["read_only"]
         assert {"mem_limit", "cpus"} < service.keys()

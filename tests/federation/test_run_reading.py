@@ -48,25 +48,22 @@ def test_topics_as_they_form(case: str, tmp_path: Path, monkeypatch: pytest.Monk
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
     expected = model.words_by(DEFAULT_RANKING, LINE_WORDS)
-    assert run.topics == expected
-    assert run.title == "Topics after round 3, not final yet"
+    assert (run.topics, run.title) == (expected, "Topics after round 3, not final yet")
     shown = run.plain()
-    assert (shown["topics"], shown["topics_of_round"]) == (expected, 3)
-    assert (shown["state"], shown["round"], shown["rounds"]) == ("training", 4, 6)
     assert shown["clients"].keys() == SIZES.keys()
-    assert shown["running"] is False
+    of_state = {"state": "training", "round": 4, "rounds": 6, "running": False}
+    assert shown == shown | of_state | {"topics": expected, "topics_of_round": 3}
 
 
 def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     run = killed("discriminative", tmp_path / "half")
     assert run.topics == ()
     assert "they come with the model" in run.title
-    whole = cut(planned("kmeans", None), 3)
-    model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
+    plan = cut(planned("kmeans", None), 3)
+    model = train(plan, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
-    assert ended.state == "finished"
+    assert (ended.state, ended.plain()["topics_of_round"]) == ("finished", None)
     assert ended.topics == [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
-    assert ended.plain()["topics_of_round"] is None
 
 
 def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
@@ -79,9 +76,8 @@ def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    next(run.rounds(0, 3))
-    run.close()
+    with closing(RunFolder(tmp_path, "study1")) as run:
+        next(run.rounds(0, 3))
     line = json.dumps({"event": "round", "round": 2, "seconds": 1.0, "documents": 1}).encode()
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line[:20])
@@ -151,9 +147,8 @@ def test_a_check_for_monitoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert checked()[1].startswith(
         "DOWN: failed; The server is away; start it. After that, the same command resumes the run.;"
     )
-    run = RunFolder(tmp_path, "study1", resume=True)
-    run.event(Finished())
-    run.close()
+    with closing(RunFolder(tmp_path, "study1", resume=True)) as run:
+        run.event(Finished())
     assert checked()[0] == 0
 
 
@@ -244,8 +239,9 @@ def test_who_is_there() -> None:
         },
     )
     assert here(current) == []
-    ends = "after 90 s a quorum continues without them"
-    assert current.trouble == f"round 0 waits for north, south: {ends}"
+    assert current.trouble == (
+        "round 0 waits for north, south: after 90 s a quorum continues without them"
+    )
     for client in NAMES:
         current.take({"event": "joined", "client": client, "reason": ""})
     assert (here(current), current.trouble) == (["north", "south"], "")
@@ -257,8 +253,7 @@ def test_who_is_there() -> None:
     }
     current.take({"event": "bad reply", "client": "north", "round": 1, "reason": "x"})
     current.take({"event": "excluded", "client": "north", "round": 1, "reason": "x"})
-    assert current.clients["north"].bad == 2
-    assert here(current) == []
+    assert (here(current), current.clients["north"].bad) == ([], 2)
 
 
 def test_strangers_are_not_named() -> None:
@@ -272,11 +267,12 @@ def test_strangers_are_not_named() -> None:
 
 
 def test_what_goes_wrong() -> None:
-    repeated = [{"event": "repeated", "round": number, "missing": {}} for number in (1, 2)]
-    assert status(*repeated).repeated == 2
-    client = RunStatus()
-    client.take({"event": "reconnecting", "reason": "The server is away", "seconds": 1.0})
-    assert client.trouble == "The server is away"
+    current = status(
+        {"event": "repeated", "round": 1, "missing": {}},
+        {"event": "repeated", "round": 2, "missing": {}},
+        {"event": "reconnecting", "reason": "The server is away", "seconds": 1.0},
+    )
+    assert (current.repeated, current.trouble) == (2, "The server is away")
 
 
 def test_the_end() -> None:

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,12 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from fedtopics import Study
 from fedtopics.errors import IdentityError, StudyError
@@ -43,10 +39,15 @@ def certificate(
     """A self-signed certificate of these names, from and until so many days from now."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
     now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject)
-    builder = builder.public_key(private.public_key()).serial_number(7)
-    builder = builder.not_valid_before(now + timedelta(begins))
-    builder = builder.not_valid_after(now + timedelta(ends))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private.public_key())
+        .serial_number(7)
+        .not_valid_before(now + timedelta(begins))
+        .not_valid_after(now + timedelta(ends))
+    )
     signs = None if isinstance(private, ed25519.Ed25519PrivateKey) else SHA256()
     return builder.sign(private, signs).public_bytes(Encoding.PEM)
 
@@ -96,17 +97,17 @@ def test_no_other_user_may_read_a_key(
     (north.folder / "key.pem").chmod(mode)
     user = os.getuid() + owner
     monkeypatch.setattr("os.getuid", lambda: user)
-    if may:
+    refusal = pytest.raises(IdentityError, match=r"run chmod 600 .*/north/key\.pem")
+    with nullcontext() if may else refusal:
         assert Key.load(north.folder).pem == north.pem
-        return
-    with pytest.raises(IdentityError, match=r"run chmod 600 .*/north/key\.pem"):
-        Key.load(north.folder)
 
 
 def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = Key.create(tmp_path / "north", "north", b"green oaks")
     assert b"BEGIN ENCRYPTED PRIVATE KEY" in (tmp_path / "north/key.pem").read_bytes()
-    with pytest.raises(IdentityError, match="needs a passphrase; set FEDTOPICS_PASSPHRASE_FILE"):
+    with pytest.raises(
+        IdentityError, match=r"^.*north/key\.pem needs a passphrase; set FEDTOPICS_P"
+    ):
         Key.load(key.folder)
     (tmp_path / "words").write_bytes(b"green oaks\n")
     (tmp_path / "words").chmod(0o600)
@@ -150,8 +151,9 @@ def test_nothing_is_overwritten(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).write_text("mine")
     with pytest.raises(IdentityError, match=r"north(\.pem)? exists already, and a key is never"):
         Key.create(tmp_path / "north", "north")
-    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [Path(taken).name]
-    assert (tmp_path / taken).read_text() == "mine"
+    assert [(p, p.read_text()) for p in tmp_path.rglob("*") if p.is_file()] == [
+        (tmp_path / taken, "mine")
+    ]
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -161,19 +163,12 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def encrypted(folder: Path) -> None:
-    private = load_pem_private_key((folder / "key.pem").read_bytes(), None)
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
-    (folder / "key.pem").write_bytes(pem)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
         (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
         (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
-        (encrypted, "north/key.pem needs a passphrase; set FEDTOPICS_PASSPHRASE_FILE"),
         (
             lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
             r"The key and the certificate in .*north do not belong together\.",
@@ -224,11 +219,9 @@ def test_a_roster_knows_whose_signature_it_is(north: Key, tmp_path: Path) -> Non
     south = Key.create(tmp_path / "south", "south")
     pems = {"south": south.certificate.decode(), "north": north.certificate.decode()}
     roster = Roster.of(pems, pems["north"])
-    assert roster.names == ["north", "south"]
-    assert roster.server == north.certificate
-    assert roster.verify("north", north.sign(CONTENT), CONTENT)
-    assert not roster.verify("south", north.sign(CONTENT), CONTENT)
-    assert not roster.verify("east", north.sign(CONTENT), CONTENT)
+    assert (roster.names, roster.server) == (["north", "south"], north.certificate)
+    signers = ["north", "south", "east"]
+    assert [n for n in signers if roster.verify(n, north.sign(CONTENT), CONTENT)] == ["north"]
 
 
 def test_what_a_roster_lacks(north: Key) -> None:
@@ -255,9 +248,9 @@ def test_only_the_first_certificate_of_a_file_is_trusted(north: Key, tmp_path: P
     pem = north.certificate.decode()
     beside = Key.create(tmp_path / "beside", "beside").certificate.decode()
     for file in (pem + beside, f"a comment\n{pem}\n\n{beside}", pem.replace("\n", "\r\n")):
-        roster = Roster.of({"north": file}, file)
-        assert roster.members == {"north": north.certificate}
-        assert roster.server == north.certificate
+        assert Roster.of({"north": file}, file) == Roster(
+            {"north": north.certificate}, north.certificate
+        )
 
 
 def test_a_server_on_a_network_has_a_certificate(north: Key) -> None:

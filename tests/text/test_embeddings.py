@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,7 @@ def test_embeddings_of_the_corpus_are_used() -> None:
     encoder = Digits()
     for corpus in (Corpus.of(table), given(np.asfortranarray([[1, 2, 3], [4, 5, 6]]))):
         vectors = document_embeddings(corpus, SMALL, encoder=encoder)
-        assert vectors.dtype == np.float32
-        assert vectors.flags.c_contiguous
+        assert (vectors.dtype, vectors.flags.c_contiguous) == (np.float32, True)
         assert_close(vectors, unit([[1, 2, 3], [4, 5, 6]]))
     assert encoder.asked == []
 
@@ -113,29 +113,32 @@ def test_arrays_that_do_not_fit(embeddings: object, complaint: str) -> None:
 def test_the_last_part_of_a_name_is_the_model() -> None:
     for before, after in ("", ""), ("sentence-transformers/", ""), ("/m/", "/"), ("C:\\", ""):
         assert same_model(PACKAGED, f"{before}{PACKAGED}{after}")
-    assert not same_model(PACKAGED, "all-mpnet-base-v2")
-    assert not same_model(PACKAGED, f"/{PACKAGED}/other")
+    for other in ("all-mpnet-base-v2", f"/{PACKAGED}/other"):
+        assert not same_model(PACKAGED, other)
 
 
 def test_another_model_is_refused_with_both_names() -> None:
     corpus = given(np.zeros((2, 384)))
     with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2', .* model is '/m/other'"):
         document_embeddings(corpus, EmbeddingSettings(), embedding_model="/m/other")
-    vectors = document_embeddings(corpus, EmbeddingSettings(), embedding_model=f"/m/{PACKAGED}")
-    assert vectors.shape == (2, 384)
+    assert document_embeddings(
+        corpus, EmbeddingSettings(), embedding_model=f"/m/{PACKAGED}"
+    ).shape == (2, 384)
 
 
-def test_a_model_of_another_dimension_is_refused() -> None:
-    with pytest.raises(
-        StudyError, match=r"'small' gives embeddings of 2 dimensions, .* requires 3"
-    ):
-        document_embeddings(Corpus.of([CANARY]), SMALL, encoder=Constant(1, 2))
-
-
-def test_a_model_that_gives_nan_is_refused_and_not_kept() -> None:
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((1, 2), r"'small' gives embeddings of 2 dimensions, .* requires 3"),
+        ((1, np.nan, 2), "'small' gives NaN or infinite numbers for 2 of 2 texts"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_and_not_kept(
+    row: tuple[float, ...], message: str
+) -> None:
     corpus = Corpus.of([CANARY, "b"])
-    with pytest.raises(StudyError, match="'small' gives NaN or infinite numbers for 2 of 2 texts"):
-        document_embeddings(corpus, SMALL, encoder=Constant(1, np.nan, 2))
+    with pytest.raises(StudyError, match=message):
+        document_embeddings(corpus, SMALL, encoder=Constant(*row))
     assert_close(
         document_embeddings(corpus, SMALL, encoder=Constant(1, 2, 3)), unit([[1, 2, 3], [1, 2, 3]])
     )
@@ -172,21 +175,22 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
         encoder(["a"])
 
 
-CODE = {"modules.json": [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]}
-DENSE = "torch.nn.modules.activation.Tanh"
-ROUTER = {"types": {"0_Transformer": "sentence_transformers.models.Transformer"}}
+ORDINARY = {
+    "2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"},
+    "router.json": {"types": {"0_Transformer": "sentence_transformers.models.Transformer"}},
+}
 SAFE = {"config.json": {"tokenizer_class": "BertTokenizer"}, "a/vocab.json": {"auto_map": 3}}
 
 
 @pytest.mark.parametrize(
     ("files", "named"),
     [
-        (CODE, "modules.json"),
+        ({"modules.json": [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]}, "modules."),
         ({"config.json": {"text_config": {"auto_map": {"AutoModel": "evil.Evil"}}}}, "config.json"),
         ({"router_config.json": {"types": {"0_Evil": "evil.Evil"}}}, "router_config.json"),
         ({"2_Dense/config.json": {"activation_function": "os.abort"}}, "config.json"),
         ({"sentence_bert_config.json": {"model_args": {"trust_remote_code": True}}}, "_bert_"),
-        ({"2_Dense/config.json": {"activation_function": DENSE}, "router.json": ROUTER}, ""),
+        (ORDINARY, ""),
     ],
 )
 def test_a_model_with_code_of_its_own_is_not_loaded(
@@ -196,28 +200,19 @@ def test_a_model_with_code_of_its_own_is_not_loaded(
     for name, content in (SAFE | files).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(json.dumps(content))
-    if not named:
+    refusal = pytest.raises(StudyError, match=f"The file .*{named}.* names code")
+    with refusal if named else nullcontext():
         assert SentenceEncoder(str(tmp_path)).folder == tmp_path
-        return
-    with pytest.raises(StudyError, match=f"The file .*{named}.* names code"):
-        SentenceEncoder(str(tmp_path))
 
 
-def test_empty_documents_are_zero_and_rows_stay() -> None:
-    encoder = Digits()
-    vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)
-    np.testing.assert_array_equal(vectors[[0, 2, 3]], np.zeros((3, 3)))
-    assert_close(vectors[[1, 4]], Digits()(["a", "b"]))
-    assert encoder.asked == [["a", "b"]]
-
-
-def test_a_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_encoded_once_and_empty_ones_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     texts = ["a", "b", "a"] * STEP
-    encoder = Digits()
-    vectors = document_embeddings(Corpus.of(texts), SMALL, encoder=encoder)
+    corpus = Corpus.of(["", "a", " \t\n", None, "b", *texts])
+    vectors = document_embeddings(corpus, SMALL, encoder=(encoder := Digits()))
+    np.testing.assert_array_equal(vectors[[0, 2, 3]], np.zeros((3, 3)))
+    assert_close(np.delete(vectors, [0, 2, 3], axis=0), Digits()(["a", "b", *texts]))
     assert encoder.asked == [["a", "b"]]
-    assert_close(vectors, Digits()(texts))
 
 
 def test_tokens_are_joined_and_raw_text_comes_first() -> None:
@@ -259,10 +254,8 @@ def test_each_model_has_its_own_cache(tmp_path: Path) -> None:
 def test_the_cache_is_for_its_owner_and_holds_no_text(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "cache"
     document_embeddings(Corpus.of([CANARY, "b"]), SMALL, cache=folder, encoder=Digits())
-    file = cache_file(folder)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert list(folder.iterdir()) == [file]
+    (file,) = folder.iterdir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file)] == [0o700, 0o600]
     assert CANARY.encode() not in file.read_bytes()
 
 
@@ -291,20 +284,16 @@ def test_a_cache_that_cannot_be_used_does_not_stop_the_work(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     without_cache(tmp_path / "file" / "cache")
     document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    with sqlite3.connect(cache_file(tmp_path)) as database:
+        database.execute("UPDATE embeddings SET vector = x'00'")  # of a wrong length
+    vectors = document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    assert_close(vectors, Digits()(["a"]))
     full = "CREATE TRIGGER full BEFORE INSERT ON embeddings BEGIN SELECT RAISE(ABORT, 'full'); END"
     with sqlite3.connect(cache_file(tmp_path)) as database:
         database.execute(full)
     assert "(full)" in without_cache(tmp_path)
     cache_file(tmp_path).write_bytes(b"no database" * 1000)
     assert str(cache_file(tmp_path)) in without_cache(tmp_path)
-
-
-def test_values_of_a_wrong_length_are_computed_anew(tmp_path: Path) -> None:
-    document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
-    with sqlite3.connect(cache_file(tmp_path)) as database:
-        database.execute("UPDATE embeddings SET vector = x'00'")
-    vectors = document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
-    assert_close(vectors, Digits()(["a"]))
 
 
 def test_two_at_once(tmp_path: Path) -> None:
@@ -348,6 +337,8 @@ def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
 
 
 def test_a_copy_is_the_same_and_other_weights_not(minilm: SentenceEncoder, tmp_path: Path) -> None:
+    """A name of the packaged model finds it, whatever folder is before it."""
+    assert SentenceEncoder(f"/not/here/{PACKAGED}").folder == minilm.folder
     copy = tmp_path / PACKAGED
     shutil.copytree(minilm.folder, copy)
     assert SentenceEncoder(str(copy)).fingerprint == minilm.fingerprint
@@ -356,10 +347,6 @@ def test_a_copy_is_the_same_and_other_weights_not(minilm: SentenceEncoder, tmp_p
     content[-1] ^= 1
     weights.write_bytes(content)
     assert SentenceEncoder(str(copy)).fingerprint != minilm.fingerprint
-
-
-def test_a_name_of_the_packaged_model_finds_it(minilm: SentenceEncoder) -> None:
-    assert SentenceEncoder(f"/not/here/{PACKAGED}").folder == minilm.folder
 
 
 LOUD = """

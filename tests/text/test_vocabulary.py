@@ -1,6 +1,7 @@
 """From local word counts to one agreed vocabulary."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -65,10 +66,6 @@ def named_by(documents: Any) -> dict[str, Any]:
     words, counts = counted(documents).named(1)
     columns = np.column_stack([counts[:, :2], *np.tile([[1], [0]], len(words))])
     return {"words": CountsByWord(words, columns), "documents": len(documents)}
-
-
-def vocabulary(*words: str) -> Vocabulary:
-    return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
 
 
 @pytest.mark.parametrize(
@@ -157,8 +154,7 @@ def test_a_pattern_that_cannot_be_used_is_refused_when_texts_are_split(
     rules = read(tmp_path, f"[text]\ntoken_pattern = '{pattern}'\n").text
     with pytest.raises(StudyError, match=says) as error:
         rules.analyser()
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 600
+    assert re.fullmatch(".{,599}", str(error.value)), "one line"
 
 
 @pytest.mark.parametrize(
@@ -191,14 +187,11 @@ def test_repeats_of_people_are_no_flood() -> None:
     ]
 
 
-HOSTILE = ["a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"]
-
-
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> None:
     """One that does so takes hours for such texts, instead of a second."""
     analyse = TextRules(token_pattern=name, stop_words="none").analyser()
-    for part in HOSTILE:
+    for part in ("a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"):
         for before, after in (("", ""), ("a", ""), ("", " a"), ("a", "\u00b7"), ("'", "!")):
             analyse(before + part * 100_000 + after)
 
@@ -229,8 +222,7 @@ def test_tokens_are_taken_as_they_are() -> None:
 
 def test_documents_without_any_word() -> None:
     ours = counted(["", "  ", "42"])
-    assert ours.words == []
-    assert ours.counts.shape == (3, 0)
+    assert (ours.words, ours.counts.shape) == ([], (3, 0))
 
 
 def test_given_words_keep_their_columns() -> None:
@@ -303,11 +295,9 @@ def test_fewer_than_two_words_are_no_vocabulary() -> None:
 
 
 def test_fingerprint_is_of_words_and_their_order() -> None:
-    assert vocabulary("oak", "elm").fingerprint == fingerprint(["oak", "elm"])
-    assert vocabulary("oak", "elm").fingerprint != vocabulary("elm", "oak").fingerprint
-    assert vocabulary("oak", "elm").fingerprint != vocabulary("oak elm").fingerprint
-    assert fingerprint(["oak", "elm"]) == hashlib.sha256(b"oak\nelm").hexdigest()
-    lists = [["a\nb"], ["a", "b"], ["a\\nb"], ["a\\", "b"], ["a\\\nb"]]
+    vocabulary = Vocabulary(("oak", "elm"), np.ones(2, np.int64), np.ones(2, np.int64))
+    assert vocabulary.fingerprint == hashlib.sha256(b"oak\nelm").hexdigest()
+    lists = [["a\nb"], ["a", "b"], ["b", "a"], ["a b"], ["a\\nb"], ["a\\", "b"], ["a\\\nb"]]
     assert len({fingerprint(words) for words in lists}) == len(lists)
 
 
@@ -326,14 +316,15 @@ def test_the_clients_together_count_what_one_would() -> None:
     documents = [rng.choice(words, rng.integers(0, 9)).tolist() for _ in range(60)]
     clients = {"a": documents[:5], "b": [*documents[5:6], ["w0"]], "c": documents[6:]}
     all_texts = [text for texts in clients.values() for text in texts]
-    united = counted(all_texts)
     agreed = agreed_on({name: named_by(texts) for name, texts in clients.items()}, OPEN)
     alone = agreed_on({"all": named_by(all_texts)}, OPEN)
     assert agreed.words == alone.words
     np.testing.assert_array_equal(agreed.document_frequency, alone.document_frequency)
     np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)
     rows = [counted(texts).columns(agreed.index).toarray() for texts in clients.values()]
-    np.testing.assert_array_equal(np.concatenate(rows), united.columns(agreed.index).toarray())
+    np.testing.assert_array_equal(
+        np.concatenate(rows), counted(all_texts).columns(agreed.index).toarray()
+    )
 
 
 @pytest.fixture
@@ -349,8 +340,7 @@ def test_an_array_grows_across_the_limit() -> None:
     for number, part in enumerate(parts, 1):
         growing.append(part)
         array = growing.array()
-        assert array.dtype == np.int32
-        assert array.tolist() == np.concatenate(parts[:number]).tolist()
+        assert (array.dtype, [*array]) == (np.int32, [*np.concatenate(parts[:number])])
 
 
 @pytest.mark.usefixtures("small")
@@ -371,6 +361,5 @@ def test_counts_are_the_same_in_a_file(limit: int, monkeypatch: pytest.MonkeyPat
     counted = count_words(Corpus.of(rows), TextRules())
     assert counted.words == ["tea", "milk", "sun"]
     assert counted.counts[:4].toarray().tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 9], [0, 1, 1]]
-    assert counted.counts.shape == (12_000, 3)
-    assert counted.counts.sum() == 14 * 3000
+    assert (counted.counts.shape, counted.counts.sum()) == ((12_000, 3), 14 * 3000)
     assert counted.counts.indices.dtype == np.int32

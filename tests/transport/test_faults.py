@@ -18,28 +18,14 @@ import pytest
 from fedtopics.protocol.link import LinkError
 from tests.helpers.echo import CONTENT, HOST, Echo, linked, process, serving, until_it_works
 
-RESET = b"\1\0\0\0\0\0\0\0"  # of SO_LINGER: on, no seconds
-
 
 @contextmanager
-def resetting() -> Iterator[int]:
-    """A port that accepts connections and resets them."""
-    with socket.create_server((HOST, 0)) as listening:
-
-        def reset() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                connection.close()
-
-        thread = threading.Thread(target=reset, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
+def handled_by(connection: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
+    """A port whose connections are handled by this class, each in a thread."""
+    with socketserver.ThreadingTCPServer((HOST, 0), connection) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 @contextmanager
@@ -59,10 +45,8 @@ def cutting(target: int, most: int) -> Iterator[tuple[int, list[int]]]:
                         others[source].sendall(data)
                     time.sleep(0.002)  # slower than the reader, which so misses little at a cut
 
-    with socketserver.ThreadingTCPServer((HOST, 0), Connection) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        yield proxy.server_address[1], counts
-        proxy.shutdown()
+    with handled_by(Connection) as port:
+        yield port, counts
 
 
 def test_a_killed_server_is_found_again(tmp_path: Path) -> None:
@@ -93,8 +77,15 @@ def test_a_frozen_server_ends_in_an_error_by_the_deadline(tmp_path: Path) -> Non
         until_it_works(link)
 
 
+class Reset(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        at_once = b"\1\0\0\0\0\0\0\0"  # on, no seconds
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self.request.close()
+
+
 def test_a_port_that_resets() -> None:
-    with resetting() as port, linked(port) as link:
+    with handled_by(Reset) as port, linked(port) as link:
         for _ in range(4):  # a new channel among them
             with pytest.raises(LinkError, match=r"^cannot reach .*Connection reset by peer"):
                 link.ask(b"1")

@@ -21,13 +21,14 @@ def link(request: pytest.FixtureRequest) -> Iterator[Link]:
 
 
 def test_small_messages(link: Link) -> None:
-    assert link.ask(b"what") == b"north:what"
-    assert link.ask(b"") == b"north:"
-    assert link.fetch(b"last") == b""
-    link.say(b"this")
-    assert link.fetch(b"last") == b"this"
-    link.say(b"")
-    assert link.fetch(b"last") == b""
+    assert [link.ask(b"what"), link.ask(b""), link.fetch(b"last")] == [
+        b"north:what",
+        b"north:",
+        b"",
+    ]
+    for message in (b"this", b""):
+        link.say(message)
+        assert link.fetch(b"last") == message
 
 
 @pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (5 << 20) + 7])
