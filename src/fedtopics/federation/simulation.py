@@ -137,12 +137,7 @@ class Simulation:
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
         study = self.study
-        for name, corpus in self.documents.items():
-            policy = self.policies[name]
-            # Where documents may arrive, a client with too few of them skips rounds.
-            waits = study.registration.takes_new_documents
-            documents = policy.min_persons if waits else len(corpus)
-            policy.check_study(name, study.method.method_name, study.method.max_rounds, documents)
+        self._check_policies()
         languages = [self._languages(name, corpus) for name, corpus in self.documents.items()]
         program = program_of(study, start)
         with ExitStack() as files:
@@ -187,6 +182,15 @@ class Simulation:
             model = run.save(finished(study, start, program.train(clients, run), seeded=True))
             run.event(Finished())
             return model
+
+    def _check_policies(self) -> None:
+        method = self.study.method
+        for name, corpus in self.documents.items():
+            policy = self.policies[name]
+            # Where documents may arrive, a client with too few of them skips rounds.
+            waits = self.study.registration.takes_new_documents
+            documents = policy.min_persons if waits else len(corpus)
+            policy.check_study(name, method.method_name, method.max_rounds, documents)
 
     def _require_same_documents(self, run: RunFolder) -> None:
         """Raise RunError if a resumed run began with other documents."""
