@@ -168,13 +168,13 @@ def test_events(tmp_path: Path) -> None:
 
 def test_no_folder_nothing_written(here: Path) -> None:
     seen: list[dict[str, Any]] = []
-    run = RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
-    assert not run.due(1)
-    run.checkpoint(state(1))
-    assert run.restore() is None
-    assert list(run.rounds(0, 2)) == [1, 2]
-    run.event(Finished())
-    run.close()
+    with closing(
+        RunFolder(None, "study1", checkpoint_every=1, resume=True, on_event=seen.append)
+    ) as run:
+        assert not run.due(1)
+        run.checkpoint(state(1))
+        assert (run.restore(), list(run.rounds(0, 2))) == (None, [1, 2])
+        run.event(Finished())
     assert [event["event"] for event in seen] == ["training", "finished"]
     assert list(here.iterdir()) == []
 
