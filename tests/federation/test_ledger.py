@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -162,16 +163,14 @@ def test_summary(tmp_path: Path) -> None:
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.ask("echo", {"round": 2})
     guarded._ledger.write_total(Position(2), "echo", "5ha", 77)
-    fewest_documents = 8
-    most_values = 14
     assert LedgerFacts.read(path).rows == [
         {
             "function": "echo",
             "method": "gfedntm",
             "fields": ["documents", "loss", "x"],
             "replies": 2,
-            "documents": fewest_documents,
-            "values": most_values,
+            "documents": 8,  # the fewest
+            "values": 14,  # the most
             "bytes": (24 + 2) + (48 + 3 + 1),
             "totals": 1,
             "bytes_of_totals": 77,
@@ -201,25 +200,23 @@ def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
         assert find_ledgers(tmp_path / "run") == {"north": north, "south": others}
 
 
-def cut(ledger: Path) -> None:
-    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:2]))
-
-
-def change(ledger: Path) -> None:
-    ledger.write_bytes(ledger.read_bytes().replace(b'"echo"', b'"ecko"', 1))
-
-
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
-        (cut, "its head records 3 lines, but there are 2"),
-        (change, "line 2 does not follow the one before"),
+        (
+            lambda ledger: ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(True)[:2])),
+            "its head records 3 lines, but there are 2",
+        ),
+        (
+            lambda ledger: ledger.write_bytes(ledger.read_bytes().replace(b'"echo"', b'"ecko"', 1)),
+            "line 2 does not follow the one before",
+        ),
         (lambda ledger: ledger.unlink(), "its head records 3 lines, but there are 0"),
         (lambda ledger: head_path(ledger).unlink(), "ledger.head next to it is missing or damaged"),
     ],
 )
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
-    tmp_path: Path, spoil: Callable[[Path], None], fault: str
+    tmp_path: Path, spoil: Callable[[Path], object], fault: str
 ) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(documents=1)
@@ -255,9 +252,8 @@ def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     signed(path).close()
     head = head_path(path).read_bytes()
-    ledger = signed(path)
-    ledger.write_total(Position(1), "add", "digest", 9)
-    ledger.close()
+    with closing(signed(path)) as ledger:
+        ledger.write_total(Position(1), "add", "digest", 9)
     head_path(path).write_bytes(head)  # killed before it was written
     signed(path).close()
     (line,) = path.read_bytes().splitlines()

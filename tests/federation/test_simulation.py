@@ -18,7 +18,6 @@ from fedtopics.federation.run_status import read_run
 from fedtopics.federation.sweep import sweep
 from fedtopics.federation.verify import verify
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.lda.method import LDAClient
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import ANY_WORDS, assert_same_bits, embedded, study, subjects
 
@@ -69,10 +68,9 @@ def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPa
     rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_persons=12)}
     plan = study(max_rounds=2)
 
-    def of_eleven(client: LDAClient, *_: float) -> Minibatches:
-        return Minibatches(client.usable, client.secret, 11)
-
-    monkeypatch.setattr(Minibatches, "of", of_eleven)
+    monkeypatch.setattr(
+        Minibatches, "of", lambda client, *_: Minibatches(client.usable, client.secret, 11)
+    )
     with pytest.raises(PolicyError, match="'south' sums over documents of 11 persons, but"):
         train(plan, corpora, policies=rules, at_once=True)
 

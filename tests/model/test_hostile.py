@@ -73,11 +73,14 @@ def test_a_notebook_shows_words_and_labels_as_they_are() -> None:
     model = hostile(("<img src=x onerror=alert(1)>", "&amp;", "oak"), labels={1: "<b>ships</b>"})
     html = model._repr_html_()
     assert html.count("<tr>") == 1 + 3
-    assert "&lt;img src=x onerror=alert(1)&gt;" in html
-    assert "&amp;amp;" in html, "a word that is an entity is shown as it is"
-    assert ">&lt;b&gt;ships&lt;/b&gt;</td>" in html
-    assert f"<td>{model.share[0]:.1%}</td>" in html
-    assert "topics: 3, words: 3, clients: 2)</caption>" in html
+    for part in (
+        "&lt;img src=x onerror=alert(1)&gt;",
+        "&amp;amp;",  # a word that is an entity is shown as it is
+        ">&lt;b&gt;ships&lt;/b&gt;</td>",
+        f"<td>{model.share[0]:.1%}</td>",
+        "topics: 3, words: 3, clients: 2)</caption>",
+    ):
+        assert part in html
 
 
 def test_pyldavis_gets_words_that_do_not_end_its_script() -> None:
