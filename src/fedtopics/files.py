@@ -4,7 +4,6 @@ All other modules open paths with these functions, or call `require_file` before
 one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
-import errno
 import glob
 import hashlib
 import json
@@ -310,20 +309,24 @@ class LineFile:
             cut_torn_line(path)
         self._file = open_private(path, mode, buffering=0)
         self._unwritten = b""
+        self._error = OSError()
         self._lock = threading.Lock()
         show_use(self._file)
 
     def write(self, *rows: Mapping[str, Any]) -> None:
         lines = b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
         # On a full disk, lines wait for the next write; a buffered file would lose some.
-        with self._lock, suppress(OSError):
+        with self._lock:
             self._unwritten += lines
-            while self._unwritten:
-                self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+            try:
+                while self._unwritten:
+                    self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+            except OSError as error:
+                self._error = error
 
     def require_written(self) -> None:
         if self._unwritten:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+            raise self._error
 
     def fileno(self) -> int:
         return int(self._file.fileno())

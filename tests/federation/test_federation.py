@@ -422,7 +422,7 @@ def test_a_run_goes_on_with_the_documents_that_it_began_with(
     if kind == "secure":
         told = scene.partners["east"].events
         why = "'north': 'ended: its documents or its run folder are not those with which it began'"
-        until(lambda: why in str(told.of("waits for")))
+        until(lambda: why in str(told.of("waits for")), seconds=40)
     # Documents that are new are not in this run.
     scene.corpora["north"] = Corpus.of([*tokens_of(corpus), ["new", "words"]])
     scene.join("north")

@@ -43,8 +43,12 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
     with pytest.raises(RunError, match="needs the same documents"), started(tmp_path, themed(101)):
         pass
     # Documents without words are in no release of the memory, but count here.
+    more = Corpus.of([*DOCUMENTS.documents.to_pylist(), []])
+    with pytest.raises(RunError, match="their order have changed"), started(tmp_path, more):
+        pass
+    next(tmp_path.rglob("state/documents")).unlink()
     with (
-        started(tmp_path, Corpus.of([*DOCUMENTS.documents.to_pylist(), []])) as door,
+        started(tmp_path, more) as door,
         pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
     ):
         door.call(Call("noisy_document_count", {}, Position(1, 3)))

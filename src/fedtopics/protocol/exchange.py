@@ -82,7 +82,7 @@ class Patience:
                 pause = waiting.FIRST_RETRY if time.monotonic() - began > pause else pause
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise FederationError(
+                    raise LinkError(
                         f"The server did not answer for {self._seconds:,.0f} seconds: {error}; "
                         "start the same command again to resume the run."
                     ) from None
