@@ -32,6 +32,7 @@ from benchmarks.federated import free_port, prepare
 NAMES = ("east", "north", "west")
 FULL = 5.0  # seconds for which a disk is full
 CHANGED = 2  # exit code of a member whose documents are not those of the run
+ENDED = 1, 4  # exit codes after which the same command resumes
 LIMIT = 240.0  # seconds without a fault until which a run has to end
 STUDY = """
 name = "faults"
@@ -213,6 +214,9 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
             until = time.monotonic() + LIMIT
             while stage.running() and time.monotonic() < until:
                 time.sleep(0.1)
+                for role, process in list(stage.processes.items()):
+                    if process.poll() in ENDED:  # after its disk was full, or with those of others
+                        stage.start(role)
             wrong += [f"{role} did not end" for role in stage.running()]
         finally:
             stage.stop()

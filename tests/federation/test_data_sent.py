@@ -32,7 +32,8 @@ from tests.helpers.pages import DOCS
 
 CORPORA = embedded(subjects({"north": 40, "south": 30}))
 FLDA = {"name": "flda", "n_components": 2, "min_new_documents": 10}
-CASES = METHODS | {"flda": FLDA}
+IN_BATCHES = {"name": "lda", "n_components": 3, "learning": "stochastic", "batch_size": 32}
+CASES = METHODS | {"flda": FLDA, "lda in batches": IN_BATCHES}
 Outputs = dict[str, Callable[[], str]]
 
 

@@ -20,7 +20,7 @@ from fedtopics.files import read_bytes, read_text, replacing, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
-from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, refuse_closed
+from fedtopics.model.labels import checked_names, read_labels, refuse_closed
 from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.text.rules import TextRules
@@ -29,6 +29,7 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
+LONGEST_LINE = 300  # characters of a text in a config, such as when something was sent
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
 
 
@@ -275,10 +276,10 @@ def _check_texts(config: Mapping[str, Any]) -> None:
     for client in config["shares"].keys() | config["documents"].keys():
         check_client_name(client)
     for text in _texts([config["coherence"], config["info"]]):
-        if len(text) > LONGEST_LABEL or visible(text) != text or is_flooded(text):
+        if len(text) > LONGEST_LINE or visible(text) != text or is_flooded(text):
             raise StudyError(
                 f'its config.json contains "{as_sentence(text)}", which is not printable or has '
-                f"more than {LONGEST_LABEL} characters."
+                f"more than {LONGEST_LINE} characters."
             )
 
 
