@@ -31,8 +31,6 @@ from benchmarks.federated import free_port, prepare
 
 NAMES = ("east", "north", "west")
 FULL = 5.0  # seconds for which a disk is full
-CHANGED = 2  # exit code of a member whose documents are not those of the run
-ENDED = 1, 4  # exit codes after which the same command resumes
 LIMIT = 240.0  # seconds without a fault until which a run has to end
 STUDY = """
 name = "faults"
@@ -140,7 +138,7 @@ class Stage:
         table = pq.read_table(documents)
         pq.write_table(table[:-1], documents)
         self.kill(name, 0.0)
-        if (code := self.processes[name].wait()) != CHANGED:
+        if (code := self.processes[name].wait()) != 2:
             self.wrong.append(f"{name} ended with {code} after its documents changed")
         pq.write_table(table, documents)
         self.start(name)
@@ -189,16 +187,15 @@ def disturb(stage: Stage, r: random.Random, faults: int, resets: float) -> list[
         if len(stage.running()) <= len(NAMES):  # somebody has the model, or failed
             break
         name = "server" if number == strange else r.choice(("server", *NAMES))
-        seconds = r.uniform(0.0, 5.0)
         possible = {
-            "kill": partial(stage.kill, name, seconds),
-            "sleep": partial(stage.sleep, name, seconds),
+            "kill": partial(stage.kill, name, r.uniform(0.0, 5.0)),
+            "sleep": partial(stage.sleep, name, r.uniform(0.0, 5.0)),
             "full disk": partial(stage.fill_disk, name, int(10 ** r.uniform(4.0, 5.5))),
             "documents": partial(stage.change_documents, name),
             "reset": partial(stage.reset, resets),
         }
-        choices = [*possible][: 3 if name == "server" else 4]
-        kind = "reset" if number == strange else r.choice(choices)
+        # A server has no documents.
+        kind = "reset" if number == strange else r.choice([*possible][: 4 - (name == "server")])
         possible[kind]()
         done.append(f"{kind} {name}")
     return done
@@ -215,7 +212,7 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
             while stage.running() and time.monotonic() < until:
                 time.sleep(0.1)
                 for role, process in list(stage.processes.items()):
-                    if process.poll() in ENDED:  # after its disk was full, or with those of others
+                    if process.poll() in (1, 4):  # a full disk, or a Stop: it resumes
                         stage.start(role)
             wrong += [f"{role} did not end" for role in stage.running()]
         finally:
