@@ -244,10 +244,7 @@ def lock(handle: int, folder: Path) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(
-                f"Another process uses {folder}; wait until it has ended, or name another folder "
-                "with --out."
-            ) from None
+            raise RunError(f"Another process uses {folder}; wait until it has ended.") from None
 
 
 @contextmanager

@@ -46,6 +46,7 @@ SILENT = 20.0  # A process that has not done so counts as frozen.
 UNSAID_WAIT = 5.0  # A member without a total says for whom the run waits.
 UNSAID_WORK = 60.0  # A member says that others have been computing for so long.
 NEXT_NOTICE = 600.0  # The longest time between two such notices; it grows from `UNSAID_WAIT`.
+QUIET = 10.0  # Without an event, `fedtopics status` shows no time left.
 UNSAVED = 60.0  # After a round, a checkpoint is due if the last one is older.
 
 # Other frameworks

@@ -114,7 +114,7 @@ def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FEDTOPICS_PASSPHRASE_FILE", str(tmp_path / "words"))
     assert Key.load(key.folder).pem == key.pem
     (tmp_path / "words").write_bytes(b"brown oaks")
-    with pytest.raises(IdentityError, match="or another passphrase"):
+    with pytest.raises(IdentityError, match="is wrong, or the key is damaged; give the right one"):
         Key.load(key.folder)
     monkeypatch.delenv("FEDTOPICS_PASSPHRASE_FILE")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)

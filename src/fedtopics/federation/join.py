@@ -5,17 +5,19 @@ Look here for how a member starts, resumes, takes the server's state, and confir
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics import waiting
-from fedtopics.contract.events import Allowed, Joined
+from fedtopics.contract.events import Allowed, Event, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.finished_model import finished
@@ -24,10 +26,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import program_of
 from fedtopics.federation.progress import recording
 from fedtopics.federation.relay import hosted
-from fedtopics.federation.run_folder import MemberRun, has_run
+from fedtopics.federation.run_folder import EVENTS, MemberRun, has_run
 from fedtopics.federation.serve import software_of
 from fedtopics.federation.study import Study
-from fedtopics.files import hold, write_durably
+from fedtopics.files import LineFile, hold, write_durably
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED, cause_of
@@ -126,7 +128,8 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
         state = part.state_folder(study)
         # Locked first, so that no other process of this member continues the same run.
         files.enter_context(hold(state))
-        door = part.consider(study, state)
+        with recording(partial(_log, state)):  # also of a process that does not begin
+            door = part.consider(study, state)
         while True:
             run = MemberRun(
                 folder=state,
@@ -164,6 +167,13 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 clients.done()
                 write_durably(state / DONE, b"")
                 return model
+
+
+def _log(state: Path, event: Event) -> None:
+    """Add an event to those of a run that an earlier process began."""
+    if has_run(state):
+        with closing(LineFile(state / EVENTS)) as log:
+            log.write({"event": event.kind, "time": time.time(), "seconds": 0.0} | event.plain())
 
 
 def _plain(

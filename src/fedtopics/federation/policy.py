@@ -206,7 +206,8 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             )
         if (names := self.names_in(text)) and any(has_name(word, names) for word in words):
             raise PolicyError(  # which word it is, others need not know
-                f"A list of words in the study has a word of never_words, {refused} remove it."
+                "The study's own_stop_words, seed_topics or public words have a word of the "
+                f"policy's never_words, {refused} remove it from the study."
             )
 
     def check_method(self, client: str, method: str) -> None:
@@ -308,22 +309,28 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
                 f"--accept-roster names the study {accepted}, but this one is {study}. Nothing was "
                 "sent; compare the digest with the other members again."
             )
-        # Accepting a study replaces the client's own list, not the site's.
-        lists = [policy.known_members for policy in (site_policies() if accepted else [self])]
-        trusted = [_fingerprints_of(entries) for entries in lists if entries is not None]
-        advice = (
-            "ask who keeps the policy of this site, which --accept-roster does not overrule."
-            if accepted
-            else "compare the study's digest with the other members by telephone, then add "
-            f"--accept-roster {study}, or add the certificates to the policy's known_members."
-        )
-        if unknown := [
-            name
-            for name, digest in certificates.items()
-            if any(digest not in fingerprints for fingerprints in trusted)
-        ]:
+        for site in site_policies():
+            site.require_known(
+                certificates,
+                "policy of this site",
+                "ask who keeps it: --accept-roster does not overrule it.",
+            )
+        if not accepted:
+            self.require_known(
+                certificates,
+                f"policy of client {client!r}",
+                "compare the study's digest with the other members by telephone, then add "
+                f"--accept-roster {study}, or add the certificates to the policy's known_members.",
+            )
+
+    def require_known(self, certificates: Mapping[str, str], which: str, advice: str) -> None:
+        """Raise PolicyError if the policy, `which` it is, knows not all `certificates`."""
+        if self.known_members is None:
+            return
+        trusted = _fingerprints_of(self.known_members)
+        if unknown := [name for name, digest in certificates.items() if digest not in trusted]:
             raise PolicyError(
-                f"The policy of client {client!r} does not know the certificates of "
+                f"The {which} does not know the certificates of "
                 f"{', '.join(name or 'the server' for name in unknown)}. Nothing was sent; {advice}"
             )
 

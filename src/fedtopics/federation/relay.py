@@ -114,7 +114,7 @@ def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -
 def _lead(service: RelayService, listen: Listen, notify: Notify) -> None:
     with listen(service, notify):
         connected: set[str] = set()
-        awaited: tuple[object, ...] = ()  # the step, and the members that it waits for
+        awaited = -1  # the step that the members wait for
         since = 0.0
         patience = Patience(inf, notify)
         halted = None
@@ -128,8 +128,8 @@ def _lead(service: RelayService, listen: Listen, notify: Notify) -> None:
             for name in sorted(service.present().keys() - connected - service.relay.ended.keys()):
                 connected.add(name)
                 notify(events.StatusChange("joined", name))
-            if awaited != (step, *missing):
-                awaited = (step, *missing)
+            if awaited != step:
+                awaited = step
                 since = time.monotonic()
             patience.waits_for(missing, since)
     notify(events.Finished(service.names))

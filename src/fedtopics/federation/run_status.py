@@ -251,7 +251,9 @@ class RunStatus:
         lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
             pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
-            left = None if self.running is False else self.left
+            # Without news, nothing is known of the time that is left.
+            is_still = now - (self.updated or now) > waiting.QUIET + 3 * (self.pace or 0.0)
+            left = None if self.running is False or is_still else self.left
             most = "" if left is None else f", at most {duration(left)} left"
             lines.append(f"round {self.round:,} of {self.rounds:,}{pace}{most}")
         if self.trouble:
@@ -279,6 +281,7 @@ class RunStatus:
         """
         is_down = self.running is False or self.state in ("failed", "stopped")
         is_late = self.waits_since is not None and now - self.waits_since > late
+        is_late |= any(client.state.startswith("ended") for client in self.clients.values())
         code = 0 if self.state == "finished" else 2 if is_down else int(is_late)
         return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
 

@@ -281,6 +281,9 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
         reason = first["msg"].removeprefix("Value error, ")
         reason = f"write a table, [{where}]" if first["type"] in TABLES else reason
         value = first["input"]
+        is_plain = isinstance(value, str) and re.fullmatch(r"-?[\d.]+|true|false", value)
+        if is_plain and first["type"] in ("int_type", "float_type", "bool_type"):
+            reason = "write the value without quotes"
         shown = str(value) if isinstance(value, Path) else repr(value)
         is_ = "" if isinstance(value, (dict, list)) else f" is {shown:.80}"
         problem = f"{where!r:.80}{is_}: {reason}" if where else reason

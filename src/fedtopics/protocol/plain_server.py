@@ -191,11 +191,11 @@ class PlainServer:
         return [name for name in self.names if not self.clients[name].absence()]
 
     def wait(self, seconds: float) -> None:
-        """Wait for news, with the lock held; FederationError if the run has ended."""
+        """Wait for news, with the lock held; FederationError if the server has to end."""
         if self._failure:
             raise FederationError(
-                f"The run has ended: {self._failure}; remove the cause, then start the same "
-                "command again."
+                f"The server ends: {self._failure}; remove the cause, then start the same "
+                "command again, which resumes the run."
             )
         self.changed.wait(seconds)
 

@@ -284,7 +284,7 @@ class RelayService:
             missing = [name for name in self.names if name not in self.relay.done]
             if missing and self._failure:
                 raise FederationError(
-                    f"The run has ended: {self._failure}; remove the cause, then start the same "
-                    "command again."
+                    f"The server ends: {self._failure}; remove the cause, then start the same "
+                    "command again, which resumes the run."
                 )
             return missing

@@ -97,9 +97,10 @@ class Key:
             content = read_bytes(Path(folder) / PUBLIC)
         except (OSError, TypeError, *UNREADABLE):
             raise IdentityError(
-                f"{folder} has no key, or a damaged one"
-                f"{', or another passphrase; give that one, or' if is_encrypted else ';'} "
-                'make one with "fedtopics key create NAME".'
+                f"The passphrase of {path} is wrong, or the key is damaged; give the right one."
+                if is_encrypted
+                else f'{folder} has no key, or a damaged one; make one with "fedtopics key create '
+                'NAME".'
             ) from None
         content = alone(content, str(Path(folder) / PUBLIC))
         public = read_certificate(content, str(folder)).public_key()
