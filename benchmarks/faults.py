@@ -30,7 +30,6 @@ from benchmarks.common import arguments, bag_of_words, forked, measured, table, 
 from benchmarks.federated import free_port, prepare
 
 NAMES = ("east", "north", "west")
-FULL = 5.0  # seconds for which a disk is full
 LIMIT = 240.0  # seconds without a fault until which a run has to end
 STUDY = """
 name = "faults"
@@ -123,7 +122,7 @@ class Stage:
         process = self.processes[name]
         limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, limits[1]))
-        until = time.monotonic() + FULL
+        until = time.monotonic() + 5.0
         while process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
         if process.poll() is None:
@@ -194,8 +193,9 @@ def disturb(stage: Stage, r: random.Random, faults: int, resets: float) -> list[
             "documents": partial(stage.change_documents, name),
             "reset": partial(stage.reset, resets),
         }
-        # A server has no documents.
-        kind = "reset" if number == strange else r.choice([*possible][: 4 - (name == "server")])
+        # Before a member has begun, and of a server, there are no documents to change.
+        can_change = (stage.folder / f"out/{name}/state/documents").exists()
+        kind = "reset" if number == strange else r.choice([*possible][: 3 + can_change])
         possible[kind]()
         done.append(f"{kind} {name}")
     return done
