@@ -232,7 +232,7 @@ class GrpcServer:
                     f"{version}; install the same version of fedtopics at all members and the "
                     "server."
                 )
-            theirs = dict(context.invocation_metadata()).get("study", self._study)
+            theirs = dict(context.invocation_metadata()).get("study") or self._study
             if theirs != self._study:
                 self._service.differs(name, OTHER_STUDY)
                 raise FederationError(
