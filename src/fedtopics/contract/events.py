@@ -213,6 +213,13 @@ class Offer(Event, kind="offer"):  # the server's study proposal
     known: bool  # whether it was shown before
 
 
+class Pending(Event, kind="pending"):  # an update waits until people approve it
+    page: str  # file that describes it
+    given: int  # approvals
+    needed: int
+    folder: str  # in which `fedtopics approve` finds it
+
+
 class Narrowed(Event, kind="narrowed"):  # numbers were reduced to the range that can be masked
     factor: float
 

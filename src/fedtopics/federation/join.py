@@ -35,7 +35,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED, cause_of
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import MemberSteps, Patience
-from fedtopics.protocol.link import Link
+from fedtopics.protocol.link import Link, NotYetError
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, encode
 from fedtopics.protocol.plain import PlainAsk, PlainClients
@@ -157,6 +157,8 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 except StateError as error:
                     run.install(error.content)
                     continue
+                except NotYetError:
+                    raise
                 except FedTopicsError:
                     part.settle(study)  # if the study is started again, it is charged as a whole
                     raise
@@ -241,7 +243,7 @@ def _secure(
     has_noise = study.differential_privacy is not None
     numbers = None if door is None or has_noise else partial(numbers_of, study, part, door)
     return SecureClients(
-        exchange=MemberSteps(member, link, patience),
+        exchange=MemberSteps(member, link, patience, part.gate),
         names=list(study.clients),
         door=door,
         sizes=numbers,

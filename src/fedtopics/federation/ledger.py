@@ -23,7 +23,15 @@ import msgspec
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import Payload, content_shape_and_type, flat_fields
 from fedtopics.errors import RunError
-from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
+from fedtopics.files import (
+    FILE,
+    cut_torn_line,
+    digest,
+    make_folder,
+    open_file,
+    open_private,
+    read_bytes,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 from fedtopics.versions import LEDGER, VERSION
@@ -131,10 +139,12 @@ class Ledger:
         seen: bool = False,
         begun: bool = False,
         is_own: Callable[[bytes, bytes], bool] = lambda signed, signature: True,
+        copy: Callable[[bytes], None] = lambda line: None,  # writes each line to a second place
     ) -> None:
         self._method = method
         self._study = study
         self._sign = sign
+        self._copy = copy
         self._file: IO[bytes] | None = None
         self._always = ({"masked": False} if seen else {}) | ({"secret": SEEDED} if seeded else {})
         self.run = run
@@ -143,6 +153,9 @@ class Ledger:
         self.shares: dict[str, float] = {}  # of the privacy budget that they used, by name
         self.last = SentReply(Position(0))
         self.sent: dict[Position, SentReply] = {}  # of this run
+        self.newest: Mapping[str, Any] = {}  # the line of the last of them
+        self.approved: set[str] = set()  # SHA-256 of pages
+        self.released: dict[tuple[str, Position], str] = {}  # keyed digests of what left
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
         self._before = ""
@@ -194,14 +207,16 @@ class Ledger:
         reply: Payload,
         once: bool = False,
         summed: int | None = None,
+        persons: int | None = None,
         question: tuple[str, str, float] | None = None,
     ) -> bool:
         """Record a reply before it is sent: names, shapes, sizes and digests, no values.
 
-        `summed` is the number of documents of a reply that does not contain it. Return False, and
-        write nothing, if a different reply was sent to the same call or, with `once`, to any call
-        of the function at that turn. A `question` is a noisy sum: its name, a digest of how it was
-        requested, and the share of the privacy budget that it uses.
+        `summed` is the number of documents of a reply that does not contain it, `persons` that of
+        persons, if it differs. Return False, and write nothing, if a different reply was sent to
+        the same call or, with `once`, to any call of the function at that turn. A `question` is a
+        noisy sum: its name, a digest of how it was requested, and the share of the privacy budget
+        that it uses.
         """
         noted = {} if question is None else {"asked": question}
         if self._file is None:
@@ -235,6 +250,7 @@ class Ledger:
             **noted,
             fields=fields,
             documents=reply.get("documents", summed),
+            persons=persons,
             bytes=total,
             sha256=answer.reply,
         )
@@ -289,6 +305,21 @@ class Ledger:
                 **shown,
             )
 
+    def write_approved(self, page: str, verdicts: Sequence[Mapping[str, Any]]) -> None:
+        """Record who approved a page."""
+        self._add("approved", page=page, approvals=list(verdicts))
+
+    def write_released(self, function: str, keyed: str, size: int, page: str) -> None:
+        """Record that what the last line about a reply describes may leave, by which page."""
+        self._add(
+            "released",
+            function=function,
+            position=self.newest["position"],
+            content=keyed,
+            bytes=size,
+            page=page,
+        )
+
     def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
@@ -324,6 +355,8 @@ class Ledger:
         self._lines += 1
         self._before = hashlib.sha256(line).hexdigest()
         self._write_head()
+        self._copy(line)
+        self._note(entry)
 
     def _write_head(self) -> None:
         head: dict[str, Any] = {"lines": self._lines, "sha256": self._before}
@@ -332,7 +365,19 @@ class Ledger:
         self._head.seek(0)
         self._head.write(json.dumps(head).encode().ljust(HEAD_SIZE - 1) + b"\n")
 
+    def _note(self, line: Mapping[str, Any]) -> None:
+        """Remember what the gate of approvals asks for."""
+        match line["what"]:
+            case "sent":
+                self.newest = line
+            case "approved":
+                self.approved.add(digest(line["page"]))
+            case "released":
+                self.released[line["function"], Position(*line["position"])] = line["content"]
+
     def _recall(self, line: Mapping[str, Any]) -> None:
+        if line["run"] == self.run:
+            self._note(line)
         if line["what"] != "sent":
             return
         if line["round"]:

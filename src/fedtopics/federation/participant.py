@@ -18,8 +18,10 @@ from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
 from fedtopics.errors import PolicyError, RunError
 from fedtopics.escaping import file_name
+from fedtopics.federation.approval import ApprovalGate
 from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.door import Door
+from fedtopics.federation.egress import Egress
 from fedtopics.federation.exposure import Exposure, expose, rehearse_noise
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.memory import (
@@ -75,6 +77,7 @@ class Participation:
         accepted_roster: str = "",  # digest of a study to accept with unknown certificates
         first_release: bool = False,  # confirms that no earlier study used the documents
         texts_changed: bool = False,  # confirms that new texts are not earlier ones, only cleaned
+        egress: Egress = Egress(),  # noqa: B008 - it is frozen
     ) -> None:
         self.key = key
         self.name = key.name
@@ -83,6 +86,8 @@ class Participation:
         self.out = out or Path("runs") / key.name
         self._is_default_place = out is None
         self.on_event = on_event
+        self.egress = egress
+        self.gate: ApprovalGate | None = None  # where the policy requires approvals
         self._growing = growing
         self._embedding_model = embedding_model
         self.start = start
@@ -168,6 +173,15 @@ class Participation:
             self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
         )
         self.training = self.corpus.take(choice.rows)
+        if policy.approvals:
+            self.gate = ApprovalGate(
+                folder=self.egress.outbox or self.out,
+                exposure=expose(study, self.training, policy),
+                ledger=self._ledger,
+                client=self.name,
+                notify=self.notify,
+                keep=self.egress.store,
+            )
         site = ClientContext(
             name=self.name,
             corpus=self.training,
@@ -206,6 +220,7 @@ class Participation:
             seen=not study.is_secure,
             begun=has_begun,
             is_own=self.key.has_signed,
+            copy=self.egress.copier(self.name, study.fingerprint),
         )
 
     def finished(self, study: Study) -> TopicModel | None:
@@ -459,6 +474,7 @@ def check_policy(
     certificates = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, certificates, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)
+    policy.check_approvers(f"of client {client!r}")
     privacy = study.differential_privacy
     policy.check_privacy(client, privacy, study.fingerprint, account)
     method = study.method

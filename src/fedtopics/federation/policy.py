@@ -21,7 +21,7 @@ from fedtopics.files import read_bytes, read_text, read_toml
 from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
-from fedtopics.protocol.roster import certificate_fingerprint
+from fedtopics.protocol.roster import alone, certificate_fingerprint, name_of, read_pem
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import Several, TextRules
 from fedtopics.text.words import has_name
@@ -130,6 +130,18 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         "refused",
     )
 
+    approvals: int = Field(
+        0,
+        ge=0,
+        description="so many of the approvers must approve what leaves, the whole study or each "
+        "step; 0: nobody has to",
+    )
+    approvers: Several[str] = Field(
+        (),
+        description="the certificates of people who may approve what leaves, as PEM files; "
+        '"fedtopics key create NAME" makes them',
+    )
+
     @field_validator("methods")
     @classmethod
     def _methods_not_misspelt(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -160,9 +172,13 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             for name in ("known_members", "never_words")
             if (value := getattr(policy, name)) is not None
         }
+        # Their content, so that the ledger records it, and a site's list can be compared.
+        approvers = {"approvers": tuple(_content_of(folder / name) for name in policy.approvers)}
         _fingerprints_of(resolved.get("known_members", ()))  # a missing file is an error at once
         memory = {} if policy.memory is None else {"memory": folder / policy.memory}
-        return policy.model_copy(update=resolved | memory)
+        policy = policy.model_copy(update=resolved | memory | approvers)
+        policy.check_approvers(str(path))
+        return policy
 
     @classmethod
     def of(cls, path: str | Path | None) -> Policy:
@@ -184,6 +200,24 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             }
             policy = policy.model_copy(update=values)
         return policy
+
+    @property
+    def approvers_by_name(self) -> dict[str, bytes]:
+        return {name_of(pem.encode(), "of an approver"): pem.encode() for pem in self.approvers}
+
+    def check_approvers(self, which: str) -> None:
+        """Refuse a policy, `which` it is, without enough different approvers."""
+        names = self.approvers_by_name
+        if len(names) < len(self.approvers):
+            raise PolicyError(
+                f"Two approvers of the policy {which} have the same name; each person has one "
+                "certificate, with a name of its own."
+            )
+        if self.approvals > len(names):
+            raise PolicyError(
+                f"The policy {which} requires {self.approvals} approvals, but names "
+                f"{len(names)} approvers; name more people, or lower approvals."
+            )
 
     def names_in(self, text: TextRules) -> frozenset[str]:
         """Return the words of `never_words` in the form that the rules `text` give to words."""
@@ -288,6 +322,12 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         """Refuse plain aggregation, unless the policy sets min_persons."""
         if is_secure:
             return
+        if self.approvals:
+            raise PolicyError(
+                f"The policy of client {client!r} requires approvals, but the study has plain "
+                "aggregation, in which rounds do not wait for people. Nothing was sent; set "
+                'aggregation = "secure" in the study.'
+            )
         if self.aggregation or self.min_persons_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} requires secure aggregation, but the study has "
@@ -437,7 +477,8 @@ def _stricter(name: str, value: Any, of_site: Any) -> Any:
     if isinstance(of_site, tuple):
         return tuple(entry for entry in value if entry in of_site)
     if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
-        return max(value, of_site) if name.startswith("min_") else min(value, of_site)
+        is_least = name.startswith("min_") or name == "approvals"
+        return max(value, of_site) if is_least else min(value, of_site)
     return of_site
 
 
@@ -458,6 +499,11 @@ def _fingerprints_of(entries: Sequence[str]) -> set[str]:
                 "read. Nothing was sent; correct the policy."
             ) from None
     return fingerprints
+
+
+def _content_of(path: Path) -> str:
+    """Return an approver's certificate, which must be valid now."""
+    return alone(read_pem(path), str(path)).decode()
 
 
 def _digits(text: str) -> str:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from fedtopics.contract.events import Event, Failed
+from fedtopics.contract.events import Event, Failed, WaitsFor
 from fedtopics.errors import FedTopicsError
-from fedtopics.protocol.link import reason_of
+from fedtopics.protocol.link import NotYetError, reason_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,6 +54,9 @@ def recording(notify: Callable[[Event], None]) -> Iterator[None]:
     """Notify of an error that ends a process."""
     try:
         yield
+    except NotYetError as news:  # the command is started again later
+        notify(WaitsFor(news.waiting, 0.0, None))
+        raise
     except FedTopicsError as error:
         notify(Failed(str(error), error.exit_code))
         raise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from fedtopics.protocol.record import OpenedStep
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
+R = TypeVar("R")
 DOCUMENTS = "client sizes"
 MODEL = "model: digest"
 ARRAYS = "model: of the first member"
@@ -223,27 +224,24 @@ class SecureClients:
                 b"",
                 lambda: dumps(left(what, {"words": value()})["words"]) if self._is_in else b"",
             )
-            return [loads(message) for message in content if message]
+            return self._valid(lambda: [loads(message) for message in content if message])
 
-        try:
-            marks = self._marks
-            size = vocabulary.buckets_for(sum(marks))
-            self._advance()
-            table = self._sum(
-                vocabulary.TABLE,
-                vocabulary.template_of_table(size, len(self.names)),
-                lambda: left(
-                    vocabulary.TABLE, {"clients": vocabulary.table_of(reply()[name], study, size)}
-                ),
-            )["clients"]
-            vocabulary.check_table(table, sum(marks))
-            lists = shown(
-                vocabulary.LISTED,
-                lambda: vocabulary.words_to_list(reply()[name], study, table, least),
-            )
-            listed = vocabulary.joined(lists, marks, study, table, least)
-        except (FederationError, TypeError, ValueError):
-            self._exchange.stop(WRONG)
+        marks = self._marks
+        size = vocabulary.buckets_for(sum(marks))
+        self._advance()
+        table = self._sum(
+            vocabulary.TABLE,
+            vocabulary.template_of_table(size, len(self.names)),
+            lambda: left(
+                vocabulary.TABLE, {"clients": vocabulary.table_of(reply()[name], study, size)}
+            ),
+        )["clients"]
+        self._valid(lambda: vocabulary.check_table(table, sum(marks)))
+        lists = shown(
+            vocabulary.LISTED,
+            lambda: vocabulary.words_to_list(reply()[name], study, table, least),
+        )
+        listed = self._valid(lambda: vocabulary.joined(lists, marks, study, table, least))
         self._advance()
         total = self._sum(
             vocabulary.COUNTS,
@@ -254,6 +252,13 @@ class SecureClients:
         if find_fault(counted, template, self._drawn):
             self._exchange.stop(WRONG)
         return counted
+
+    def _valid(self, read: Callable[[], R]) -> R:
+        """Read what others have sent; if that fails, stop the run."""
+        try:
+            return read()
+        except (FederationError, TypeError, ValueError):
+            self._exchange.stop(WRONG)
 
     # The own contribution
 

@@ -5,18 +5,21 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from functools import partial
+from typing import NoReturn, Protocol, TypeVar
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Reconnecting, WaitsFor
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, PolicyError
 from fedtopics.escaping import as_sentence
+from fedtopics.protocol.keys import derive
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
-from fedtopics.protocol.messages import Answer, Kind, Total, decode
+from fedtopics.protocol.messages import Answer, Kind, List, Stop, Total, decode
 from fedtopics.protocol.record import OpenedStep
 from fedtopics.protocol.relay import LONGEST_REASON
 
+UNAPPROVED = "waits for approval"
 T = TypeVar("T")
 
 
@@ -58,7 +61,10 @@ class Patience:
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
         ended = {name: state for name, state in awaited.items() if state.startswith("ended")}
-        absent = any(state != "connected" for state in awaited.values())
+        # People who approve have no deadline.
+        absent = any(
+            state != "connected" and not state.startswith(UNAPPROVED) for state in awaited.values()
+        )
         if left is not None and left < 0 and absent:
             raise FederationError(
                 f"{', '.join(awaited)} did not answer for {self._seconds:,.0f} seconds; start the "
@@ -99,25 +105,63 @@ def ask_at_last(link: Link, message: bytes) -> None:
         Patience(waiting.SAY_DONE, lambda _: None)(lambda: link.ask(message))
 
 
-class MemberSteps:
-    """Steps of a member over a link."""
+class Gate(Protocol):
+    """People who approve what a member sends."""
 
-    def __init__(self, member: Member, link: Link, patience: Patience) -> None:
+    def waits(self, function: str, content: bytes, secret: bytes) -> str:
+        """Return "" if a vector or reply may leave, else since when it waits; keep a page for it.
+
+        `secret` is known to this member only, and the same for the same step. PolicyError if
+        somebody refuses.
+        """
+
+
+class MemberSteps:
+    """Steps of a member over a link; with a `gate`, each waits until people have approved it."""
+
+    def __init__(
+        self, member: Member, link: Link, patience: Patience, gate: Gate | None = None
+    ) -> None:
         self.member = member
         self._link = link
         self._patience = patience
+        self._gate = gate
         self._since = 0.0  # of the step
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> OpenedStep:
         """Send a vector or a reply; return the total or all replies. FederationError on a stop."""
         member = self.member
         self._since = time.monotonic()
-        self._say(member.give(function, kind, layout, content))
+        messages = member.give(function, kind, layout, content)
+        # Step 0 and empty replies contain nothing about documents.
+        if self._gate is not None and member.phase != "stopped" and member.record.step and content:
+            self._wait_at(self._gate, function, content)
+        self._say(messages)
         while member.phase not in ("compute", "stopped"):
             self._turn(len(content) + 8 if kind == "sum" else None)
         if member.phase == "stopped":
             self._ended()
         return member.last
+
+    def _wait_at(self, gate: Gate, function: str, content: bytes) -> None:
+        """Wait until a vector or reply may leave; meanwhile only the wait itself is told."""
+        secret = derive(self.member.record.private, "page")
+        while since := self._asked(gate, function, content, secret):
+            question = self.member.question(f"{UNAPPROVED} since {since}")
+            answer = decode(self._patience(partial(self._link.ask, question)), Answer)
+            if isinstance(answer.message, List | Stop):
+                self._say(self.member.answer(answer.message))
+            if self.member.phase == "stopped":
+                self._ended()
+            time.sleep(waiting.NO_NEWS)
+
+    def _asked(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:
+        """Ask the gate; a refusal stops the run."""
+        try:
+            return gate.waits(function, content, secret)
+        except PolicyError as refusal:
+            self._say(self.member.stop(str(refusal).removesuffix(".")))
+            raise
 
     def _turn(self, most: int | None) -> None:
         """Ask once, and act on the answer; `most` is the number of bytes of a sum."""

@@ -1,6 +1,7 @@
 """The interface between transports and the protocol."""
 
 import re
+from collections.abc import Mapping
 from typing import Protocol
 
 from fedtopics.errors import FederationError, StudyError
@@ -11,6 +12,15 @@ OTHER_STUDY = "its study is not the one that the server serves"
 
 class LinkError(FederationError):
     """The server cannot be reached now; a retry may succeed."""
+
+
+class NotYetError(FederationError):
+    """There is nothing to do now: people carry the messages, and others have to act first."""
+
+    def __init__(self, waiting: Mapping[str, str]) -> None:
+        who = ", ".join(f"{name} ({state})" for name, state in waiting.items())
+        super().__init__(f"Nothing new has arrived{f'; waits for {who}' if who else ''}.")
+        self.waiting = waiting
 
 
 def reason_of(error: Exception) -> str:

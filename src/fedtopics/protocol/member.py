@@ -114,9 +114,10 @@ class Member:
     def _signed(self, *fields: bytes | str | int) -> bytes:
         return framed(LABEL, self.study, *fields)
 
-    def question(self) -> bytes:
-        """Return the question to the relay."""
-        return encode(Ask(self._process, self.record.step, self.phase, self.record.list_digest))
+    def question(self, reason: str = "") -> bytes:
+        """Return the question to the relay, with the reason why this member does not go on."""
+        record = self.record
+        return encode(Ask(self._process, record.step, self.phase, record.list_digest, reason))
 
     def stop(self, reason: str) -> list[bytes]:
         """End this run's processes for a reason; return the messages to send."""

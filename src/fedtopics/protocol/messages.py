@@ -47,7 +47,7 @@ class Ask(Message):
     step: int
     phase: Phase
     list: bytes
-    reason: str = ""  # why this member's policy refuses the study
+    reason: str = ""  # why this member refuses the study, or sends nothing yet
 
 
 class List(Message):

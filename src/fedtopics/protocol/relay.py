@@ -3,7 +3,9 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -186,7 +188,7 @@ class Relay:
             return self._halt(
                 Stop("", b"", b"", ask.step, f"{where}, and the total in between is lost")
             )
-        return Want("part") if held < ask.step else None
+        return Want("part") if held < ask.step and not ask.reason else None
 
     def fetch(self, list_: bytes) -> bytes:
         """Return the total of the step with this list; b"" if it is not available."""
@@ -200,13 +202,21 @@ def _of_other_size(sizes: Mapping[str, int]) -> str:
     return ", ".join(name for name, size in sizes.items() if size != size_of_most)
 
 
-def state_of(seconds: float | None, ended: str = "") -> str:
+def state_of(seconds: float | None, ended: str = "", reason: str = "") -> str:
     """Describe a member that others wait for, by the seconds since its last call."""
-    if ended:
-        return f"ended: {ended}"
+    if ended or reason:
+        return f"ended: {ended}" if ended else reason
     if seconds is None:
         return "not connected yet"
     return "connected" if seconds < waiting.AWAY else f"no call for {seconds:.0f} s"
+
+
+class Arrived(NamedTuple):
+    """What a member has sent: messages that others may still need, and its last question."""
+
+    sent: float  # seconds since 1970
+    ask: Ask
+    messages: Sequence[bytes]
 
 
 class RelayService:
@@ -219,6 +229,7 @@ class RelayService:
         self._changed = threading.Condition()
         self._failure = ""
         self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
+        self._written: dict[str, str] = {}  # when each one's last file was written
 
     def ask(self, name: str, message: bytes) -> bytes:
         ask = decode(message, Ask)
@@ -236,10 +247,35 @@ class RelayService:
 
     def _waiting(self) -> dict[str, str]:
         called = self.present()
+        said = {name: as_sentence(ask.reason) for name, ask in self.relay.asks.items()}
+        reasons = {name: said.get(name) or self._written.get(name, "") for name in self.names}
         return {
-            name: state_of(called.get(name), self.relay.ended.get(name, ""))
+            name: state_of(called.get(name), self.relay.ended.get(name, ""), reasons[name])
             for name in self.relay.missing()
         }
+
+    def take(self, arrived: Mapping[str, Arrived]) -> dict[str, Answer]:
+        """Take the messages that members have sent at any time; return the answer to each."""
+        now = time.time()
+        with self._changed:
+            self.relay.halted = None  # a Stop that still holds is among the messages
+            for name, of in arrived.items():  # first, so that a stop reaches all these processes
+                self._called[name] = 0, time.monotonic() - max(0.0, now - of.sent)
+                written = datetime.fromtimestamp(of.sent, UTC)
+                self._written[name] = f"last message of {written:%Y-%m-%d %H:%M} UTC"
+                self.relay.ask(name, of.ask)
+            parts = [(name, m) for name, of in arrived.items() for m in of.messages[:1]]
+            others = [(name, m) for name, of in arrived.items() for m in of.messages[1:]]
+            for name, message in parts + others:  # a body counts only after the parts of all
+                try:
+                    self.relay.say(name, message)
+                except FederationError as error:
+                    self.relay.ended[name] = as_sentence(str(error)[:LONGEST_REASON])
+            answers = {name: self.relay.ask(name, of.ask) for name, of in arrived.items()}
+            self._changed.notify_all()
+            return {
+                name: answer or Answer(waiting=self._waiting()) for name, answer in answers.items()
+            }
 
     def waiting(self) -> tuple[int, dict[str, str], Stop | None]:
         """Return the step, for whom it waits with the state of each, and what ended the run."""

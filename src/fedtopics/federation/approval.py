@@ -1,0 +1,359 @@
+"""Approval by people: what waits for it, who may give it, and who has given it.
+
+What would leave has a page in plain words, with a keyed digest of the unmasked update. Approvers
+sign the SHA-256 of the page, each with an own key, so that a page cannot belong to other bytes. The
+page of the whole study covers all steps within its table. All files are in a folder `pending`,
+which may be read by others: without the key of a step, nobody can guess an update from its digest.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from fedtopics.contract.events import Event, Pending
+from fedtopics.contract.interfaces import Position
+from fedtopics.errors import IdentityError, PolicyError, RunError, StudyError, nearest_names
+from fedtopics.escaping import as_sentence, file_name, for_markdown
+from fedtopics.federation.data_sent import AFTER_COUNTS
+from fedtopics.federation.exposure import Exposure
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.proposal import proposal_lines
+from fedtopics.files import digest, make_folder, read_bytes, read_text, write_durably
+from fedtopics.protocol.keys import framed
+from fedtopics.protocol.roster import (
+    Key,
+    alone,
+    certificate_fingerprint,
+    has_signed,
+    name_of,
+    read_pem,
+)
+from fedtopics.versions import VERSION
+
+PENDING = "pending"  # a folder in an outbox, or in the folder of a run
+STUDY = "study.md"  # the page of all steps
+PEOPLE = "approvers.json"  # who may approve the pages
+FAREWELL = "farewell-"  # begin of the name of a page by which an approver leaves
+VERDICT = ".verdict.json"  # end of the name of a file with what an approver says of a page
+LONGEST_REASON = 100  # characters of a refusal
+REPLACED = re.compile(r"# The approver ([\w.-]+) with the certificate ([0-9a-f]{64}) leaves\n")
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n[\w+/=\n]+-----END CERTIFICATE-----\n")
+COVERS = (
+    "An approval of this page covers each step of these functions, so often and with at most so "
+    "many bytes. What is beyond that, and functions with ? bytes, wait for approvals of their own."
+)
+People = Mapping[str, bytes]
+"""The certificates of approvers in PEM, by name."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What an approver says of a page."""
+
+    page: str  # its SHA-256
+    name: str  # of the approver
+    time: str
+    refused: str = ""  # why; "" if it is approved
+    signature: bytes = b""
+
+    @property
+    def signed(self) -> bytes:
+        return framed("fedtopics verdict", self.page, self.name, self.time, self.refused)
+
+    @classmethod
+    def of(cls, page: str, key: Key, refused: str = "") -> Verdict:
+        """Sign a page, given its text."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        reason = as_sentence(refused[:LONGEST_REASON])
+        unsigned = cls(digest(page), key.name, now, reason)
+        return msgspec.structs.replace(unsigned, signature=key.sign(unsigned.signed))
+
+    def is_of(self, page: str, people: People) -> bool:
+        """Whether one of these people has signed this text of a page."""
+        return (
+            self.page == digest(page)
+            and self.name in people
+            and has_signed(people[self.name], self.signed, self.signature)
+        )
+
+
+VerdictsOf = Callable[[str, People], Mapping[str, Verdict]]
+"""Returns what people say of a page, given its text."""
+
+
+def verdicts_of(folder: Path, page: str, people: People) -> dict[str, Verdict]:
+    """Return the last verdict of each person about a page, given its text."""
+    last: dict[str, Verdict] = {}
+    for path in sorted(folder.glob(f"*{VERDICT}")):
+        try:
+            verdict = msgspec.json.decode(read_bytes(path), type=Verdict)
+        except (OSError, msgspec.MsgspecError):  # being written, or of somebody else
+            continue
+        before = last.get(verdict.name, verdict)
+        if verdict.is_of(page, people) and verdict.time >= before.time:
+            last[verdict.name] = verdict
+    return last
+
+
+def farewell(name: str, certificate: str, successor: bytes | None) -> str:
+    """Return the page by which the others replace an approver, given the SHA-256 of a certificate.
+
+    The successor's certificate is in PEM.
+    """
+    end = "Nobody takes this place.\n" if successor is None else successor.decode()
+    return (
+        f"# The approver {name} with the certificate {certificate} leaves"
+        f"\n\nAll other approvers have to approve this page. Who takes this place:\n\n{end}"
+    )
+
+
+def follow(page: str, people: People, needed: int, verdicts: VerdictsOf) -> People:
+    """Return who may approve, after a farewell of one of `people`, if all others have signed it.
+
+    They must be as many as have to approve an output: fewer people could otherwise approve all.
+    """
+    match = REPLACED.match(page)
+    others = {name: pem for name, pem in people.items() if match and name != match[1]}
+    if match is None or len(others) in (len(people), *range(needed)):
+        return people
+    signed_by = {name for name, verdict in verdicts(page, others).items() if not verdict.refused}
+    if certificate_fingerprint(people[match[1]]) != match[2] or signed_by != others.keys():
+        return people
+    if pem := PEM.search(page):
+        successor = alone(pem[0].encode(), "of a successor")
+        name = name_of(successor, "of a successor")
+        return people if name in others else {**others, name: successor}
+    return others
+
+
+class ApprovalGate:
+    """Lets an update of a member pass once enough people have approved its page, or the study's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        exposure: Exposure,  # of the member's documents in the study
+        ledger: Ledger,
+        client: str,
+        notify: Callable[[Event], None],
+        keep: Callable[[str, bytes, bytes, People], None],  # stores what leaves
+    ) -> None:
+        self._folder = folder / PENDING
+        self._exposure = exposure
+        self._ledger = ledger
+        self._client = client
+        self._notify = notify
+        self._keep = keep
+        self._rows = {row.function: row for row in exposure.rows}
+        self._notified: tuple[str, int] = ("", 0)
+        self._write(STUDY, self._study_page)
+        self._write_people(self.people)
+
+    @property
+    def people(self) -> People:
+        """Who may approve now, after the farewells that the others have signed."""
+        policy = self._exposure.policy
+        people: People = policy.approvers_by_name
+        pages = [read_text(path) for path in sorted(self._folder.glob(f"{FAREWELL}*.md"))]
+        for page in [page for _ in pages for page in pages]:  # one can follow from another
+            verdicts = partial(verdicts_of, self._folder)
+            before = people
+            people = follow(page, before, policy.approvals, verdicts)
+            if people != before and digest(page) not in self._ledger.approved:
+                self._record(page, verdicts(page, before))
+        return people
+
+    def waits(self, function: str, content: bytes, secret: bytes) -> str:
+        """See `Gate.waits`."""
+        keyed = hmac.digest(secret, content, "sha256").hex()
+        position = Position(*self._ledger.newest["position"])
+        if self._ledger.released.get((function, position)) == keyed:
+            return ""
+        title = f"{position.turn:04}-{position.exchange}-{file_name(function)}"
+        page = self._page(function, len(content), keyed)
+        pages = [page, *([self._study_page] if self._is_covered(function, len(content)) else [])]
+        people = self.people
+        for text in pages:
+            if self._is_approved(text, people):
+                self._keep(title, secret, content, people)
+                self._ledger.write_released(function, keyed, len(content), digest(text))
+                self._remove(title)
+                return ""
+        return self._pend(f"{title}.md", page, people)
+
+    def _is_covered(self, function: str, size: int) -> bool:
+        """Whether the page of the study covers one more step of a function."""
+        row = self._rows.get(function)
+        if row is None or row.bytes is None:
+            return False
+        times = row.calls * (2 if AFTER_COUNTS in row.often else 1)
+        n_released = sum(name == function for name, _ in self._ledger.released)
+        return n_released < times and size <= row.bytes
+
+    def _is_approved(self, page: str, people: People) -> bool:
+        if digest(page) in self._ledger.approved:
+            return True
+        verdicts = verdicts_of(self._folder, page, people)
+        for verdict in verdicts.values():
+            if verdict.refused:
+                raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
+        if len(verdicts) < self._exposure.policy.approvals:
+            return False
+        self._record(page, verdicts)
+        return True
+
+    def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
+        self._ledger.write_approved(page, [msgspec.to_builtins(v) for v in verdicts.values()])
+
+    def _pend(self, name: str, page: str, people: People) -> str:
+        """Write a page that waits; return since when it does."""
+        path = self._write(name, page)
+        self._write_people(people)
+        n_given = len(verdicts_of(self._folder, page, people))
+        if self._notified != (page, n_given):
+            self._notified = page, n_given
+            needed = self._exposure.policy.approvals
+            self._notify(Pending(str(path), n_given, needed, str(self._folder.parent)))
+        return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
+
+    def _write_people(self, people: People) -> None:
+        shown = {name: certificate_fingerprint(pem) for name, pem in people.items()}
+        self._write(PEOPLE, msgspec.json.encode(shown).decode())
+
+    def _write(self, name: str, content: str) -> Path:
+        path = self._folder / name
+        if not path.exists() or read_text(path) != content:
+            make_folder(self._folder)
+            write_durably(path, content.encode(), public=True)
+        return path
+
+    def _remove(self, title: str) -> None:
+        for path in [*self._folder.glob(f"{title}.md"), *self._folder.glob(f"{title}.*{VERDICT}")]:
+            path.unlink(missing_ok=True)
+
+    # Pages
+
+    def _page(self, function: str, size: int, keyed: str) -> str:
+        """Return the page of the update that the last line of the ledger describes."""
+        sent = self._ledger.newest
+        row = self._rows.get(function)
+        unit = self._exposure.unit
+        study = self._exposure.study
+        n_persons = sent["documents"] if sent["persons"] is None else sent["persons"]
+        described = (
+            [
+                f"What: {row.data_sent}",
+                f"Seen by: {row.seen}. Over: {row.over}.",
+                f"Bounds: {row.bounds or 'none'}.",
+                f"Bytes: {size:,}; at most {'?' if row.bytes is None else f'{row.bytes:,}'}.",
+            ]
+            if row
+            else [f"What: not in the study's table. Bytes: {size:,}."]
+        )
+        turn, attempt, exchange = sent["position"]
+        return self._as_page(
+            f"{self._client} would send: {row.short if row else function}",
+            [
+                f"Study: {for_markdown(study.name)}, {study.fingerprint}",
+                f"Function: {function}, turn {turn}, attempt {attempt}, exchange {exchange}",
+                *described,
+                f"Behind it: {sent['documents'] or 0:,} documents, {n_persons or 0:,} {unit}",
+                f"Keyed SHA-256 of the update before it is masked: {keyed}",
+            ],
+        )
+
+    @property
+    def _study_page(self) -> str:
+        """Return the page of all steps."""
+        exposure = self._exposure
+        rows = [
+            f"{row.function}: {row.short}; {row.often}, at most {row.calls:,} times; "
+            f"{'?' if row.bytes is None else f'{row.bytes:,}'} bytes; seen by {row.seen}"
+            for row in exposure.rows
+        ]
+        return self._as_page(
+            f"{self._client} would send, in the whole study",
+            [
+                *map(for_markdown, proposal_lines(exposure.study)),
+                f"At most {exposure.steps:,} steps and {exposure.bytes:,} bytes:",
+                *rows,
+                COVERS,
+            ],
+        )
+
+    def _as_page(self, title: str, lines: Sequence[str]) -> str:
+        """Add to lines what holds for all pages of a study."""
+        exposure = self._exposure
+        study = exposure.study
+        thresholds = exposure.policy.described(
+            seen=not study.is_secure,
+            rarest=study.vocabulary.min_persons_per_word,
+            unit=exposure.unit,
+            has_noise=study.differential_privacy is not None,
+        )
+        learned = [f"{who}: {learns}" for who, learns in exposure.adversaries.items()]
+        parts = [
+            "## What it is",
+            lines,
+            "## Thresholds",
+            [thresholds],
+            "## What others learn",
+            learned,
+        ]
+        listed = [
+            part if isinstance(part, str) else "\n".join(f"- {line}" for line in part)
+            for part in parts
+        ]
+        return "\n\n".join([f"# {title}", *listed, f"Written by fedtopics {VERSION}."]) + "\n"
+
+
+# What approvers do
+
+
+def pages_in(folder: Path) -> dict[Path, str]:
+    """Return the pages that wait in a folder, by file."""
+    pages = {path: read_text(path) for path in sorted((folder / PENDING).glob("*.md"))}
+    if not pages:
+        raise RunError(
+            f"Nothing waits for approval in {folder}; name an outbox, or a run's folder."
+        )
+    return pages
+
+
+def people_of(folder: Path) -> dict[str, str]:
+    """Return who may approve the pages in a folder: the SHA-256 of certificates, by name."""
+    path = folder / PENDING / PEOPLE
+    if not path.exists():
+        raise RunError(f"Nothing waits for approval in {folder}; start the member's step there.")
+    return msgspec.json.decode(read_bytes(path), type=dict[str, str])
+
+
+def propose_farewell(folder: Path, name: str, successor: Path | None) -> tuple[Path, str]:
+    """Write the page by which an approver leaves; return its path and text."""
+    people = people_of(folder)
+    if name not in people:
+        raise StudyError(f"There is no approver {name!r}; {nearest_names(name, people)}")
+    certificate = None if successor is None else alone(read_pem(successor), str(successor))
+    page = farewell(name, people[name], certificate)
+    path = folder / PENDING / f"{FAREWELL}{name}-{people[name][:8]}.md"
+    write_durably(path, page.encode(), public=True)
+    return path, page
+
+
+def decide(path: Path, page: str, key: Key, refused: str = "") -> None:
+    """Write what an approver says of a page, which was shown; IdentityError for other people."""
+    people = people_of(path.parent.parent)
+    if people.get(key.name) != certificate_fingerprint(key.certificate):
+        raise IdentityError(
+            f"The certificate of {key.name!r} is not that of an approver; these may approve: "
+            f"{', '.join(people)}. A new one may after the next step of this member."
+        )
+    verdict = Verdict.of(page, key, refused)
+    target = path.with_name(f"{path.stem}.{key.name}{VERDICT}")
+    write_durably(target, msgspec.json.encode(verdict), public=True)

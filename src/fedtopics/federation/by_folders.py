@@ -1,0 +1,57 @@
+"""One turn of a member or of the relay, where people carry files between them.
+
+A process reads the files that have arrived, computes, writes its own file, and ends. It can be
+started at any time: what it has sent, it sends again, byte for byte.
+"""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.join import join
+from fedtopics.federation.participant import Participation
+from fedtopics.federation.relay import relay_of
+from fedtopics.federation.server_plan import ServerPlan
+from fedtopics.federation.study import Study
+from fedtopics.files import hold
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
+from fedtopics.transport.folders import Exchange, FolderLink, Notify, relay_turn
+
+
+def exchange_of(plan: ServerPlan, inbox: Path, outbox: Path, notify: Notify) -> Exchange:
+    """Return the files of a study in two folders; StudyError if it cannot be run by files."""
+    if not plan.is_secure:
+        raise StudyError(
+            "The study has plain aggregation, whose rounds do not wait for people; set aggregation "
+            '= "secure" to exchange files.'
+        )
+    return Exchange(
+        inbox=inbox,
+        outbox=outbox,
+        study=plan.fingerprint,
+        roster=plan.roster,
+        largest=plan.largest_message,
+        notify=notify,
+    )
+
+
+def take_turn(part: Participation, study: Study, exchange: Exchange) -> TopicModel | None:
+    """Take a member's turn; NotYetError if the others have to act before there is a model."""
+    plan = study.server_plan
+    place = part.state_folder(study) / "exchange"
+    with hold(place):
+        is_host = plan.roster.server == part.key.certificate
+        relay = relay_of(plan, part.out) if is_host else None
+        host = None if relay is None else partial(relay_turn, exchange, relay, part.key)
+        with closing(FolderLink(exchange, part.key, place / "sent", host)) as link:
+            return join(part, study, link=link)
+
+
+def take_relay_turn(plan: ServerPlan, key: Key, exchange: Exchange, folder: Path) -> dict[str, str]:
+    """Take the turn of a relay; return for whom the members wait, with the state of each."""
+    with hold(folder):
+        service = relay_of(plan, folder)
+        relay_turn(exchange, service, key)
+        return service.waiting()[1]

@@ -1,0 +1,272 @@
+"""A member's link and the relay over folders, whose files people or programs carry.
+
+Each side writes one file that contains everything the others may still need from it, and reads the
+newest file of each sender. So a file may be carried late, twice, in any order or, until the next
+one is there, not at all. The messages in the files are those of gRPC, byte for byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import msgspec
+
+from fedtopics import waiting
+from fedtopics.errors import FederationError, RunError
+from fedtopics.files import make_folder, read_bytes, write_durably
+from fedtopics.protocol.keys import framed
+from fedtopics.protocol.link import NotYetError, check_size, reason_of
+from fedtopics.protocol.messages import (
+    Answer,
+    Ask,
+    Body,
+    Message,
+    Part,
+    Stop,
+    Total,
+    Want,
+    decode,
+    encode,
+)
+from fedtopics.protocol.relay import Arrived, RelayService
+from fedtopics.protocol.roster import Key, Roster, has_signed
+
+SUFFIX = ".fedtopics"
+RELAY = ""  # as the sender of a file
+NO_QUESTION = Ask(b"", 0, "compute", b"")
+OVERHEAD = 1 << 20  # bytes of a file besides a vector
+Notify = Callable[[str], None]
+
+
+class Sealed(Message):
+    """The content of a file: a member's messages, or the relay's answers."""
+
+    study: str  # its digest
+    name: str
+    number: int  # milliseconds since 1970: it grows with each other file of a sender
+    ask: Ask = msgspec.field(default_factory=lambda: NO_QUESTION)
+    messages: list[bytes] = msgspec.field(default_factory=list)
+    # By name: a question, and its answer.
+    answers: dict[str, tuple[Ask, Answer]] = msgspec.field(default_factory=dict)
+    total: bytes = b""
+    signature: bytes = b""
+
+    @property
+    def signed(self) -> bytes:
+        unsigned = msgspec.structs.replace(self, signature=b"")
+        return framed("fedtopics file", encode(unsigned))
+
+
+class Exchange:
+    """The files of a study: those of others in `inbox`, one's own in `outbox`.
+
+    Both can be the same folder, and contain other files.
+    """
+
+    def __init__(
+        self,
+        inbox: Path,
+        outbox: Path,
+        study: str,  # its digest
+        roster: Roster,
+        largest: int,  # bytes of a message
+        notify: Notify,
+    ) -> None:
+        if not inbox.is_dir():
+            raise RunError(f"There is no folder {inbox}; make it, or correct its name.")
+        make_folder(outbox)
+        self._folders = dict.fromkeys([inbox, outbox])
+        self._outbox = outbox
+        self.study = study
+        self._certificates = {**roster.members, RELAY: roster.server}
+        self._largest = largest
+        self._notify = notify
+        self._refused: set[str] = set()  # sentences that were shown
+
+    def newest(self) -> dict[str, Sealed]:
+        """Return the newest file of each sender; tell which files cannot be used."""
+        newest: dict[str, Sealed] = {}
+        for folder in self._folders:
+            for path in sorted(folder.glob(f"*{SUFFIX}")):
+                try:
+                    sealed = self._read(path)
+                except (FederationError, OSError) as error:
+                    problem = f"{path} is not used: {error}"
+                    if problem not in self._refused:
+                        self._refused.add(problem)
+                        self._notify(problem)
+                    continue
+                before = newest.get(sealed.name)
+                if before is None or sealed.number > before.number:
+                    newest[sealed.name] = sealed
+        return newest
+
+    def _read(self, path: Path) -> Sealed:
+        check_size(path.stat().st_size, self._largest + OVERHEAD)
+        try:
+            sealed = decode(read_bytes(path), Sealed)
+        except FederationError:
+            raise FederationError("it is damaged or only half copied; copy it again") from None
+        if sealed.study != self.study:
+            raise FederationError(f"it is of another study, {sealed.study[:16]!r}")
+        certificate = self._certificates.get(sealed.name)
+        if certificate is None or not has_signed(certificate, sealed.signed, sealed.signature):
+            raise FederationError("it is not signed by the member or the relay that it names")
+        return sealed
+
+    def write(self, sealed: Sealed, key: Key, title: str) -> Sealed:
+        """Sign and write one's own file, and remove the older ones."""
+        signed = msgspec.structs.replace(sealed, signature=key.sign(sealed.signed))
+        # No member's name begins with such a character, or contains the one behind it.
+        ours = f"{sealed.name or '_relay'}@{self.study[:8]}"
+        path = self._outbox / f"{ours}-{title}{SUFFIX}"
+        write_durably(path, encode(signed), public=True)
+        for older in self._outbox.glob(f"{ours}-*{SUFFIX}"):
+            if older != path:
+                older.unlink(missing_ok=True)
+        return signed
+
+
+def _next_number(last: Sealed | None) -> int:
+    return max(time.time_ns() // 1_000_000, 0 if last is None else last.number + 1)
+
+
+class FolderLink:
+    """A member's `Link`, which ends a call by NotYetError if no file answers it.
+
+    `state` is a file with what this member has written last. Where the member hosts the relay,
+    `host` lets it take its turn.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        key: Key,
+        state: Path,
+        host: Callable[[], object] | None = None,
+    ) -> None:
+        self._exchange = exchange
+        self._key = key
+        self._state = state
+        self._host = host
+        self._last = decode(read_bytes(state), Sealed) if state.exists() else None
+        self._ask = NO_QUESTION if self._last is None else self._last.ask
+        # Of this step: a process that begins has nothing new to say about it.
+        self._messages = [] if self._last is None else [m for m in self._last.messages if _holds(m)]
+        self._is_unwritten = False
+        self._total = b""
+
+    def say(self, message: bytes) -> None:
+        if message not in self._messages:
+            begins = isinstance(decode(message, Part | Body | Stop), Part)  # type: ignore[arg-type]
+            self._messages = [message] if begins else [*self._messages, message]
+            self._is_unwritten = True
+
+    def ask(self, message: bytes) -> bytes:
+        """See `Link.ask`; NotYetError if the relay has not answered this question."""
+        self._ask = ask = decode(message, Ask)
+        self._write()
+        if self._host is not None:
+            self._host()
+        relay = self._exchange.newest().get(RELAY)
+        if relay is None:
+            raise NotYetError({"the relay": "no message yet"})
+        asked, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
+        news = answer.message
+        is_old = (asked.step, asked.phase, asked.list) != (ask.step, ask.phase, ask.list)
+        is_sent = isinstance(news, Want) and any(_is_wanted(m, news) for m in self._messages)
+        is_own = isinstance(news, Stop) and news.name == self._key.name
+        is_missing = isinstance(news, Total) and not relay.total
+        if news is None or is_old or is_sent or is_own or is_missing:
+            raise NotYetError({} if is_old else answer.waiting)
+        self._total = relay.total
+        return encode(answer)
+
+    def fetch(self, what: bytes, most: int | None = None) -> bytes:
+        """Return the total that came with the last answer."""
+        return self._total
+
+    def close(self) -> None:
+        """Write what was said last, as a Stop, after which nothing is asked."""
+        if self._is_unwritten:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what is to be carried; nothing changes if it is there already."""
+        last = self._last
+        ask = self._ask
+        if last is not None and ask == msgspec.structs.replace(last.ask, process=ask.process):
+            ask = last.ask
+        sealed = Sealed(
+            study=self._exchange.study,
+            name=self._key.name,
+            number=_next_number(last),
+            ask=ask,
+            messages=self._messages,
+        )
+        if last is not None and (ask, self._messages) == (last.ask, last.messages):
+            sealed = msgspec.structs.replace(sealed, number=last.number)
+        title = "waits" if ask.reason and ask.phase == "part" else ask.phase
+        self._last = self._exchange.write(sealed, self._key, f"{ask.step:04}-{title}")
+        write_durably(self._state, encode(self._last))
+        self._is_unwritten = False
+
+
+def _holds(message: bytes) -> bool:
+    """Whether a message of an earlier process still holds: each process stops for itself."""
+    return not isinstance(decode(message, Part | Body | Stop), Stop)  # type: ignore[arg-type]
+
+
+def _is_wanted(message: bytes, want: Want) -> bool:
+    kind = Part if want.what == "part" else Body
+    return isinstance(decode(message, Part | Body | Stop), kind)  # type: ignore[arg-type]
+
+
+def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
+    """Take what has arrived, and write the relay's file if it has changed."""
+    newest = exchange.newest()
+    arrived = {
+        name: Arrived(sealed.number / 1000, sealed.ask, sealed.messages)
+        for name, sealed in newest.items()
+        if name != RELAY
+    }
+    answers = {name: (arrived[name].ask, answer) for name, answer in service.take(arrived).items()}
+    is_opened = any(isinstance(answer.message, Total) for _, answer in answers.values())
+    last = service.relay.last
+    sealed = Sealed(
+        study=exchange.study,
+        name=RELAY,
+        number=_next_number(newest.get(RELAY)),
+        answers=answers,
+        total=last.total if is_opened and last is not None else b"",
+    )
+    before = newest.get(RELAY, sealed)
+    if before is sealed or (before.answers, before.total) != (sealed.answers, sealed.total):
+        step = 0 if last is None else last.step + 1
+        exchange.write(sealed, key, f"{step:04}-{'total' if is_opened else 'list'}")
+
+
+@contextmanager
+def exchanging(exchange: Exchange, service: RelayService, key: Key) -> Iterator[None]:
+    """Let the relay take its turn every few seconds, until the end of the context."""
+    ended = Event()
+
+    def turns() -> None:
+        try:
+            while not ended.wait(waiting.NEXT_TURN):
+                relay_turn(exchange, service, key)
+            relay_turn(exchange, service, key)
+        except (FederationError, OSError) as error:
+            service.fail(f"the exchange of files failed: {reason_of(error)}")
+
+    thread = Thread(target=turns, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(waiting.SERVER_STOPS)
