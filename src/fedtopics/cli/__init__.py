@@ -73,6 +73,7 @@ AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
     log="cli.run_commands:log",
     verify="cli.run_commands:verify_command",
+    open="cli.approve:open_command",
     delete="cli.run_commands:delete",
     attack="cli.privacy:attack",
     budget="cli.privacy:budget",
@@ -93,6 +94,8 @@ SECTIONS: dict[str, dict[str, str | click.Command]] = {
         "key": "fedtopics.cli.key:key_group",
         "serve": "fedtopics.cli.federation:serve",
         "join": "fedtopics.cli.federation:join_command",
+        "step": "fedtopics.cli.federation:step",
+        "approve": "fedtopics.cli.approve:approve",
         "status": "fedtopics.cli.run_commands:show_status",
     },
     "Use a model": {

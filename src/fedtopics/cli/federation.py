@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from fedtopics.terminal.run_display import MEMBER_SENTENCES, RunDisplay, show_ex
 from fedtopics.terminal.run_report import show_run
 
 if TYPE_CHECKING:
-    from fedtopics import Corpus, Policy
+    from collections.abc import Callable
+
+    from fedtopics import Corpus, Policy, TopicModel
     from fedtopics.contract.events import OnEvent
     from fedtopics.federation.memory import Choice
     from fedtopics.federation.participant import Participation
@@ -60,6 +63,7 @@ def print_event(event: dict[str, Any]) -> None:
     write(to_json({"time": time.time()} | plain, default=str, allow_nan=False) + "\n")
 
 
+SHOWN_ONCE = {"offer", "documents", "memory", "languages", "joined"}  # events of each process
 EACH_A_PERSON = (
     "Thresholds count documents: one person may have written all of them. If so, name the column "
     "of persons, with --columns person=NAME or as person in the client's table."
@@ -230,6 +234,12 @@ def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> No
 @click.argument("study", type=FOLDER)
 @key_option
 @listen_option
+@click.option(
+    "--exchange",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="Listen on no port: read and write the files of `fedtopics step` in this folder.",
+)
 @metrics_option
 @options.out
 @options.from_model
@@ -238,6 +248,7 @@ def serve(
     study: Path,
     key_folder: Path,
     listen: str,
+    exchange: Path | None,
     metrics: str,
     out: Path | None,
     start: Path | None,
@@ -249,16 +260,28 @@ def serve(
     document, word, number or model. With plain aggregation, it is a trusted server, which also
     trains and writes the model. To resume an interrupted run, start the same command again.
     """
+    from fedtopics.federation.by_folders import exchange_of, relay_by_folders
     from fedtopics.federation.metrics import serve_metrics
     from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
 
     plan = read_apart(study)
     folder = out or Path("runs") / file_name(plan.name)
-    listen_there = partial(listening, plan, Key.load(key_folder), plan.listen_address(listen))
+    key = Key.load(key_folder)
     news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
     with nullcontext() if as_json else news, serve_metrics(metrics, lambda: folder):
+        if exchange is not None:
+            relay_by_folders(
+                plan=plan,
+                key=key,
+                exchange=exchange_of(plan, exchange, exchange, notify=say),
+                folder=folder,
+                notify=lambda e: on_event(e.plain()),
+                turns=inf,
+            )
+            return
+        listen_there = partial(listening, plan, key, plan.listen_address(listen))
         if plan.is_secure:
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
@@ -277,14 +300,65 @@ def serve(
     show_run(trained, folder, quiet=as_json)
 
 
+MEMBER_OPTIONS = (
+    key_option,
+    click.option("--data", type=FOLDER, help="Documents, which stay here. An observer has none."),
+    options.columns("text", "tokens", "id", "embedding", "person", "time", "round"),
+    options.embedding_model,
+    options.policy,
+    click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]"),
+    click.option(
+        "--egress-log",
+        "log",
+        default="",
+        metavar="FOLDER|syslog",
+        help="Second place of each line of the ledger, or of its digest in the system's log.",
+    ),
+    click.option(
+        "--keep",
+        type=FOLDER,
+        help="Folder for what leaves, encrypted for the approvers; see `fedtopics audit open`.",
+    ),
+    click.option(
+        "--accept-roster",
+        "accepted_roster",
+        metavar="DIGEST",
+        default="",
+        help="Accept the certificates of the study with this digest. First compare it with "
+        "members.",
+    ),
+    click.option(
+        "--first-release",
+        is_flag=True,
+        help="Confirm that no earlier study used these documents, if the memory of studies is "
+        "lost.",
+    ),
+    click.option(
+        "--texts-changed",
+        is_flag=True,
+        help="Confirm that new texts of the same persons are other documents, or that nobody has "
+        "left.",
+    ),
+    options.from_model,
+    click.option(
+        "--insecure-seed",
+        is_flag=True,
+        help="For tests: draw minibatches and noise from the study's seed, which everybody knows.",
+    ),
+    json_lines,
+)
+
+
+def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a member, with or without a connection."""
+    for option in reversed(MEMBER_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("study", type=FOLDER)
-@key_option
-@click.option("--data", type=FOLDER, help="Documents, which stay here. An observer has none.")
-@options.columns("text", "tokens", "id", "embedding", "person", "time", "round")
-@options.embedding_model
-@options.policy
-@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]")
+@member_options
 @click.option(
     "--follow", is_flag=True, help="In each round, use documents added to --data since the last."
 )
@@ -293,55 +367,23 @@ def serve(
 @metrics_option
 @click.option("--dry-run", is_flag=True, help="Only check that the policy allows the study.")
 @click.option(
-    "--accept-roster",
-    metavar="DIGEST",
-    default="",
-    help="Accept the certificates of the study with this digest. First compare it with members.",
-)
-@click.option(
-    "--first-release",
-    is_flag=True,
-    help="Confirm that no earlier study used these documents, if the memory of studies is lost.",
-)
-@click.option(
-    "--texts-changed",
-    is_flag=True,
-    help="Confirm that new texts of the same persons are other documents, or that nobody has left.",
-)
-@options.from_model
-@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=waiting.MEMBER,
     metavar="SECONDS",
     help="Stop if the server is silent for so long.  [default: seven days]",
 )
-@click.option(
-    "--insecure-seed",
-    is_flag=True,
-    help="For tests: draw minibatches and noise from the study's seed, which everybody knows.",
-)
-@json_lines
 def join_command(
     study: Path,
     key_folder: Path,
-    data: Path | None,
-    columns: dict[str, Any],
-    embedding_model: str | None,
-    policy: Path | None,
-    out: Path | None,
-    follow: bool,
     host: bool,
     listen: str,
     metrics: str,
     dry_run: bool,
-    accept_roster: str,
-    first_release: bool,
-    texts_changed: bool,
-    start: Path | None,
     timeout: float,
-    insecure_seed: bool,
+    out: Path | None,
     as_json: bool,
+    **member: Any,
 ) -> None:
     """Join a study with documents that stay on this machine.
 
@@ -350,8 +392,7 @@ def join_command(
     when the connection breaks. To resume an interrupted run, start the same command again. The
     model and theta.parquet, the topics of your own documents, are then in the --out folder.
     """
-    from fedtopics import Study, TopicModel
-    from fedtopics.federation.after_run import record_files
+    from fedtopics import Study
     from fedtopics.federation.join import check_key
     from fedtopics.federation.join import join as take_part
     from fedtopics.federation.metrics import serve_metrics
@@ -362,45 +403,94 @@ def join_command(
     check_key(plan, key)
     news = RunDisplay(MEMBER_SENTENCES, key.name)
     on_event: OnEvent = print_event if as_json else news
-    # A dry run writes nothing, so it takes no --out.
     with news:
-        part = _participation(
-            plan,
-            key,
-            data=data,
-            columns=columns,
-            policy=policy,
-            follow=follow,
-            on_event=on_event,
-            out=None if dry_run else out,
-            embedding_model=embedding_model,
-            insecure_seed=insecure_seed,
-            accepted_roster=accept_roster,
-            first_release=first_release,
-            texts_changed=texts_changed,
-            start=None if start is None else TopicModel.from_pretrained(start),
-        )
+        # A dry run writes nothing, so it takes no --out.
+        part = _participation(plan, key, on_event, out=None if dry_run else out, **member)
         with serve_metrics(metrics, lambda: part.out):
             model = take_part(
                 part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout
             )
+    _show_model(model, part, as_json)
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@click.argument("inbox", type=FOLDER)
+@click.argument("outbox", type=FOLDER)
+@member_options
+def step(
+    study: Path, inbox: Path, outbox: Path, key_folder: Path, as_json: bool, **member: Any
+) -> None:
+    """Take one step of a study whose members are not connected.
+
+    This command reads the files that have arrived in INBOX, computes, writes a file for the others
+    into OUTBOX, and ends. Carry the files *.fedtopics of OUTBOX to the others; INBOX and OUTBOX can
+    be one folder that a program copies. Start it again whenever files may have arrived: what was
+    sent before is sent again, byte for byte. With the server's key, it takes a step of the relay.
+    """
+    from fedtopics import Study
+    from fedtopics.federation.by_folders import exchange_of, relay_by_folders, take_turn
+    from fedtopics.federation.join import check_key
+    from fedtopics.protocol.link import NotYetError
+    from fedtopics.protocol.roster import Key
+    from fedtopics.transport.folders import SUFFIX
+
+    key = Key.load(key_folder)
+    plan = Study.read(study)
+    server = plan.server_plan
+    exchange = exchange_of(server, inbox, outbox, notify=say)
+    news = RunDisplay(MEMBER_SENTENCES, key.name)
+    has_begun = any(outbox.glob(f"{key.name}@{plan.fingerprint[:8]}-*"))
+    on_event = partial(_tell, print_event if as_json else news, has_begun)
+    with news:
+        try:
+            if key.certificate == server.roster.server and key.name not in server.roster.names:
+                folder = member["out"] or Path("runs") / file_name(plan.name)
+                relay_by_folders(server, key, exchange, folder, lambda e: on_event(e.plain()))
+                return
+            check_key(plan, key)
+            part = _participation(plan, key, on_event, outbox=outbox, follow=False, **member)
+            model = take_turn(part, plan, exchange)
+        except NotYetError as error:
+            say(
+                f"{error} Carry the files *{SUFFIX} of {outbox}; start the same command again when "
+                f"others have arrived in {inbox}."
+            )
+            return
+    _show_model(model, part, as_json)
+
+
+def _tell(show: OnEvent, has_begun: bool, event: dict[str, Any]) -> None:
+    """Show an event of a step, except what earlier steps have shown, and what its end says."""
+    if event["event"] != "waits for" and not (has_begun and event["event"] in SHOWN_ONCE):
+        show(event)
+
+
+def _show_model(model: TopicModel | None, part: Participation, as_json: bool) -> None:
+    from fedtopics.federation.after_run import record_files
+
     if model is not None:
         show_run(model, part.out, quiet=as_json)
-        record_files(part.out, ["report.html", "report.md"], key)
+        record_files(part.out, ["report.html", "report.md"], part.key)
 
 
 def _participation(
     study: Study,
     key: Key,
+    on_event: OnEvent,
     data: Path | None,
     columns: dict[str, Any],
     policy: Path | None,
     follow: bool,
-    on_event: OnEvent,
+    start: Path | None,
+    log: str,
+    keep: Path | None,
+    outbox: Path | None = None,
     **more: Any,
 ) -> Participation:
-    from fedtopics import Columns, Corpus, Policy
+    from fedtopics import Columns, Corpus, Policy, TopicModel
     from fedtopics.contract.events import Documents, Unreadable
+    from fedtopics.federation.egress import Egress
     from fedtopics.federation.participant import Participation
     from fedtopics.text.growing import Follow
 
@@ -411,14 +501,20 @@ def _participation(
             if data is not None
             else "Only an observer can join without documents; give --data FILE."
         )
-    rules = Policy.of(policy)
+    take_part = partial(
+        Participation,
+        key=key,
+        policy=Policy.of(policy),
+        on_event=on_event,
+        start=None if start is None else TopicModel.from_pretrained(start),
+        egress=Egress(outbox, log, keep),
+        **more,
+    )
     if data is None:
-        return Participation(key, None, rules, on_event=on_event, **more)
+        return take_part(corpus=None)
     kinds = {kind: column for kind, column in columns.items() if kind != "round"}
     column_names = Columns(rounds=columns["round"], **kinds)
     growing = Follow(data, column_names, lambda reason: on_event(Unreadable(reason).plain()))
     corpus = growing() if follow else Corpus.read(data, column_names)
     on_event(Documents.of(name, corpus).plain())
-    return Participation(
-        key, corpus, rules, on_event=on_event, growing=growing if follow else None, **more
-    )
+    return take_part(corpus=corpus, growing=growing if follow else None)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from fedtopics.contract.events import Event, Pending
-from fedtopics.contract.interfaces import Position
 from fedtopics.errors import IdentityError, PolicyError, RunError, StudyError, nearest_names
 from fedtopics.escaping import as_sentence, file_name, for_markdown
 from fedtopics.federation.data_sent import AFTER_COUNTS
@@ -171,30 +171,35 @@ class ApprovalGate:
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """See `Gate.waits`."""
+        sent = self._ledger.newest
+        if sent.get("function") != function:
+            raise PolicyError(
+                f"The ledger has no line about {function!r}, so nobody can approve it."
+            )
+        turn, attempt, exchange = sent["position"]
         keyed = hmac.digest(secret, content, "sha256").hex()
-        position = Position(*self._ledger.newest["position"])
-        if self._ledger.released.get((function, position)) == keyed:
+        if self._ledger.released.get((function, turn, attempt, exchange)) == keyed:
             return ""
-        title = f"{position.turn:04}-{position.exchange}-{file_name(function)}"
-        page = self._page(function, len(content), keyed)
-        pages = [page, *([self._study_page] if self._is_covered(function, len(content)) else [])]
+        title = f"{turn:04}-{exchange}-{file_name(function)}"
+        page = self._page(sent, keyed)
         people = self.people
-        for text in pages:
+        for text in (page, self._study_page) if self._is_covered(sent) else (page,):
             if self._is_approved(text, people):
                 self._keep(title, secret, content, people)
-                self._ledger.write_released(function, keyed, len(content), digest(text))
-                self._remove(title)
+                self._ledger.write_released(keyed, len(content), digest(text))
+                for path in self._folder.glob(f"{title}.*"):
+                    path.unlink(missing_ok=True)
                 return ""
         return self._pend(f"{title}.md", page, people)
 
-    def _is_covered(self, function: str, size: int) -> bool:
-        """Whether the page of the study covers one more step of a function."""
-        row = self._rows.get(function)
+    def _is_covered(self, sent: Mapping[str, Any]) -> bool:
+        """Whether the page of the study covers an update, given its line in the ledger."""
+        row = self._rows.get(sent["function"])
         if row is None or row.bytes is None:
             return False
         times = row.calls * (2 if AFTER_COUNTS in row.often else 1)
-        n_released = sum(name == function for name, _ in self._ledger.released)
-        return n_released < times and size <= row.bytes
+        n_released = sum(place[0] == row.function for place in self._ledger.released)
+        return n_released < times and sent["bytes"] <= row.bytes
 
     def _is_approved(self, page: str, people: People) -> bool:
         if digest(page) in self._ledger.approved:
@@ -233,40 +238,31 @@ class ApprovalGate:
             write_durably(path, content.encode(), public=True)
         return path
 
-    def _remove(self, title: str) -> None:
-        for path in [*self._folder.glob(f"{title}.md"), *self._folder.glob(f"{title}.*{VERDICT}")]:
-            path.unlink(missing_ok=True)
-
     # Pages
 
-    def _page(self, function: str, size: int, keyed: str) -> str:
-        """Return the page of the update that the last line of the ledger describes."""
-        sent = self._ledger.newest
-        row = self._rows.get(function)
-        unit = self._exposure.unit
+    def _page(self, sent: Mapping[str, Any], keyed: str) -> str:
+        """Return the page of an update, given its line in the ledger and its keyed digest."""
+        row = self._rows.get(sent["function"])
         study = self._exposure.study
+        unit = self._exposure.unit
         n_persons = sent["documents"] if sent["persons"] is None else sent["persons"]
-        described = (
-            [
-                f"What: {row.data_sent}",
-                f"Seen by: {row.seen}. Over: {row.over}.",
-                f"Bounds: {row.bounds or 'none'}.",
-                f"Bytes: {size:,}; at most {'?' if row.bytes is None else f'{row.bytes:,}'}.",
-            ]
-            if row
-            else [f"What: not in the study's table. Bytes: {size:,}."]
-        )
         turn, attempt, exchange = sent["position"]
-        return self._as_page(
-            f"{self._client} would send: {row.short if row else function}",
-            [
-                f"Study: {for_markdown(study.name)}, {study.fingerprint}",
-                f"Function: {function}, turn {turn}, attempt {attempt}, exchange {exchange}",
-                *described,
-                f"Behind it: {sent['documents'] or 0:,} documents, {n_persons or 0:,} {unit}",
-                f"Keyed SHA-256 of the update before it is masked: {keyed}",
-            ],
-        )
+        lines = [
+            f"Study: {for_markdown(study.name)}, {study.fingerprint}",
+            f"Function: {sent['function']}, turn {turn}, attempt {attempt}, exchange {exchange}",
+            f"Behind it: {sent['documents'] or 0:,} documents, thresholds count {n_persons or 0:,} "
+            f"{unit}",
+            f"Bytes: {sent['bytes']:,}",
+            f"Keyed SHA-256 of the update before it is masked: {keyed}",
+        ]
+        if row is not None:
+            lines += [
+                f"At most: {'?' if row.bytes is None else f'{row.bytes:,}'} bytes; {row.often}",
+                f"What: {row.data_sent}",
+                f"Seen by: {row.seen}. Over: {row.over}. Bounds: {row.bounds or 'none'}.",
+            ]
+        what = "something that is not in the study's table" if row is None else row.short
+        return self._as_page(f"{self._client} would send: {what}", lines)
 
     @property
     def _study_page(self) -> str:
@@ -281,6 +277,8 @@ class ApprovalGate:
             f"{self._client} would send, in the whole study",
             [
                 *map(for_markdown, proposal_lines(exposure.study)),
+                f"Documents: {exposure.documents or 0:,}, of {exposure.persons or 0:,} "
+                f"{exposure.unit}",
                 f"At most {exposure.steps:,} steps and {exposure.bytes:,} bytes:",
                 *rows,
                 COVERS,
@@ -334,8 +332,8 @@ def people_of(folder: Path) -> dict[str, str]:
     return msgspec.json.decode(read_bytes(path), type=dict[str, str])
 
 
-def propose_farewell(folder: Path, name: str, successor: Path | None) -> tuple[Path, str]:
-    """Write the page by which an approver leaves; return its path and text."""
+def propose_farewell(folder: Path, name: str, successor: Path | None) -> Path:
+    """Write the page by which an approver leaves; return its path."""
     people = people_of(folder)
     if name not in people:
         raise StudyError(f"There is no approver {name!r}; {nearest_names(name, people)}")
@@ -343,7 +341,7 @@ def propose_farewell(folder: Path, name: str, successor: Path | None) -> tuple[P
     page = farewell(name, people[name], certificate)
     path = folder / PENDING / f"{FAREWELL}{name}-{people[name][:8]}.md"
     write_durably(path, page.encode(), public=True)
-    return path, page
+    return path
 
 
 def decide(path: Path, page: str, key: Key, refused: str = "") -> None:

@@ -4,11 +4,14 @@ A process reads the files that have arrived, computes, writes its own file, and 
 started at any time: what it has sent, it sends again, byte for byte.
 """
 
-from contextlib import closing
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from fedtopics.errors import StudyError
+from fedtopics import waiting
+from fedtopics.contract.events import Event, Finished, WaitsFor
+from fedtopics.errors import IdentityError, StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import relay_of
@@ -16,6 +19,7 @@ from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
 from fedtopics.files import hold
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.link import NotYetError
 from fedtopics.protocol.roster import Key
 from fedtopics.transport.folders import Exchange, FolderLink, Notify, relay_turn
 
@@ -45,13 +49,36 @@ def take_turn(part: Participation, study: Study, exchange: Exchange) -> TopicMod
         is_host = plan.roster.server == part.key.certificate
         relay = relay_of(plan, part.out) if is_host else None
         host = None if relay is None else partial(relay_turn, exchange, relay, part.key)
-        with closing(FolderLink(exchange, part.key, place / "sent", host)) as link:
-            return join(part, study, link=link)
+        return join(part, study, link=FolderLink(exchange, part.key, place / "sent", host))
 
 
-def take_relay_turn(plan: ServerPlan, key: Key, exchange: Exchange, folder: Path) -> dict[str, str]:
-    """Take the turn of a relay; return for whom the members wait, with the state of each."""
+def relay_by_folders(
+    plan: ServerPlan,
+    key: Key,
+    exchange: Exchange,
+    folder: Path,
+    notify: Callable[[Event], None],
+    turns: float = 1,
+) -> None:
+    """Take turns of a relay until all members have the model; NotYetError after the last turn."""
+    if plan.certificate != key.certificate:
+        raise IdentityError(
+            f"The certificate of {key.name!r} is not the one that the study names for its server; "
+            "give the server's key."
+        )
     with hold(folder):
         service = relay_of(plan, folder)
-        relay_turn(exchange, service, key)
-        return service.waiting()[1]
+        said: Mapping[str, str] = {}
+        while True:
+            relay_turn(exchange, service, key)
+            turns -= 1
+            awaited = service.waiting()[1]
+            if not awaited and service.relay.done.issuperset(service.names):
+                notify(Finished(service.names))
+                return
+            if turns <= 0:
+                raise NotYetError(awaited)
+            if awaited != said:
+                said = awaited
+                notify(WaitsFor(awaited, 0.0, None))
+            time.sleep(waiting.NEXT_TURN)

@@ -155,7 +155,8 @@ class Ledger:
         self.sent: dict[Position, SentReply] = {}  # of this run
         self.newest: Mapping[str, Any] = {}  # the line of the last of them
         self.approved: set[str] = set()  # SHA-256 of pages
-        self.released: dict[tuple[str, Position], str] = {}  # keyed digests of what left
+        # Keyed digests of what left, by function, turn, attempt and exchange.
+        self.released: dict[tuple[str, int, int, int], str] = {}
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
         self._before = ""
@@ -309,11 +310,11 @@ class Ledger:
         """Record who approved a page."""
         self._add("approved", page=page, approvals=list(verdicts))
 
-    def write_released(self, function: str, keyed: str, size: int, page: str) -> None:
+    def write_released(self, keyed: str, size: int, page: str) -> None:
         """Record that what the last line about a reply describes may leave, by which page."""
         self._add(
             "released",
-            function=function,
+            function=self.newest["function"],
             position=self.newest["position"],
             content=keyed,
             bytes=size,
@@ -373,7 +374,8 @@ class Ledger:
             case "approved":
                 self.approved.add(digest(line["page"]))
             case "released":
-                self.released[line["function"], Position(*line["position"])] = line["content"]
+                turn, attempt, exchange = line["position"]
+                self.released[line["function"], turn, attempt, exchange] = line["content"]
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["run"] == self.run:

@@ -19,7 +19,7 @@ class NotYetError(FederationError):
 
     def __init__(self, waiting: Mapping[str, str]) -> None:
         who = ", ".join(f"{name} ({state})" for name, state in waiting.items())
-        super().__init__(f"Nothing new has arrived{f'; waits for {who}' if who else ''}.")
+        super().__init__(f"The study waits for {who or 'messages of others'}.")
         self.waiting = waiting
 
 

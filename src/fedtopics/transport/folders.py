@@ -8,18 +8,15 @@ one is there, not at all. The messages in the files are those of gRPC, byte for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 
 import msgspec
 
-from fedtopics import waiting
 from fedtopics.errors import FederationError, RunError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.protocol.keys import framed
-from fedtopics.protocol.link import NotYetError, check_size, reason_of
+from fedtopics.protocol.link import NotYetError, check_size
 from fedtopics.protocol.messages import (
     Answer,
     Ask,
@@ -153,23 +150,24 @@ class FolderLink:
         self._key = key
         self._state = state
         self._host = host
-        self._last = decode(read_bytes(state), Sealed) if state.exists() else None
-        self._ask = NO_QUESTION if self._last is None else self._last.ask
-        # Of this step: a process that begins has nothing new to say about it.
-        self._messages = [] if self._last is None else [m for m in self._last.messages if _holds(m)]
-        self._is_unwritten = False
+        before = Sealed(exchange.study, key.name, 0)
+        self._last = decode(read_bytes(state), Sealed) if state.exists() else before
+        # A process that begins has nothing new to say about the step, but does not stop for it.
+        self._messages = [m for m in self._last.messages if _kind_of(m) != "stop"]
         self._total = b""
 
     def say(self, message: bytes) -> None:
+        """See `Link.say`; all but a Stop is written by the next question."""
+        kind = _kind_of(message)
         if message not in self._messages:
-            begins = isinstance(decode(message, Part | Body | Stop), Part)  # type: ignore[arg-type]
-            self._messages = [message] if begins else [*self._messages, message]
-            self._is_unwritten = True
+            self._messages = [message] if kind == "part" else [*self._messages, message]
+        if kind == "stop":
+            self._write(self._last.ask)
 
     def ask(self, message: bytes) -> bytes:
         """See `Link.ask`; NotYetError if the relay has not answered this question."""
-        self._ask = ask = decode(message, Ask)
-        self._write()
+        ask = decode(message, Ask)
+        self._write(ask)
         if self._host is not None:
             self._host()
         relay = self._exchange.newest().get(RELAY)
@@ -178,10 +176,10 @@ class FolderLink:
         asked, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
         news = answer.message
         is_old = (asked.step, asked.phase, asked.list) != (ask.step, ask.phase, ask.list)
-        is_sent = isinstance(news, Want) and any(_is_wanted(m, news) for m in self._messages)
+        is_sent = isinstance(news, Want) and news.what in map(_kind_of, self._messages)
         is_own = isinstance(news, Stop) and news.name == self._key.name
-        is_missing = isinstance(news, Total) and not relay.total
-        if news is None or is_old or is_sent or is_own or is_missing:
+        is_cut = isinstance(news, Total) and not relay.total
+        if news is None or is_old or is_sent or is_own or is_cut:
             raise NotYetError({} if is_old else answer.waiting)
         self._total = relay.total
         return encode(answer)
@@ -190,83 +188,37 @@ class FolderLink:
         """Return the total that came with the last answer."""
         return self._total
 
-    def close(self) -> None:
-        """Write what was said last, as a Stop, after which nothing is asked."""
-        if self._is_unwritten:
-            self._write()
-
-    def _write(self) -> None:
-        """Write what is to be carried; nothing changes if it is there already."""
+    def _write(self, ask: Ask) -> None:
+        """Write what is to be carried; what is there already stays the same, byte for byte."""
         last = self._last
-        ask = self._ask
-        if last is not None and ask == msgspec.structs.replace(last.ask, process=ask.process):
-            ask = last.ask
-        sealed = Sealed(
-            study=self._exchange.study,
-            name=self._key.name,
-            number=_next_number(last),
-            ask=ask,
-            messages=self._messages,
-        )
-        if last is not None and (ask, self._messages) == (last.ask, last.messages):
-            sealed = msgspec.structs.replace(sealed, number=last.number)
+        asked = msgspec.structs.replace(last.ask, process=ask.process)
+        if (ask, self._messages) != (asked, last.messages):
+            number = max(time.time_ns() // 1_000_000, last.number + 1)
+            last = msgspec.structs.replace(last, number=number, ask=ask, messages=self._messages)
         title = "waits" if ask.reason and ask.phase == "part" else ask.phase
-        self._last = self._exchange.write(sealed, self._key, f"{ask.step:04}-{title}")
+        self._last = self._exchange.write(last, self._key, f"{ask.step:04}-{title}")
         write_durably(self._state, encode(self._last))
-        self._is_unwritten = False
 
 
-def _holds(message: bytes) -> bool:
-    """Whether a message of an earlier process still holds: each process stops for itself."""
-    return not isinstance(decode(message, Part | Body | Stop), Stop)  # type: ignore[arg-type]
-
-
-def _is_wanted(message: bytes, want: Want) -> bool:
-    kind = Part if want.what == "part" else Body
-    return isinstance(decode(message, Part | Body | Stop), kind)  # type: ignore[arg-type]
+def _kind_of(message: bytes) -> str:
+    """Return "part", "body" or "stop"."""
+    return type(decode(message, Part | Body | Stop)).__name__.lower()  # type: ignore[arg-type]
 
 
 def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
     """Take what has arrived, and write the relay's file if it has changed."""
     newest = exchange.newest()
+    before = newest.pop(RELAY, Sealed(exchange.study, RELAY, 0))
     arrived = {
         name: Arrived(sealed.number / 1000, sealed.ask, sealed.messages)
         for name, sealed in newest.items()
-        if name != RELAY
     }
     answers = {name: (arrived[name].ask, answer) for name, answer in service.take(arrived).items()}
     is_opened = any(isinstance(answer.message, Total) for _, answer in answers.values())
     last = service.relay.last
-    sealed = Sealed(
-        study=exchange.study,
-        name=RELAY,
-        number=_next_number(newest.get(RELAY)),
-        answers=answers,
-        total=last.total if is_opened and last is not None else b"",
-    )
-    before = newest.get(RELAY, sealed)
-    if before is sealed or (before.answers, before.total) != (sealed.answers, sealed.total):
+    total = b"" if last is None or not is_opened else last.total
+    if not before.number or (before.answers, before.total) != (answers, total):
+        number = max(time.time_ns() // 1_000_000, before.number + 1)
+        sealed = Sealed(exchange.study, RELAY, number, answers=answers, total=total)
         step = 0 if last is None else last.step + 1
         exchange.write(sealed, key, f"{step:04}-{'total' if is_opened else 'list'}")
-
-
-@contextmanager
-def exchanging(exchange: Exchange, service: RelayService, key: Key) -> Iterator[None]:
-    """Let the relay take its turn every few seconds, until the end of the context."""
-    ended = Event()
-
-    def turns() -> None:
-        try:
-            while not ended.wait(waiting.NEXT_TURN):
-                relay_turn(exchange, service, key)
-            relay_turn(exchange, service, key)
-        except (FederationError, OSError) as error:
-            service.fail(f"the exchange of files failed: {reason_of(error)}")
-
-    thread = Thread(target=turns, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(waiting.SERVER_STOPS)

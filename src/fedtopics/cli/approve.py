@@ -1,0 +1,85 @@
+"""Commands for people who approve what leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedtopics.cli import options
+from fedtopics.cli.federation import key_option
+from fedtopics.cli.options import FOLDER
+from fedtopics.files import write_output
+from fedtopics.terminal.display import say
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@key_option
+@click.option(
+    "--page",
+    "chosen",
+    default="",
+    metavar="NAME",
+    help="Only this page, such as study.md: all steps at once.  [default: ask for each page]",
+)
+@click.option("--refuse", default="", metavar="REASON", help="Stop the run; all learn the reason.")
+@click.option("--replace", default="", metavar="NAME", help="Another approver, who leaves.")
+@click.option("--by", type=FOLDER, metavar="PEM", help="Certificate of who follows --replace.")
+@click.option("--yes", is_flag=True, help="Show the page of --page, but do not ask.")
+def approve(
+    folder: Path,
+    key_folder: Path,
+    chosen: str,
+    refuse: str,
+    replace: str,
+    by: Path | None,
+    yes: bool,
+) -> None:
+    """Approve what waits to leave, or refuse it.
+
+    FOLDER is the OUTBOX of `fedtopics step`, or the folder of a run of `fedtopics join`. Each page
+    says what would leave; your key signs the page that you saw. A step leaves when as many people
+    have approved its page, or that of the whole study, as the policy requires.
+    """
+    from fedtopics.federation.approval import VERDICT, decide, pages_in, propose_farewell
+    from fedtopics.protocol.roster import Key
+
+    key = Key.load(key_folder)
+    if replace:
+        chosen = propose_farewell(folder, replace, by).name
+    if (yes or refuse) and not chosen:
+        raise click.UsageError(
+            "--yes and --refuse need --page NAME, so that you name what you saw."
+        )
+    pages = {path: page for path, page in pages_in(folder).items() if chosen in ("", path.name)}
+    if not pages:
+        raise click.UsageError(f"There is no page {chosen} in {folder}; leave out --page.")
+    for path, page in pages.items():
+        if not chosen and path.with_name(f"{path.stem}.{key.name}{VERDICT}").exists():
+            continue
+        say(page)
+        what = "Refuse" if refuse else "Approve"
+        if yes or click.confirm(f"{what} {path.name}?"):
+            decide(path, page, key, refuse)
+            say(f"You {what.lower()} {path.name}.")
+
+
+@click.command("open")
+@click.argument("kept", type=FOLDER)
+@key_option
+@options.output("--out", "-o", required=True, help="File to write: .bin, the bytes of the update.")
+def open_command(kept: Path, key_folder: Path, out: Path) -> None:
+    """Decrypt an update that a member kept with --keep, for its approvers.
+
+    The bytes are those of the page's keyed SHA-256, with the key that this command prints.
+    """
+    import hmac
+
+    from fedtopics.federation.egress import opened
+    from fedtopics.protocol.roster import Key
+
+    secret, content = opened(kept, Key.load(key_folder))
+    write_output(out, content, suffixes=[".bin"], inputs=[kept])
+    keyed = hmac.digest(secret, content, "sha256").hex()
+    say(f"{out} has {len(content):,} bytes; their keyed SHA-256, as on the page: {keyed}")
