@@ -197,12 +197,12 @@ def dossier(
     list_words: bool,
     columns: dict[str, Any],
 ) -> None:
-    """Write one page about a model for whoever checks what leaves a secure environment.
+    """Write one page about a model, for an output checker.
 
-    The page says what the model contains, of how few persons its words and topics are, how well an
-    attack recognises persons, and what an approver should look at. RUN is the folder of a member,
-    or of a model. The page contains no text of a document, and words of few persons only with
-    --list-words.
+    It shows which numbers the model contains, of how few persons its words and topics are, how well
+    an attack recognises persons, and what an approver should look at. RUN is the folder of a
+    member, or of a model. The page contains no text of a document, and words of few persons only
+    with --list-words.
     """
     from fedtopics import Columns, Corpus
     from fedtopics.report.dossier import dossier_of

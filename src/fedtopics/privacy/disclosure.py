@@ -239,11 +239,12 @@ def _attack(model: TopicModel, documents: Corpus, others: object) -> Attack:
         np.arange(len(members) + len(strangers)) < len(members),
     )
     trials = binomtest(round(recognised * len(members)), len(members))
+    interval = trials.proportion_ci(CONFIDENCE, method="wilson")
     return Attack(
         auc=auc,
         auc_interval=auc_interval(auc, len(members), len(strangers)),
         recognised=recognised,
-        recognised_interval=tuple(trials.proportion_ci(CONFIDENCE, method="wilson")),
+        recognised_interval=(float(interval.low), float(interval.high)),
         members=len(members),
         others=len(strangers),
     )
@@ -314,7 +315,7 @@ def _on_persons(about: Disclosure) -> dict[str, bool]:
         f"The number of documents that contain nothing the model knows is {about.unread:,}.": False,
         "The documents have no column of persons, so each counts as a person."
         if place == "in"
-        else f"The numbers are those of {about.unit}.": place == "in",
+        else f"These numbers count {about.unit}, not documents.": place == "in",
     }
 
 

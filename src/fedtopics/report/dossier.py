@@ -1,8 +1,9 @@
-"""The dossier of a model: one page for those who check what leaves a secure environment."""
+"""The dossier of a model: one page for an output checker."""
 
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def dossier_of(
     records = Records.read(run) if (run / "study.toml").is_file() else None
     before = [TopicModel.from_pretrained(place) for place in earlier]
     about = disclosure(model, documents, others=others, earlier=before)
-    statements = {name: [*map(Statement, sentences)] for name, sentences in about.remarks.items()}
+    cited = partial(Statement, source="the model's files; the documents given")
+    statements = {name: [*map(cited, sentences)] for name, sentences in about.remarks.items()}
     digests = [
         [name, "SHA-256", hashlib.sha256(read_bytes(folder / name)).hexdigest()]
         for name in UNEDITED
@@ -59,7 +61,7 @@ def dossier_of(
         "An attack": [*statements["attack"], *([] if records is None else audit_table(records))],
         "Differences from earlier models": statements["differences"],
         "Noise": statements["noise"],
-        "What to look at": [*map(Statement, about.to_check)],
+        "What to look at": [*map(cited, about.to_check)],
         "Digests": [
             FormTable(DIGESTS, [*digests, *([] if records is None else digests_of(records))])
         ],
