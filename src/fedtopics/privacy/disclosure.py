@@ -168,7 +168,7 @@ def disclosure(
     >>> topics = [[3, 1, 0], [0, 0, 5]]
     >>> shown = disclosure(topics, [["oak", "elm"], ["oak"], ["flu"]], words=["oak", "elm", "flu"])
     >>> shown.word_persons, shown.topic_persons
-    ({'elm': 1, 'flu': 1, 'oak': 2}, [2, 1])
+    ({'oak': 2, 'elm': 1, 'flu': 1}, [2, 1])
     """
     if not isinstance(model, TopicModel):
         model = TopicModel.from_matrix(model, words)
@@ -203,15 +203,15 @@ def disclosure(
 
 def _persons(model: TopicModel, corpus: Corpus) -> tuple[dict[str, int], list[int], int]:
     """Return the persons with each word and each topic, and how many documents have neither."""
-    theta, seen = model.theta_and_seen(corpus)
-    if not seen.any():
+    persons = persons_by_word(model.count_words(corpus), corpus.owners).tolist()
+    if not any(persons):
         raise DataError(
             "No document contains a word of the model; give the documents of its training, as "
             "lists of words if the model's library splits texts otherwise."
         )
+    theta, seen = model.theta_and_seen(corpus)
     shares = np.zeros((corpus.n_persons(), model.n_topics))
     np.add.at(shares, corpus.person_numbers[seen], theta[seen])
-    persons = persons_by_word(model.count_words(corpus), corpus.owners).tolist()
     return (
         dict(zip(model.vocabulary.words, persons, strict=True)),
         np.bincount(shares[shares.any(1)].argmax(1), minlength=model.n_topics).tolist(),
@@ -300,7 +300,7 @@ def _on_persons(about: Disclosure) -> dict[str, bool]:
     place = "in" if about.unit == "documents" else "in documents of"
     numbers = [*about.word_persons.values()]
     rarest = min(filter(None, numbers))
-    smallest = min(filter(None, about.topic_persons))
+    smallest = min(filter(None, about.topic_persons), default=0)
     return {
         f"Of {about.n_words:,} words, the number of those {place} fewer than {about.least} "
         f"{about.unit} is {len(about.rare_words):,}; the rarest is {place} {rarest:,}.": (
@@ -327,20 +327,22 @@ def _on_attack(attack: Attack, unit: str) -> dict[str, bool]:
         f"the training from {attack.others:,} others with an AUC of {attack.auc:.3f} "
         f"({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f}; .500 by chance). At "
         f"{FALSE_POSITIVES:.0%} false positives, the attacker recognises {attack.recognised:.1%} "
-        f"of those of the training (interval {least:.1%} to {most:.1%}).": low > 1 / 2
+        f"of those of the training (interval {least:.1%} to {most:.1%}). Any other difference "
+        "between these documents and those of the others counts, too.": low > 1 / 2
     }
 
 
 def _on_difference(number: int, difference: Difference, unit: str) -> dict[str, bool]:
-    n_topics = len(difference.new_topics) + len(difference.removed_topics)
-    n_words = len(difference.words)
+    topics = [*difference.new_topics, *difference.removed_topics]
     return {
         f"Compared with the earlier model {number}, the number of words that only one of both has "
-        f"is {n_words:,}; the fewest {unit} with such a word are "
+        f"is {len(difference.words):,}; the fewest {unit} with such a word are "
         f"{difference.fewest_persons or 'not known'}. The number of topics that only one has is "
-        f"{n_topics:,}. The number of common words whose counts of documents differ is "
+        f"{len(topics):,}. The number of common words whose counts of documents differ is "
         f"{difference.changed_words:,}; the smallest difference is "
-        f"{difference.fewest_documents:,}.": n_topics + n_words + difference.changed_words > 0
+        f"{difference.fewest_documents:,}.": any(
+            [difference.words, topics, difference.changed_words]
+        )
     }
 
 

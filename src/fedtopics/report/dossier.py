@@ -35,8 +35,9 @@ def dossier_of(
     folder = model_folder(run)
     model = TopicModel.from_pretrained(folder)
     records = Records.read(run) if (run / "study.toml").is_file() else None
-    before = [TopicModel.from_pretrained(place) for place in earlier]
-    about = disclosure(model, documents, others=others, earlier=before)
+    about = disclosure(
+        model, documents, others=others, earlier=[*map(TopicModel.from_pretrained, earlier)]
+    )
     cited = partial(Statement, source="the model's files; the documents given")
     statements = {name: [*map(cited, sentences)] for name, sentences in about.remarks.items()}
     digests = [

@@ -101,11 +101,10 @@ def assess(
 
 def digests_of(records: Records) -> list[list[str]]:
     """Return the digests of a study, its ledgers and its audit, in rows under `DIGESTS`."""
-    audits = [] if records.audit is None else [records.audit]
     return [
         ["study.toml", "its fingerprint, which members compare", records.study.fingerprint],
         *([facts.name, f"last of {facts.lines:,} lines", facts.head] for facts in records.ledgers),
-        *([audit.path.name, "SHA-256", audit.sha256] for audit in audits),
+        *([audit.path.name, "SHA-256", audit.sha256] for audit in [records.audit] if audit),
     ]
 
 
