@@ -38,7 +38,8 @@ def dossier_of(
     about = disclosure(
         model, documents, others=others, earlier=[*map(TopicModel.from_pretrained, earlier)]
     )
-    cited = partial(Statement, source="the model's files; the documents given")
+    inputs = "; the documents given" if documents is not None else ""
+    cited = partial(Statement, source=f"the model's files{inputs}")
     statements = {name: [*map(cited, sentences)] for name, sentences in about.remarks.items()}
     digests = [
         [name, "SHA-256", hashlib.sha256(read_bytes(folder / name)).hexdigest()]
