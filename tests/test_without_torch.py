@@ -140,6 +140,7 @@ TYPED = [
     ["audit", "budget", "policy.toml"],
     ["audit", "verify", "run"],
     ["audit", "dpia", "run", "-o", "dpia.html"],
+    ["audit", "dossier", "run", "--data", "north.jsonl", "-o", "dossier.html"],
     ["train", "study.toml", "--from", "run/model", "--rounds", "1"],
     ["models", "compare", "run/model", "run/model"],
     ["status", "run"],

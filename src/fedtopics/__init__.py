@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
+    from fedtopics.privacy.disclosure import disclosure
     from fedtopics.text.corpus import Corpus
     from fedtopics.text.tables import Columns
 
@@ -50,6 +51,7 @@ __all__ = [
     "TopicEstimator",
     "TopicModel",
     "ZeroShotTM",
+    "disclosure",
     "train",
 ]
 
@@ -59,6 +61,7 @@ _ELSEWHERE = {
     "Policy": "federation.policy",
     "Study": "federation.study",
     "TopicModel": "model.topic_model",
+    "disclosure": "privacy.disclosure",
     "train": "federation.simulation",
 }
 __getattr__ = load_when_used(__name__, dict.fromkeys(__all__, "estimators") | _ELSEWHERE)

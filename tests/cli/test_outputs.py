@@ -51,6 +51,7 @@ WRITERS = [  # arguments, and suffixes
     (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
     (["report", "run", "-o"], [".html"]),
     (["audit", "dpia", "run", "-o"], [".md", ".html"]),
+    (["audit", "dossier", "run", "-o"], [".md", ".html"]),
 ]
 
 

@@ -79,6 +79,7 @@ AUDIT = _group(
     budget="cli.privacy:budget",
     forget="cli.privacy:forget",
     dpia="cli.run_commands:dpia",
+    dossier="cli.privacy:dossier",
 )
 SECTIONS: dict[str, dict[str, str | click.Command]] = {
     "Begin": {

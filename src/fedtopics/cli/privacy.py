@@ -129,7 +129,8 @@ def attack(
     persons. Nothing is sent.
     """
     from fedtopics import Columns, Corpus, Study
-    from fedtopics.federation.audit import FALSE_POSITIVES, audit
+    from fedtopics.federation.audit import audit
+    from fedtopics.privacy.disclosure import FALSE_POSITIVES
 
     replaceable: dict[str, Any] = {
         "suffixes": [".json"],
@@ -164,3 +165,52 @@ def attack(
     if audited.allowed is not None:
         auc, share = audited.allowed
         say(f"The study's epsilon limits every attack to an AUC of {auc:.3f}, finding {share:.1%}.")
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@options.output("--out", "-o", required=True, help="File to write: .md, or .html for printing.")
+@click.option("--data", type=FOLDER, help="The documents of the training.")
+@click.option(
+    "--others",
+    type=FOLDER,
+    help="Documents of other persons, not used for training, to attack the model.",
+)
+@click.option(
+    "--earlier",
+    type=FOLDER,
+    multiple=True,
+    help="Earlier run or model whose model the same readers have. Give it once for each.",
+)
+@click.option(
+    "--list-words",
+    is_flag=True,
+    help="List the words of few persons: such a page is only for the owner of the documents.",
+)
+@options.columns("text", "tokens", "embedding", "person")
+def dossier(
+    run: Path,
+    out: Path,
+    data: Path | None,
+    others: Path | None,
+    earlier: tuple[Path, ...],
+    list_words: bool,
+    columns: dict[str, Any],
+) -> None:
+    """Write one page about a model, for an output checker.
+
+    It shows which numbers the model contains, of how few persons its words and topics are, how well
+    an attack recognises persons, and what an approver should look at. RUN is the folder of a
+    member, or of a model. The page contains no text of a document, and words of few persons only
+    with --list-words.
+    """
+    from fedtopics import Columns, Corpus
+    from fedtopics.report.dossier import dossier_of
+    from fedtopics.report.dpia_document import write_document
+
+    training, strangers = (
+        None if path is None else Corpus.read(path, Columns(**columns)) for path in (data, others)
+    )
+    form = dossier_of(run, training, strangers, earlier, list_words)
+    write_document(form, out, [run, data, others, *earlier, columns["rules"]])
+    say(f"The dossier is in {out}." + " Do not share it: it lists words." * list_words)

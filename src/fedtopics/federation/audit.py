@@ -29,17 +29,14 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes
 from fedtopics.inference.vectors import Numbers
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import mu_of
+from fedtopics.privacy.disclosure import FALSE_POSITIVES, likelihoods, rates
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.vocabulary import count_words
 
 AUDIT = "audit.json"  # in a run's folder, or next to a study's file
 SHADOWS = 16  # models
 PER_SET = 20  # persons in each client's half
-FALSE_POSITIVES = 0.01  # share of other documents that may be taken for members
-UNKNOWN = 1e-6  # probability of a word that a model does not know
 SEED = 0x61756469  # for random choices independent of other uses of the seed
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Members = NDArray[np.bool_]  # (n_models, n_persons): whether a model was trained on a person
@@ -90,7 +87,7 @@ def audit(
     if n // 2 // len(names) < PER_SET:
         raise DataError(f"An audit needs {2 * PER_SET} persons per client; give more documents.")
     corpus = study.embedded(documents)
-    whose = np.arange(n) if corpus.owners is None else corpus.owners
+    whose = corpus.person_numbers
     rng = np.random.default_rng([study.seed, SEED])
     drawn = np.array([rng.permutation(n) < n // 2 for _ in range(shadows // 2)])
     halves = np.stack([drawn, ~drawn], axis=1).reshape(-1, n)  # a person is in one of each pair
@@ -120,20 +117,6 @@ def audit(
     )
 
 
-def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
-    """Return the mean log-likelihood of each document's words; 0 for an empty document."""
-    counts = model.count_words(corpus).astype(np.float64).tocoo()
-    rows, columns = counts.coords
-    theta = model.transform(corpus).astype(np.float64)
-    shares = np.einsum("nk,kn->n", theta[rows], model.beta[:, columns])
-    of_known_words = np.bincount(
-        rows, counts.data * np.log(np.maximum(shares, UNKNOWN)), len(corpus)
-    )
-    lengths = count_words(corpus, model.text).counts.sum(1)
-    n_unknown = lengths - np.bincount(rows, counts.data, len(corpus))
-    return np.asarray((of_known_words + n_unknown * math.log(UNKNOWN)) / np.maximum(lengths, 1))
-
-
 def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
     """Return how much likelier scores are with a document, assuming normal scores."""
     ratios = np.empty_like(scores)
@@ -147,15 +130,6 @@ def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
         difference = (scores[target] - mean_without) ** 2 - (scores[target] - mean_with) ** 2
         ratios[target] = difference / (2 * variance)
     return ratios
-
-
-def rates(scores: Numbers, members: Members) -> tuple[float, float]:
-    """Return the AUC of scores, and the share of members found at `FALSE_POSITIVES`."""
-    from sklearn.metrics import roc_auc_score
-
-    threshold = np.quantile(scores[~members], 1 - FALSE_POSITIVES)
-    auc = roc_auc_score(members.ravel(), scores.ravel())
-    return float(auc), float((scores[members] > threshold).mean())
 
 
 def allowed(privacy: Privacy | None) -> tuple[float, float] | None:

@@ -95,7 +95,7 @@ def of_one_client(model: Topics) -> str:
     """Name the topics that one client alone has, or nearly; "" if there are none."""
     names = [*model.documents]
     documents = np.array([model.shares[name] * model.documents[name] for name in names])
-    is_alone = documents.max(0) >= ALONE * np.maximum(documents.sum(0), TINY)
+    is_alone = documents.max(0, initial=0) >= ALONE * np.maximum(documents.sum(0), TINY)
     if len(names) < 2 or not is_alone.any():
         return ""
     kind = "cluster" if model.shows_clusters else "topic"

@@ -165,15 +165,15 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
     documents = np.array([model.documents[name] for name in clients], np.float64)
     occurrences = np.maximum(model.vocabulary.occurrences.astype(np.float64), 1)
     return {
-        "topic_term_dists": _distributions(model.beta),
-        "doc_topic_dists": _distributions(np.array([model.shares[name] for name in clients])),
+        "topic_term_dists": distributions(model.beta),
+        "doc_topic_dists": distributions(np.array([model.shares[name] for name in clients])),
         "doc_lengths": documents / documents.sum() * occurrences.sum(),
         "vocab": list(map(for_scripts, model.vocabulary.words)),
         "term_frequency": occurrences,
     }
 
 
-def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+def distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return rows that contain no zeros and sum to 1."""
     positive = np.maximum(np.asarray(rows, np.float64), TINY)
     return np.asarray(positive / positive.sum(1, keepdims=True))

@@ -84,16 +84,9 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     # Without a config.json these files are somebody else's, such as a project's README.md.
     if existing and not (folder / "config.json").exists():
         raise ModelError(f"The {existing[0]} in {folder} is not a model's; choose another folder.")
-    arrays = {
-        **{f"weights/{name}": array for name, array in model.weights.items()},
-        **{
-            f"shared/{stage}/{name}": array
-            for stage, values in model.shared.items()
-            for name, array in values.items()
-        },
-        "words/sums": model.word_sums,
-    }
-    tensors = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    tensors = save(
+        {name: np.ascontiguousarray(array) for name, array in weight_arrays(model).items()}
+    )
     config = {
         "format": MODEL,
         "fedtopics": VERSION,
@@ -120,6 +113,19 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
         "vocabulary.json": _lines(words),
     }
     _replace(folder, {**files, **_labels(model), **more})
+
+
+def weight_arrays(model: Topics) -> Weights:
+    """Return the arrays in a model's file of weights, by name."""
+    return {
+        **{f"weights/{name}": array for name, array in model.weights.items()},
+        **{
+            f"shared/{stage}/{name}": array
+            for stage, values in model.shared.items()
+            for name, array in values.items()
+        },
+        "words/sums": model.word_sums,
+    }
 
 
 def write_labels(model: Topics, folder: Path) -> None:

@@ -1,17 +1,25 @@
 """The topic model that a study yields: read, apply, save and load it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import sparray, spmatrix
 
+from fedtopics.errors import DataError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.folder import read_model, write_model
 from fedtopics.model.labels import checked_labels, checked_names, tidy
 from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import Vocabulary
+
+MANY = 1e6  # occurrences of words in a topic of another library, whose shares these words show
 
 
 class TopicModel(TopicFinder):
@@ -102,6 +110,68 @@ class TopicModel(TopicFinder):
         folder = Path(path).expanduser()
         write_model(self, folder, {})
         return folder
+
+    @classmethod
+    def from_matrix(cls, matrix: ArrayLike | sparray | spmatrix, words: Iterable[str]) -> Self:
+        """Make a model of the topics of any library, to test, compare or show it.
+
+        Topics of documents are found by variational steps of LDA. Texts are split without removing
+        stop words; give documents as lists of words, or `Corpus.of_counts`, if the other library
+        splits texts otherwise.
+
+        Parameters
+        ----------
+        matrix : dense or sparse array of shape (n_topics, n_words)
+            Weights of words, not negative: scikit-learn's ``components_``, gensim's
+            ``get_topics()``, BERTopic's ``c_tf_idf_``. Rows are scaled to sum to 1.
+        words : iterable of str
+            The word of each column, such as ``vectorizer.get_feature_names_out()``.
+
+        Raises
+        ------
+        DataError
+            If weights are missing, negative or not numbers, or do not fit the words.
+
+        Examples
+        --------
+        >>> TopicModel.from_matrix([[3, 1], [0, 2]], ["oak", "elm"]).beta.round(2).tolist()
+        [[0.75, 0.25], [0.0, 1.0]]
+        """
+        names = tuple(map(str, words))
+        try:
+            weights = np.asarray(
+                matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, np.float64
+            )
+        except (TypeError, ValueError):
+            raise DataError(
+                "The topics are not an array of numbers; give one row per topic."
+            ) from None
+        if weights.ndim != 2 or weights.shape[1] != len({*names}) or len(names) > len({*names}):
+            raise DataError(
+                f"The topics have shape {weights.shape}, and there are {len(names):,} words, of "
+                f"which {len({*names}):,} differ; give one word per column, such as "
+                "vectorizer.get_feature_names_out()."
+            )
+        if not weights.size or not (weights >= 0).all() or np.isinf(weights).any():
+            raise DataError(
+                "The topics have negative numbers, NaN or infinity, or there are none; give "
+                "weights of words, 0 or more."
+            )
+        zeros = np.zeros(len(names), np.int64)
+        return cls(
+            inference=VariationalLDA(len(names), LDAPrior(n_components=len(weights))),
+            weights={"pseudo_counts": exports.distributions(weights).T * MANY},
+            shared={},
+            vocabulary=Vocabulary(names, zeros, zeros),
+            text=TextRules(
+                stop_words="none",
+                token_pattern="words-and-digits",  # noqa: S106 - no password
+                ngrams=(1, max(len(name.split(" ")) for name in names)),
+            ),
+            shares={},
+            documents={},
+            word_sums=np.zeros(weights.shape),
+        )
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Self:

@@ -11,11 +11,11 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.federation.data_sent import NOT_RECORDED
 from fedtopics.federation.exposure import WORDS, Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
+from fedtopics.privacy.disclosure import FALSE_POSITIVES
 from fedtopics.report.dpia_answers import AnsweredQuestion, answered
 from fedtopics.report.dpia_document import (
     PROGRAM,
@@ -40,6 +40,7 @@ DOCS = "docs/concepts/differential-privacy.md"
 MODEL = "docs/concepts/threat-model.md"
 SECTIONS = read_toml(Path(__file__).with_name("dpia_sections.toml"))
 ABOUT = ["function", "when, from which documents", "data sent", "who sees it"]
+DIGESTS = ["record", "what", "digest"]
 FROM = {
     "study": "a study's file, before any run",
     "client": "the folder of a client's part in a run",
@@ -81,13 +82,7 @@ def assess(
         ]
         parts = [answered(number, part, answers) for part in parts]
         sections.append(Section(number, section["title"], parts))
-    digests = [["study.toml", "its fingerprint, which members compare", records.study.fingerprint]]
-    digests += [
-        [facts.name, f"last of {facts.lines:,} lines", facts.head] for facts in records.ledgers
-    ]
-    if records.audit is not None:
-        digests.append([records.audit.path.name, "SHA-256", records.audit.sha256])
-    sections.append(Section("A", "Digests", [FormTable(["record", "what", "digest"], digests)]))
+    sections.append(Section("A", "Digests", [FormTable(DIGESTS, digests_of(records))]))
     return Document(
         f"Data protection impact assessment: {records.study.name}",
         [
@@ -102,6 +97,15 @@ def assess(
         ],
         sections,
     )
+
+
+def digests_of(records: Records) -> list[list[str]]:
+    """Return the digests of a study, its ledgers and its audit, in rows under `DIGESTS`."""
+    return [
+        ["study.toml", "its fingerprint, which members compare", records.study.fingerprint],
+        *([facts.name, f"last of {facts.lines:,} lines", facts.head] for facts in records.ledgers),
+        *([audit.path.name, "SHA-256", audit.sha256] for audit in [records.audit] if audit),
+    ]
 
 
 def _phrases(records: Records) -> dict[str, Any]:
@@ -356,7 +360,8 @@ def _budgets(records: Records) -> list[Part]:
     ]
 
 
-def _audit(records: Records) -> list[Part]:
+def audit_table(records: Records) -> list[Part]:
+    """Return the table of the attack by shadow models, if the folder has its result."""
     audit = records.audit
     if audit is None:
         return []
@@ -412,6 +417,6 @@ FILLED = {
     "files": _files,
     "policies": _policies,
     "budgets": _budgets,
-    "audit": _audit,
+    "audit": audit_table,
     "risks": _risks,
 }

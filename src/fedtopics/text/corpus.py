@@ -268,6 +268,11 @@ class Corpus:
             return None
         return np.asarray(self.persons.combine_chunks().dictionary_encode().indices, np.int64)
 
+    @property
+    def person_numbers(self) -> NDArray[np.int64]:
+        """The number of each document's person, also where each document is one of its own."""
+        return np.arange(len(self)) if self.owners is None else self.owners
+
     def owners_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the `owners` of these `rows`."""
         return None if self.owners is None else self.owners[rows]
