@@ -39,7 +39,7 @@ FIRST_CONNECT = 0.5  # After a first failure, gRPC tries to connect again; each 
 LAST_CONNECT = 5.0  # The longest wait between two tries of gRPC.
 ONE_CONNECT = 10.0  # gRPC ends one try to connect.
 
-NEXT_TURN = 2.0  # A relay over folders looks again for files.
+NEXT_TURN = 2.0  # A relay over folders looks again for files, and a member for approvals.
 
 # Until people learn of it
 

@@ -173,9 +173,7 @@ class ApprovalGate:
         """See `Gate.waits`."""
         sent = self._ledger.newest
         if sent.get("function") != function:
-            raise PolicyError(
-                f"The ledger has no line about {function!r}, so nobody can approve it."
-            )
+            raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
         turn, attempt, exchange = sent["position"]
         keyed = hmac.digest(secret, content, "sha256").hex()
         if self._ledger.released.get((function, turn, attempt, exchange)) == keyed:

@@ -153,7 +153,7 @@ class MemberSteps:
                 self._say(self.member.answer(answer.message))
             if self.member.phase == "stopped":
                 self._ended()
-            time.sleep(waiting.NO_NEWS)
+            time.sleep(waiting.NEXT_TURN)
 
     def _asked(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:
         """Ask the gate; a refusal stops the run."""

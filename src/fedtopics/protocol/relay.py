@@ -240,7 +240,7 @@ class RelayService:
             ended = dict(self.relay.ended)
             self._changed.notify_all()
             while (answer := self.relay.ask(name, ask)) is None and ended == self.relay.ended:
-                left = until - time.monotonic()
+                left = 0.0 if ask.reason else until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left) or self._called[name][0] != number:
                     break
             return encode(answer or Answer(waiting=self._waiting()))
