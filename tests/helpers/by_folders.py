@@ -103,7 +103,8 @@ class Carried:
             if self.relay not in self.corpora:
                 waits.append(self.turn(self.relay))
             n_copied += self.carry()
-            self.carryings += n_copied > 0
+            # What is carried afterwards only tells the relay that all have the model.
+            self.carryings += n_copied > 0 and len(self.models) < len(self.corpora)
             if not any(waits):
                 return
             between(number)
