@@ -78,3 +78,11 @@ def test_a_server_gives_only_names_of_members_and_short_states(clock: Clock) -> 
     lies = {"west": "refused: \x1b[2J\nerror: " + 1000 * "a", "\x1b]0;me": "connected"}
     Patience(60, events.append, ["east", "west"]).waits_for(lies, -5.0)
     assert events[0].clients == {"west": "refused: \\x1b[2J error: " + 79 * "a"}
+
+
+def test_people_who_approve_have_no_deadline(clock: Clock) -> None:
+    patience = Patience(60, lambda event: None)
+    clock.now = 10_000
+    patience.waits_for({"west": "waits for approval since 2026-11-30 12:00 UTC"}, since=1)
+    with pytest.raises(FederationError, match=r"^west did not answer for 60 seconds"):
+        patience.waits_for({"west": "not connected yet"}, since=1)

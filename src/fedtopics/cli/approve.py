@@ -60,9 +60,19 @@ def approve(
             continue
         say(page)
         what = "Refuse" if refuse else "Approve"
-        if yes or click.confirm(f"{what} {path.name}?"):
+        if yes or _confirmed(f"{what} {path.name}?"):
             decide(path, page, key, refuse)
             say(f"You {what.lower()} {path.name}.")
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        raise click.UsageError(
+            "There was no answer, so nothing was signed; where there is no terminal, name the page "
+            "that you have read with --page NAME --yes."
+        ) from None
 
 
 @click.command("open")
