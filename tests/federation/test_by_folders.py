@@ -101,7 +101,7 @@ def test_nothing_leaves_before_two_people_have_approved_the_study(
 
     scene.run(approve)
     waited = [event for event in scene.events["north"] if event["event"] == "pending"]
-    assert {(event["given"], event["needed"]) for event in waited} == {(0, 2)}
+    assert {(event["approvals"], event["needed"]) for event in waited} == {(0, 2)}
     south = " ".join(str(event) for event in scene.events["server"])
     assert "waits for approval" not in south  # its sentence is in the error of each turn
     assert len({fingerprint_of(model) for model in scene.models.values()}) == 1

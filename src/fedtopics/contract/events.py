@@ -215,7 +215,7 @@ class Offer(Event, kind="offer"):  # the server's study proposal
 
 class Pending(Event, kind="pending"):  # an update waits until people approve it
     page: str  # file that describes it
-    given: int  # approvals
+    approvals: int
     needed: int
     folder: str  # in which `fedtopics approve` finds it
 

@@ -68,7 +68,7 @@ def relay_by_folders(
         )
     with hold(folder):
         service = relay_of(plan, folder)
-        said: Mapping[str, str] = {}
+        shown: Mapping[str, str] = {}
         while True:
             relay_turn(exchange, service, key)
             turns -= 1
@@ -78,7 +78,7 @@ def relay_by_folders(
                 return
             if turns <= 0:
                 raise NotYetError(awaited)
-            if awaited != said:
-                said = awaited
+            if awaited != shown:
+                shown = awaited
                 notify(WaitsFor(awaited, 0.0, None))
             time.sleep(waiting.NEXT_TURN)

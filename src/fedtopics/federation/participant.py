@@ -173,15 +173,7 @@ class Participation:
             self.corpus, self._embedding_model, lambda *n: self.notify(events.Embedding(*n))
         )
         self.training = self.corpus.take(choice.rows)
-        if policy.approvals:
-            self.gate = ApprovalGate(
-                folder=self.egress.outbox or self.out,
-                exposure=expose(study, self.training, policy),
-                ledger=self._ledger,
-                client=self.name,
-                notify=self.notify,
-                keep=self.egress.store,
-            )
+        self.gate = self._gate(study, policy, self._ledger)
         site = ClientContext(
             name=self.name,
             corpus=self.training,
@@ -195,6 +187,19 @@ class Participation:
             apart=True,
         )
         return Door(self.name, client_of(study, site), policy, self._ledger)
+
+    def _gate(self, study: Study, policy: Policy, ledger: Ledger) -> ApprovalGate | None:
+        """Return what asks people before anything leaves, if the policy requires their approval."""
+        if not policy.approvals:
+            return None
+        return ApprovalGate(
+            folder=self.egress.outbox or self.out,
+            exposure=expose(study, self.training, policy),
+            ledger=ledger,
+            client=self.name,
+            notify=self.notify,
+            keep=self.egress.store,
+        )
 
     def _require_same_documents(self, state: Path, corpus: Corpus) -> None:
         """Compare the documents with those of the run's first process, before anything is sent."""

@@ -146,7 +146,7 @@ class MemberSteps:
     def _wait_at(self, gate: Gate, function: str, content: bytes) -> None:
         """Wait until a vector or reply may leave; meanwhile only the wait itself is told."""
         secret = derive(self.member.record.private, "page")
-        while since := self._asked(gate, function, content, secret):
+        while since := self._answer_of(gate, function, content, secret):
             question = self.member.question(f"{UNAPPROVED} since {since}")
             answer = decode(self._patience(partial(self._link.ask, question)), Answer)
             if isinstance(answer.message, List | Stop):
@@ -155,7 +155,7 @@ class MemberSteps:
                 self._ended()
             time.sleep(waiting.NEXT_TURN)
 
-    def _asked(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:
+    def _answer_of(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:
         """Ask the gate; a refusal stops the run."""
         try:
             return gate.waits(function, content, secret)

@@ -247,10 +247,10 @@ class RelayService:
 
     def _waiting(self) -> dict[str, str]:
         called = self.present()
-        said = {name: as_sentence(ask.reason) for name, ask in self.relay.asks.items()}
-        reasons = {name: said.get(name) or self._written.get(name, "") for name in self.names}
+        reasons = {name: as_sentence(ask.reason) for name, ask in self.relay.asks.items()}
+        shown = {name: reasons.get(name) or self._written.get(name, "") for name in self.names}
         return {
-            name: state_of(called.get(name), self.relay.ended.get(name, ""), reasons[name])
+            name: state_of(called.get(name), self.relay.ended.get(name, ""), shown[name])
             for name in self.relay.missing()
         }
 

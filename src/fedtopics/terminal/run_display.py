@@ -19,7 +19,7 @@ MEMBER_SENTENCES = {name: SENTENCES[name] for name in ("waits for", "continues")
     "documents": "{documents:,} documents ({whose}; {empty:,} of them empty) from {source}; they "
     "stay here. The first ones have {words} words",
     "memory": "{text}",
-    "pending": "{given} of {needed} approvals of {page}; nothing of it has left. To approve: "
+    "pending": "{approvals} of {needed} approvals of {page}; nothing of it has left. To approve: "
     "fedtopics approve {folder} --key KEY",
     "unreadable": "the documents cannot be read at present: {reason}",
     "listening": "the server of the study listens on {address}",

@@ -173,9 +173,9 @@ class FolderLink:
         relay = self._exchange.newest().get(RELAY)
         if relay is None:
             raise NotYetError({"the relay": "no message yet"})
-        asked, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
+        question, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
         news = answer.message
-        is_old = (asked.step, asked.phase, asked.list) != (ask.step, ask.phase, ask.list)
+        is_old = (question.step, question.phase, question.list) != (ask.step, ask.phase, ask.list)
         is_sent = isinstance(news, Want) and news.what in map(_kind_of, self._messages)
         is_own = isinstance(news, Stop) and news.name == self._key.name
         is_cut = isinstance(news, Total) and not relay.total
@@ -191,8 +191,8 @@ class FolderLink:
     def _write(self, ask: Ask) -> None:
         """Write what is to be carried; what is there already stays the same, byte for byte."""
         last = self._last
-        asked = msgspec.structs.replace(last.ask, process=ask.process)
-        if (ask, self._messages) != (asked, last.messages):
+        same = msgspec.structs.replace(last.ask, process=ask.process)
+        if (ask, self._messages) != (same, last.messages):
             number = max(time.time_ns() // 1_000_000, last.number + 1)
             last = msgspec.structs.replace(last, number=number, ask=ask, messages=self._messages)
         title = "waits" if ask.reason and ask.phase == "part" else ask.phase
