@@ -59,6 +59,10 @@ class Agreement:
         """Return `announced`, or infinity if some clients have not announced their documents."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
+    def bound_if_counted(self, most: T) -> T | float:
+        """Return `most`, which depends on the words' counts, or infinity if it is no bound."""
+        return self.bound_if_announced(most) if self.has_counts else np.inf
+
     def ask(
         self, function: Callable[Concatenate[Any, P], Any], *args: P.args, **payload: P.kwargs
     ) -> Reply:
@@ -122,8 +126,7 @@ class Agreement:
     def loss(self, passes: int = 1) -> Bounds:
         """Return the bounds of a summed loss, bounded by the number of words and passes."""
         occurrences = at_most(self.vocabulary.occurrences).sum()
-        words = self.bound_if_announced(occurrences) if self.has_counts else np.inf
-        most = NATS * passes * words
+        most = NATS * passes * self.bound_if_counted(occurrences)
         return Bounds((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:

@@ -60,8 +60,7 @@ def pair_bounds(
     template: dict[str, Any] = {}
     for size in windows:  # each word occurs in at most this many windows
         counts = at_most(vocabulary.occurrences if size else vocabulary.document_frequency)
-        counted = counts * (size or 1)
-        bound = agreement.bound_if_announced(counted[places]) if agreement.has_counts else np.inf
+        bound = agreement.bound_if_counted(counts[places] * (size or 1))
         most = np.broadcast_to(bound, len(words))
         in_part = Windows(pairs, most, documents=size == 0, halved=len(parts) > 1)
         template |= {f"{part}/{size}": in_part for part in parts}

@@ -96,8 +96,7 @@ ON_NEW_DOCUMENTS = Often(
 
 def count_bounds(agreement: Agreement, pseudo_counts: NDArray[np.float64]) -> Template:
     # Expected counts of a word cannot exceed its occurrences.
-    occurrences = at_most(agreement.vocabulary.occurrences[:, None])
-    most = agreement.bound_if_announced(occurrences) if agreement.has_counts else np.inf
+    most = agreement.bound_if_counted(at_most(agreement.vocabulary.occurrences[:, None]))
     return {"counts": Bounds(pseudo_counts.shape, most, 0, rows=True), "bound": agreement.loss()}
 
 

@@ -70,8 +70,7 @@ class MixtureSettings(TopicSettings, MixtureShape):
 
 
 def topic_bounds(agreement: Agreement, evidence: dict[str, NDArray[Any]]) -> Template:
-    occurrences = at_most(agreement.vocabulary.occurrences)
-    most = agreement.bound_if_announced(occurrences) if agreement.has_counts else np.inf
+    most = agreement.bound_if_counted(at_most(agreement.vocabulary.occurrences))
     return {
         "directions": Bounds(evidence["directions"].shape, per_document=1),  # unit length
         "words": sums(*evidence["words"].shape, most=most),
