@@ -212,8 +212,10 @@ def _fits(numbers: Any, shape: Shape) -> bool:
 
 def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
     """Whether columns are different ones; -1 would mean the last column a second time."""
-    if columns.size == 0:
-        return True
-    whole = columns.ndim == 1 and columns.dtype.kind == "i"
-    in_range = whole and columns.min() >= 0 and columns.max() < n_words
-    return bool(in_range and len(np.unique(columns)) == len(columns))
+    return columns.size == 0 or bool(
+        columns.ndim == 1
+        and columns.dtype.kind == "i"
+        and columns.min() >= 0
+        and columns.max() < n_words
+        and len(np.unique(columns)) == len(columns)
+    )

@@ -215,8 +215,4 @@ def _written(part: Any) -> Iterable[Any]:
 
 def is_unicode(text: str) -> bool:
     """Whether a text has no surrogates (halves of a character), so that it can be UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="ignore").decode() == text
