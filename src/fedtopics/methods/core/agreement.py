@@ -113,8 +113,10 @@ class Agreement:
 
     def _sum(self, of: Published, template: Template, request: Mapping[str, Any]) -> dict[str, Any]:
         if self.persons and of.has_documents:
-            fewest = of.over.fewest(self, request)
-            template = {**template, "documents": replace(template["documents"], fewest=fewest)}
+            template = {
+                **template,
+                "documents": replace(template["documents"], fewest=of.over.fewest(self, request)),
+            }
         total = self.clients.sum(of.name, template, **request)
         if request.get("round") and of.has_documents and not total["documents"]:
             raise NoDocumentsError(

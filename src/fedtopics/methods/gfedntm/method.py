@@ -73,11 +73,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
         """Return W(0): random, from a model, or from topics that were given or are found first."""
-        settings = self.settings
-        state = NetworkState.initial(settings, agreement, self.plan.seed)
+        state = NetworkState.initial(self.settings, agreement, self.plan.seed)
         set_weights(state, agreement, self.plan)
         # In the first round, running statistics are those of the round's own minibatches.
-        if settings.norm == "server" and not state.averages and state.network.stages:
+        if self.settings.norm == "server" and not state.averages and state.network.stages:
             reply = agreement.ask(
                 Passes.batch_sums,
                 round=self.rounds_before + 1,
@@ -85,8 +84,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
                 shared={},
                 weights=client_weights(state),
             )
-            first_sums = {state.network.stages[0].name: reply["sums"]}
-            state.average(first_sums, reply["documents"])
+            state.average({state.network.stages[0].name: reply["sums"]}, reply["documents"])
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
@@ -188,10 +186,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def best(self, state: NetworkState) -> Arrays:
         return state.model_arrays()
-
-    def with_best(self, state: NetworkState, best: Arrays) -> NetworkState:
-        state.restore_model(best)
-        return state
 
     def save(self, state: NetworkState) -> Arrays:
         return state.model_arrays() | with_prefix("optimizer", state.optimizer.state())
