@@ -139,9 +139,7 @@ def as_toml(value: Any) -> str:
 
 
 def _replaced(text: str, write: Callable[[str], str]) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if is_seen(c) else write(c) for c in text)
+    return text if text.isprintable() else "".join(c if is_seen(c) else write(c) for c in text)
 
 
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -16,7 +16,7 @@ from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import ClientContext, Secret
-from fedtopics.methods.gfedntm.method import Gradients
+from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.protocol.values import dumps
 from tests.helpers.background import Notes
 from tests.helpers.clusters import overheard
@@ -104,7 +104,11 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     uncut = train(plan, corpora)
 
     monkeypatch.setattr(
-        Gradients, "_in_one_exchange", lambda self, _: self._synchronised_statistics()
+        GFedNTM,
+        "_in_one_exchange",
+        lambda self, agreement, state, round_, stages: self._synchronised_statistics(
+            agreement, state, round_
+        ),
     )
     client = client_of(plan, ClientContext("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))

@@ -130,8 +130,10 @@ class Centres(ClusterInference):
     prototypes = "centres"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n = self.n_dimensions
-        return {"origin": (n,), "centres": (self.settings.n_components, n)}
+        return {
+            "origin": (self.n_dimensions,),
+            "centres": (self.settings.n_components, self.n_dimensions),
+        }
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         return np.asarray(closeness(points, weights["centres"]) / self.settings.temperature)

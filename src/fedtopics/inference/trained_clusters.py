@@ -38,10 +38,9 @@ class Adapted(ClusterInference):
     prototypes = "head"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        n = self.n_dimensions
         return {
-            "origin": (n,),
-            **Adapter(n, self.settings.hidden, self.settings.n_components).shapes,
+            "origin": (self.n_dimensions,),
+            **Adapter(self.n_dimensions, self.settings.hidden, self.settings.n_components).shapes,
         }
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:

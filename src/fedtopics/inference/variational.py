@@ -38,9 +38,11 @@ class Posterior:
 
     def read(self, readout: Readout) -> Numbers:
         """Return theta, (n, n_topics): the mean, or ("root") the closest by Hellinger distance."""
-        theta = self.gamma
-        if readout == "root":  # the squared expectation of the roots of theta
-            theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
+        theta = (
+            np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
+            if readout == "root"  # the squared expectation of the roots of theta
+            else self.gamma
+        )
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Numbers) -> Numbers:

@@ -14,6 +14,7 @@ from scipy.special import softmax
 Points = Any  # one row per document: an array of embeddings, or a sparse bag of words (CSR)
 Numbers = NDArray[np.float64]
 BLOCK = 4096  # rows converted to float64 at a time
+BATCH = 1024  # documents whose topics are computed at a time
 TINY = 1e-12
 
 
@@ -22,6 +23,12 @@ def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
     for start in range(0, points.shape[0], BLOCK):
         rows = slice(start, min(start + BLOCK, points.shape[0]))
         yield rows, points[rows].astype(np.float64)
+
+
+def batches(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows of documents for which computations are done at a time."""
+    for start in range(0, len(rows), BATCH):
+        yield rows[start : start + BATCH]
 
 
 def unit_rows(rows: Numbers) -> Numbers:

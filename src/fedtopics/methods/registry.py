@@ -83,8 +83,9 @@ def _n_words(corpus: Corpus) -> int:
     """Count a corpus' tokens, or its words, separated by white space, if it has texts."""
     import pyarrow.compute as pc
 
-    if corpus.is_tokenised:
-        lengths = pc.list_value_length(corpus.documents)
-    else:
-        lengths = pc.count_substring_regex(corpus.documents, r"\S+")
+    lengths = (
+        pc.list_value_length(corpus.documents)
+        if corpus.is_tokenised
+        else pc.count_substring_regex(corpus.documents, r"\S+")
+    )
     return int(pc.sum(lengths).as_py() or 0)

@@ -78,12 +78,12 @@ def promise(model: Topics) -> str:
         )
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
-    public = "Settings and words are public"
-    if "embedding" in model.inference.settings_type.model_fields:
-        public = (
-            "Settings, words and encoder are public; the control in "
-            "docs/concepts/differential-privacy.md shows what they yield alone"
-        )
+    public = (
+        "Settings, words and encoder are public; the control in "
+        "docs/concepts/differential-privacy.md shows what they yield alone"
+        if "embedding" in model.inference.settings_type.model_fields
+        else "Settings and words are public"
+    )
     learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "

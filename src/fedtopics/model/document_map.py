@@ -177,10 +177,8 @@ def document_map(
     sampled_theta, seen = model.theta_and_seen(corpus.take(rows))
     theta = sampled_theta[seen].astype(np.float64)
     shown = rows[seen]
-    texts = None
-    if with_text:
-        whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
-        texts = tuple(" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
+    whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
+    texts = (" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
     return DocumentMap(
         documents=shown,
         places=_places(theta, model.info.get("seed") or 0),
@@ -192,7 +190,7 @@ def document_map(
         suggested=model.unconfirmed,
         of=len(corpus),
         unknown=int((~seen).sum()),
-        texts=texts,
+        texts=tuple(texts) if with_text else None,
         index=index_at(documents, shown),
     )
 

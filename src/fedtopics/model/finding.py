@@ -17,6 +17,7 @@ from fedtopics.escaping import for_csv
 from fedtopics.files import check_output, write_output
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
+from fedtopics.inference.vectors import batches
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -24,7 +25,6 @@ from fedtopics.text.vocabulary import count_words
 
 THETA = "id", "known_words", "topic"  # columns before those of topics
 THETA_FILES = ".parquet", ".csv", ".jsonl"
-BATCH = 1024
 BEST = 3  # representative documents of a topic
 
 
@@ -126,8 +126,9 @@ class TopicFinder(Topics):
         """
         if not self.inference.sees_embedding:
             return corpus.with_embeddings(None)
-        settings = self.inference.settings.embedding
-        encoder = self.inference.trained_encoder(self.weights, embedding_model or settings.model)
+        encoder = self.inference.trained_encoder(
+            self.weights, embedding_model or self.inference.settings.embedding.model
+        )
         if encoder is not None and corpus.embeddings is not None:
             if corpus.embedded_by == encoder.fingerprint:
                 return corpus
@@ -139,7 +140,7 @@ class TopicFinder(Topics):
             corpus = corpus.with_embeddings(None)
         embeddings = document_embeddings(
             corpus,
-            settings,
+            self.inference.settings.embedding,
             embedding_model=embedding_model,
             on_progress=on_progress,
             encoder=encoder,
@@ -192,9 +193,7 @@ class TopicFinder(Topics):
             seen |= np.diff(counts.indptr) > 0
         if embeddings is not None:
             seen |= embeddings.any(1)
-        all_rows = np.flatnonzero(seen)
-        for start in range(0, len(all_rows), BATCH):
-            rows = all_rows[start : start + BATCH]
+        for rows in batches(np.flatnonzero(seen)):
             vectors = None if embeddings is None else embeddings[rows]
             theta[rows] = self.inference.infer(
                 self.weights, self.shared, counts[rows], vectors, **how

@@ -85,8 +85,9 @@ def _information(masses: NDArray[np.float64]) -> Any:
 
 
 def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
-    ranking = replace(model.word_ranking, first=(), class_based=False)
-    columns = ranking.order((mass / mass.sum())[None], model.vocabulary.frequency, n_words)
+    columns = replace(model.word_ranking, first=(), class_based=False).order(
+        (mass / mass.sum())[None], model.vocabulary.frequency, n_words
+    )
     return [model.vocabulary.words[column] for column in columns[0]]
 
 

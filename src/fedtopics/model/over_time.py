@@ -102,9 +102,13 @@ def grouped_by_time(
     if len({values.dtype.kind == "M" for values in timed}) > 1:
         raise DataError("Some clients have dates and some have numbers; give one kind for all.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
-    begins = {client: begin_of(values, by, edges) for client, values in times.items()}
     grouped = _grouped(
-        model, corpora, arrays, groups=begins, key="period", min_documents=min_documents
+        model,
+        corpora,
+        arrays,
+        groups={client: begin_of(values, by, edges) for client, values in times.items()},
+        key="period",
+        min_documents=min_documents,
     )
     if not grouped.rows and grouped.few and edges is None and timed[0].dtype.kind != "M":
         raise DataError(
@@ -119,11 +123,17 @@ def grouped_by_class(
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and numbers of documents in no row."""
     corpora, arrays = _by_client(documents, classes)
-    names = {
-        client: np.array([*filter(None, as_column(values).names().to_pylist())], np.str_)
-        for client, values in arrays.items()
-    }
-    return _grouped(model, corpora, arrays, groups=names, key="class", min_documents=min_documents)
+    return _grouped(
+        model,
+        corpora,
+        arrays,
+        groups={
+            client: np.array([*filter(None, as_column(values).names().to_pylist())], np.str_)
+            for client, values in arrays.items()
+        },
+        key="class",
+        min_documents=min_documents,
+    )
 
 
 def values_of(documents: Any, values: Any) -> Any:

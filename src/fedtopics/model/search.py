@@ -10,6 +10,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -213,7 +214,7 @@ def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.flo
 def read_terms(path: str | Path) -> dict[str, list[str]]:
     """Read terms from TOML (lists by name) or CSV (columns term and synonym, one pair per row)."""
     path = Path(path)
-    terms: dict[str, Any] = {}
+    terms: dict[str, list[str]] = {}
     if path.suffix.lower() == ".csv":
         table = read_table(path)
         columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
@@ -221,14 +222,10 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
             terms.setdefault(term, []).append(synonym)
     else:
         with suppress(OSError, ValueError):
-            terms = read_toml(path)
-    fits = all(
-        isinstance(synonyms, list) and all(isinstance(synonym, str) for synonym in synonyms)
-        for synonyms in terms.values()
-    )
-    if not terms or not fits:
+            terms = msgspec.convert(read_toml(path), dict[str, list[str]])
+    if not terms:
         raise StudyError(
             f'{path} has no terms; write TOML with one line per term, as in J45 = ["asthma"], or a '
             ".csv with the columns term and synonym."
         )
-    return dict(terms)
+    return terms

@@ -63,10 +63,11 @@ class WordRanking:
         self, shares: NDArray[np.floating], frequency: NDArray[np.floating], n_words: int
     ) -> NDArray[np.int64]:
         """Return columns of the most relevant words, (n_topics, n_words); `first` comes first."""
-        if self.class_based:
-            score = shares * np.log1p(1 / (len(shares) * frequency))
-        else:
-            score = np.log(shares + ADDED_SHARE) - (1 - self.relevance) * np.log(frequency)
+        score = (
+            shares * np.log1p(1 / (len(shares) * frequency))
+            if self.class_based
+            else np.log(shares + ADDED_SHARE) - (1 - self.relevance) * np.log(frequency)
+        )
         behind = np.ones(shares.shape, bool)
         if self.first:
             np.put_along_axis(behind, np.array(self.first), False, axis=1)

@@ -170,8 +170,9 @@ def _seeded(device: torch.device, seed: int | None) -> Iterator[None]:
 
 def _fast(device: torch.device) -> torch.autocast:
     """Multiply matrices in bfloat16 if the device is faster at it; weights stay float32."""
-    if device.type == "cuda":
-        is_faster = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        is_faster = fast_dtype() is torch.bfloat16
+    is_faster = (
+        torch.cuda.is_bf16_supported(including_emulation=False)
+        if device.type == "cuda"
+        else fast_dtype() is torch.bfloat16
+    )
     return torch.autocast(device.type, torch.bfloat16, enabled=is_faster)

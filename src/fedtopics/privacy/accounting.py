@@ -186,8 +186,13 @@ class Account:
         self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
     ) -> Account:
         """Return the account with a run; PolicyError if all runs together exceed `most`."""
-        today = datetime.now(UTC).date().isoformat()
-        entry = BudgetEntry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
+        entry = BudgetEntry(
+            date=datetime.now(UTC).date().isoformat(),
+            study=study,
+            run=run,
+            privacy=privacy.promise,
+            noise=noise,
+        )
         others = Account([old for old in self.entries if old.identity != entry.identity])
         if entry.identity in {old.identity for old in self.entries if old.share == 1}:
             return self
@@ -199,11 +204,12 @@ class Account:
 
         Which sums are released may depend on earlier ones, as all of them stay within the budget.
         """
-        is_run = [(entry.study, entry.noise) == (study, noise) for entry in self.entries]
         return Account(
             [
-                entry.model_copy(update={"share": share}) if is_it else entry
-                for entry, is_it in zip(self.entries, is_run, strict=True)
+                entry.model_copy(update={"share": share})
+                if (entry.study, entry.noise) == (study, noise)
+                else entry
+                for entry in self.entries
             ]
         )
 

@@ -87,10 +87,10 @@ class NoisyClient(TopicClient[Settings]):
     def functions(cls) -> dict[str, Published]:
         """Return only functions with noise: none of those that all methods have."""
         without = TopicClient.functions().keys()
-        named = {name: of for name, of in super().functions().items() if name not in without}
         return {
             name: replace(of, over=COUNTED) if of.over is ALL_DOCUMENTS else of
-            for name, of in named.items()
+            for name, of in super().functions().items()
+            if name not in without
         }
 
     @published(
@@ -134,8 +134,7 @@ class NoisyClient(TopicClient[Settings]):
         for array in (columns, *(array for array, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
         # One request per release: whether two had the same result would be visible despite noise.
-        first = self._requests.setdefault((function, number), request.digest())
-        if first != request.digest():
+        if self._requests.setdefault((function, number), request.digest()) != request.digest():
             raise self._refusal("the same was requested with other numbers before")
 
     def _refusal(self, why: str) -> PolicyError:
@@ -194,8 +193,9 @@ class ByWords(NoisyClient[Settings]):
         """Sum sketches of which words occur together; rare words count more in them."""
         self._check_request("noisy_word_products", columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self.public_seed)
-        bag = self._of(columns)
-        sketch = contributions.sketched(bag, relative(rarity), projection, self._weights)
+        sketch = contributions.sketched(
+            self._of(columns), relative(rarity), projection, self._weights
+        )
         return {"sketch": self._noisy("sketch", sketch)}
 
 
@@ -212,8 +212,10 @@ def _fits(numbers: Any, shape: Shape) -> bool:
 
 def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
     """Whether columns are different ones; -1 would mean the last column a second time."""
-    if columns.size == 0:
-        return True
-    whole = columns.ndim == 1 and columns.dtype.kind == "i"
-    in_range = whole and columns.min() >= 0 and columns.max() < n_words
-    return bool(in_range and len(np.unique(columns)) == len(columns))
+    return columns.size == 0 or bool(
+        columns.ndim == 1
+        and columns.dtype.kind == "i"
+        and columns.min() >= 0
+        and columns.max() < n_words
+        and len(np.unique(columns)) == len(columns)
+    )

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,7 @@ def persons(corpus: Corpus, privacy: Privacy | None) -> list[str]:
             "The study protects persons, but the documents have no column of persons; name it with "
             "--columns person=NAME, or as person in the client's table."
         )
-    names: list[str] = corpus.persons.to_pylist()
-    return names
+    return cast("list[str]", corpus.persons.to_pylist())
 
 
 def _digests(corpus: Corpus) -> Iterator[bytes]:
@@ -96,8 +95,9 @@ def nearest_words(
     chosen = np.sort(order[rank < most])
     counts = np.bincount(documents[chosen], minlength=bag.shape[0])
     ends = np.concatenate([[0], np.cumsum(counts)])
-    rows = sparse.csr_array((np.ones(len(chosen)), bag.indices[chosen], ends), bag.shape)
-    return clipped_rows(rows)
+    return clipped_rows(
+        sparse.csr_array((np.ones(len(chosen)), bag.indices[chosen], ends), bag.shape)
+    )
 
 
 def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:

@@ -113,10 +113,10 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
 
     @cached_property
     def _nearest(self) -> sparse.csr_array:
-        rows = contributions.nearest_words(
-            self.bag, self.embeddings, self._vectors, self._n_nearest
+        return contributions.weighted_rows(
+            contributions.nearest_words(self.bag, self.embeddings, self._vectors, self._n_nearest),
+            self._weights,
         )
-        return contributions.weighted_rows(rows, self._weights)
 
     def _placed(
         self,
@@ -153,7 +153,7 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
     """Find the words that occur, and the directions in which embeddings spread."""
     reply = agreement.ask(NoisyKMeansClient.noisy_key_words)
     columns = releases.known_words(reply["words"])
-    products = contributions.unpacked(reply["products"], releases.settings.embedding.dimension)
+    products = contributions.unpacked(reply["products"], releases.plan.settings.embedding.dimension)
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
     return {
@@ -161,7 +161,7 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
         "frequency": reply["words"][columns],
         "origin": origin,
         "directions": estimates.find_directions(
-            origin, products, number, releases.budget.sigma("products")
+            origin, products, number, releases.plan.budget.sigma("products")
         ),
     }
 
@@ -172,25 +172,33 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     reply = agreement.ask(NoisyKMeansClient.word_vectors, columns=state["kept"])
     vectors = reply["vectors"].astype(np.float64) / reply["clients"]
     centred = unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
-    centres = estimates.first_centres(
-        centred @ state["directions"], frequency, releases.settings.n_components, releases.seed
-    )
-    return {"vectors": centred, "centres": centres}
+    return {
+        "vectors": centred,
+        "centres": estimates.first_centres(
+            centred @ state["directions"],
+            frequency,
+            releases.plan.settings.n_components,
+            releases.plan.seed,
+        ),
+    }
 
 
 def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the new centres from sums of embeddings: a round of spherical k-means."""
-    n_topics = releases.settings.n_components
-    number = releases.number
+    n_topics = releases.plan.settings.n_components
     clusters = clusters_of(state)
     sums = agreement.ask(
         NoisyKMeansClient.noisy_cluster_sums,
-        number=number,
+        number=releases.number,
         origin=clusters["origin"],
         centres=clusters["centres"],
     )["sums"]
-    sigma = releases.budget.sigma(f"clusters {number}")
-    centres, alive = estimates.move(state["centres"], sums, state["directions"], sigma)
+    centres, alive = estimates.move(
+        state["centres"],
+        sums,
+        state["directions"],
+        releases.plan.budget.sigma(f"clusters {releases.number}"),
+    )
     dead = int(np.count_nonzero(~alive))
     if dead > DEAD_SHARE * n_topics:
         raise releases.refusal(
@@ -204,14 +212,18 @@ def words_of_clusters(releases: Releases, agreement: Agreement, state: Arrays) -
     summed = agreement.ask(
         NoisyKMeansClient.noisy_cluster_words, columns=state["kept"], **clusters_of(state)
     )["counts"]
-    sigma = releases.budget.sigma("histogram")
-    of_words = releases.budget.sigma("words")
-    chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
+    sigma = releases.plan.budget.sigma("histogram")
+    chance = estimates.expected_by_chance(
+        summed, sigma, state["frequency"], releases.plan.budget.sigma("words")
+    )
     expected = estimates.by_closeness(summed, chance, state["vectors"] @ unit_rows(state["sums"]).T)
     counts = estimates.shrunk(summed, expected, sigma)
-    others = OTHERS_SHARE / releases.settings.n_components * counts.sum(1, keepdims=True)
-    topics = estimates.smoothed_topics(counts + others, LEAST_WORD_COUNT)
-    return {"frequency": chance.sum(1), "counts": counts, "topics": topics}
+    others = OTHERS_SHARE / releases.plan.settings.n_components * counts.sum(1, keepdims=True)
+    return {
+        "frequency": chance.sum(1),
+        "counts": counts,
+        "topics": estimates.smoothed_topics(counts + others, LEAST_WORD_COUNT),
+    }
 
 
 def clusters_of(state: Arrays) -> dict[str, Numbers]:

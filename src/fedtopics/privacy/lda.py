@@ -53,17 +53,24 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
         topics=state["topics"],
     )["counts"]
     expected = state["topics"] * np.maximum(summed.sum(0), 1)
-    counts = estimates.shrunk(summed, expected, releases.budget.sigma(f"topics {releases.number}"))
-    topics = estimates.smoothed_topics(counts, SMOOTHING)
-    return {"frequency": counts.sum(1), "counts": counts, "topics": topics}
+    counts = estimates.shrunk(
+        summed, expected, releases.plan.budget.sigma(f"topics {releases.number}")
+    )
+    return {
+        "frequency": counts.sum(1),
+        "counts": counts,
+        "topics": estimates.smoothed_topics(counts, SMOOTHING),
+    }
 
 
 def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
     prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
     pseudo_counts = np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)
-    inference = VariationalLDA(counts.shape[1], prior)
-    return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
+    return {
+        "inference": VariationalLDA(counts.shape[1], prior),
+        "weights": {"pseudo_counts": pseudo_counts},
+    }
 
 
 def why_unsupported(settings: LDASettings) -> str:

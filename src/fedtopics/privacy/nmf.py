@@ -71,7 +71,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
 def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find first topics, as directions of weighted words; topics with seed words come first."""
     topics = sketch(releases, agreement, state)["topics"]
-    settings: NMFSettings = releases.settings
+    settings: NMFSettings = releases.plan.settings
     rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
     first = unit_rows((topics * rarity[:, None]).T).T
     seeds = _seed_directions(settings, agreement, state)
@@ -82,34 +82,40 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
 
 def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the shares of words in topics and the products of topics: a round of NMF."""
-    number = releases.number
     topics = state["topics"]
     reply = agreement.ask(
         NoisyNMFClient.noisy_factors,
-        number=number,
+        number=releases.number,
         columns=state["kept"],
         rarity=state["weights"],
         topics=topics,
     )
-    products = contributions.unpacked(reply["products"], releases.settings.n_components)
-    sigma = releases.budget.sigma(f"factors {number}")
-    factors = estimates.shrunk(reply["factors"], topics @ np.maximum(products, 0), sigma)
-    settings: NMFSettings = releases.settings
+    products = contributions.unpacked(reply["products"], releases.plan.settings.n_components)
+    factors = estimates.shrunk(
+        reply["factors"],
+        topics @ np.maximum(products, 0),
+        releases.plan.budget.sigma(f"factors {releases.number}"),
+    )
+    settings: NMFSettings = releases.plan.settings
     rounds = Factorisation(
         rarity=state["weights"],
         seed_vectors=_seed_directions(settings, agreement, state),
         pull=settings.strength,
     )
     sums = {"sums": factors, "products": products, "documents": agreement.documents}
-    after = rounds.step(agreement, NMFState(topics, factors, products, np.zeros(())), sums, number)
+    after = rounds.step(
+        agreement, NMFState(topics, factors, products, np.zeros(())), sums, releases.number
+    )
     counts = factors / np.maximum(state["weights"], TINY)[:, None]
     return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
 
 
 def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
-    weights = {"topics": state["topics"], "rarity": state["weights"]}
-    return {"inference": Factors(counts.shape[1], settings.shape(NMFShape)), "weights": weights}
+    return {
+        "inference": Factors(counts.shape[1], settings.shape(NMFShape)),
+        "weights": {"topics": state["topics"], "rarity": state["weights"]},
+    }
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:

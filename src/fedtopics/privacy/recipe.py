@@ -173,12 +173,7 @@ class PrivateProgram(Program[Any, Arrays]):
         super().__init__(plan)
         self._recipe = recipe
         self._words = plan.words
-        releases = stages.Releases(
-            settings=plan.settings,
-            budget=plan.budget,
-            seed=plan.seed,
-            most_words=plan.limits.max_words,
-        )
+        releases = stages.Releases(plan)
         self.stages = [
             *(partial(stage, releases) for stage in recipe.first),
             *(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,8 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
-from fedtopics.privacy import Budget, estimates
-from fedtopics.privacy.client import ByWords
+from fedtopics.privacy import estimates
+from fedtopics.privacy.client import ByWords, PrivatePlan
 
 LEAST_PER_TOPIC = 10  # least number of words per topic
 RARE = 1e-6  # minimum share of a word in a topic
@@ -20,24 +19,23 @@ RARE = 1e-6  # minimum share of a word in a topic
 
 @dataclass(frozen=True)
 class Releases:
-    """A study's settings, and the budget that all its stages share."""
+    """The plan of a study, with the budget that all its stages share."""
 
-    settings: Any  # those of the method
-    budget: Budget
-    seed: int
-    most_words: int
+    plan: PrivatePlan
     number: int = 1  # which repetition of the stage it is
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
-        columns = estimates.surely_there(counts, self.budget.sigma("words"), self.most_words)
-        if why := why_too_few(len(columns), self.settings.n_components):
+        columns = estimates.surely_there(
+            counts, self.plan.budget.sigma("words"), self.plan.limits.max_words
+        )
+        if why := why_too_few(len(columns), self.plan.settings.n_components):
             raise self.refusal(f"only {len(columns)} words surely occur, {why}")
         return columns
 
     def refusal(self, what: str) -> StudyError:
         """Return the error for results hidden by noise."""
-        epsilon = self.budget.privacy.epsilon
+        epsilon = self.plan.budget.privacy.epsilon
         return StudyError(
             f"{what[0].upper()}{what[1:]}; at epsilon {epsilon:g} noise hides the rest. Ask for "
             "fewer topics or give more documents. A larger epsilon also helps, but protects less."
@@ -70,7 +68,7 @@ def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     reply = agreement.ask(
         ByWords.noisy_word_products, columns=state["kept"], rarity=state["rarity"]
     )
-    sigma = releases.budget.sigma("sketch")
-    shares = estimates.estimate_topics(reply["sketch"], sigma, releases.settings.n_components)
+    sigma = releases.plan.budget.sigma("sketch")
+    shares = estimates.estimate_topics(reply["sketch"], sigma, releases.plan.settings.n_components)
     of_words = shares / state["rarity"][:, None]
     return {"topics": estimates.smoothed_topics(of_words / np.maximum(of_words.sum(0), TINY), RARE)}

@@ -1,10 +1,9 @@
 """Answers of people to the questions of an impact assessment, in a file that is used again."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from fedtopics.errors import RunError
 from fedtopics.escaping import as_json
@@ -19,43 +18,31 @@ HEADER = """\
 """
 
 
-@dataclass(frozen=True)
-class AnsweredQuestion:
+class AnsweredQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question, who is to answer it, and the answer; "" if there is none yet."""
 
     section: str
     who: str
     question: str
-    answer: str = ""
+    answer: str
+
+
+class _Answers(msgspec.Struct, forbid_unknown_fields=True):
+    question: list[AnsweredQuestion]
 
 
 def read_answers(path: Path) -> list[AnsweredQuestion]:
     """Read answers; none if there is no file yet. RunError for a file with anything else."""
     if not path.exists():
         return []
-    content: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # it is refused below, and not overwritten
-        content = read_toml(path)
-    tables = content.get("question")
-    if (
-        [*content] != ["question"]
-        or not isinstance(tables, list)
-        or not all(map(_is_answer, tables))
-    ):
+    try:
+        return msgspec.convert(read_toml(path), _Answers).question
+    except (OSError, ValueError):
         raise RunError(
             f"{path} is not a file of answers: each [[question]] has section, who, question and "
             "answer, as texts in quotation marks. It was not changed; correct it, or name another "
             "file with --answers."
-        )
-    return [AnsweredQuestion(**table) for table in tables]
-
-
-def _is_answer(table: Any) -> bool:
-    return (
-        isinstance(table, dict)
-        and table.keys() == AnsweredQuestion.__dataclass_fields__.keys()
-        and all(isinstance(value, str) for value in table.values())
-    )
+        ) from None
 
 
 def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> Part:
@@ -74,7 +61,7 @@ def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> P
 def write_answers(form: Document, path: Path, answers: Sequence[AnsweredQuestion]) -> Path:
     """Write all questions of a form with the answers so far, also those of another version."""
     open_questions = [
-        AnsweredQuestion(section.number, part.who, part.question)
+        AnsweredQuestion(section.number, part.who, part.question, answer="")
         for section in form.sections
         for part in section.parts
         if isinstance(part, Gap)
@@ -83,7 +70,9 @@ def write_answers(form: Document, path: Path, answers: Sequence[AnsweredQuestion
     earlier = [answer for answer in answers if (answer.section, answer.question) not in names]
     tables = [
         "\n[[question]]\n"
-        + "".join(f"{name} = {as_json(value)}\n" for name, value in vars(answer).items())
+        + "".join(
+            f"{name} = {as_json(value)}\n" for name, value in msgspec.structs.asdict(answer).items()
+        )
         for answer in sorted([*earlier, *open_questions], key=lambda answer: answer.section)
     ]
     return write_output(path, (HEADER + "".join(tables)).encode(), [".toml"])

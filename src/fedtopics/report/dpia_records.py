@@ -85,12 +85,6 @@ class Records:
         return not_promised(**has, persons=self.unit != "documents")
 
     @property
-    def minibatches(self) -> bool:
-        """Whether a round uses only some documents."""
-        settings = self.study.method.model_dump()
-        return "batch_size" in settings and settings.get("learning") != "batch"
-
-    @property
     def masked(self) -> bool:
         """Whether aggregation was secure; never in a simulation."""
         return self.study.is_secure and self.place != "simulation"
@@ -139,7 +133,7 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "not masked": lambda records: not records.masked,
     "with noise": lambda records: records.bounded != "",
     "without noise": lambda records: not records.bounded,
-    "minibatches": lambda records: records.minibatches,
+    "minibatches": lambda records: records.study.method.draws,
     "own secret": lambda records: not records.seeded,
     "persons": lambda records: records.bounded == "person",
     "public noise": lambda records: records.bounded != "" and records.has_public_noise,

@@ -315,8 +315,9 @@ def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
         for name, table in run.study.items()
         if isinstance(table, dict) and name not in ("clients", "about")
     }
-    method = run.study.get("method", {})
-    tables |= {f"method.{n}": t for n, t in method.items() if isinstance(t, dict)}
+    tables |= {
+        f"method.{n}": t for n, t in run.study.get("method", {}).items() if isinstance(t, dict)
+    }
     started = run.of_kind("started")
     return {
         "tables": tables,

@@ -116,8 +116,9 @@ def json_text(content: Any) -> str:
 
 
 def status(text: str) -> Status:
-    spinner = "dots" if console.encoding.startswith("utf") else "line"
-    return console.status(Text(text), spinner=spinner)
+    return console.status(
+        Text(text), spinner="dots" if console.encoding.startswith("utf") else "line"
+    )
 
 
 @contextmanager

@@ -34,8 +34,9 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def is_tokens(kind: pa.DataType) -> bool:
@@ -215,8 +216,4 @@ def _written(part: Any) -> Iterable[Any]:
 
 def is_unicode(text: str) -> bool:
     """Whether a text has no surrogates (halves of a character), so that it can be UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="ignore").decode() == text

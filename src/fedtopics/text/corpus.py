@@ -159,14 +159,15 @@ class Corpus:
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
-            complaint = "Only some corpora are tokenised; give all in the same form."
-            if kind := kinds.get(name):
-                complaint = f"The corpora have {name} of different types; convert all to {kind}."
             missing = any(part is None for part in parts)
             try:
                 columns[name] = None if missing else concatenate(parts)
             except pa.ArrowException:
-                raise DataError(complaint) from None
+                raise DataError(
+                    f"The corpora have {name} of different types; convert all to {kinds[name]}."
+                    if name in kinds
+                    else "Only some corpora are tokenised; give all in the same form."
+                ) from None
         if all(corpus.is_numbered for corpus in corpora):  # else rows of several would be alike
             columns["ids"] = _numbered(len(columns["documents"]))
         vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]

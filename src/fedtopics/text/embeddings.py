@@ -289,8 +289,11 @@ class SentenceEncoder:
             self.folder = _model_folder(model)
             self.fingerprint = _content(self.folder)
             # Since its version 5, sentence-transformers may run a folder's code without asking.
-            files = sorted(self.folder.rglob("*.json"))
-            unsafe = [file for file in files if _names_code("", json.loads(read_bytes(file)))]
+            unsafe = [
+                file
+                for file in sorted(self.folder.rglob("*.json"))
+                if _names_code("", json.loads(read_bytes(file)))
+            ]
         if unsafe:
             raise StudyError(
                 f"The file {unsafe[0].name} of the model {model!r} names code that is not from "
@@ -300,10 +303,9 @@ class SentenceEncoder:
     def __call__(self, texts: list[str]) -> Vectors:
         import torch
 
-        model = self.loaded
-        fast = model.device.type == "cpu" and fast_dtype() is torch.bfloat16
+        fast = self.loaded.device.type == "cpu" and fast_dtype() is torch.bfloat16
         with torch.autocast("cpu", torch.bfloat16, enabled=fast):
-            return np.asarray(model.encode(texts, show_progress_bar=False), np.float32)
+            return np.asarray(self.loaded.encode(texts, show_progress_bar=False), np.float32)
 
     @cached_property
     def loaded(self) -> Any:

@@ -280,8 +280,9 @@ def read_json(path: Path) -> Table:
         for part in _in_parts(filter(str.strip, file), len):
             rows = [_object(line, row, path) for row, line in enumerate(part, done + 1)]
             for name in dict.fromkeys(chain(columns, *rows)):
-                values = [row.get(name) for row in rows]
-                columns.setdefault(name, [pa.nulls(done)]).append(_packed(values))
+                columns.setdefault(name, [pa.nulls(done)]).append(
+                    _packed([row.get(name) for row in rows])
+                )
             done += len(rows)
     return Table(where=str(path), names=tuple(columns), parts=tuple(columns.values()), n_rows=done)
 

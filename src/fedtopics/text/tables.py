@@ -29,8 +29,7 @@ LONGEST_NAME = 40  # characters
 NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
 T = TypeVar("T")
 
-Reader = Callable[[Path], Any]
-FORMATS: Registry[Reader] = Registry(
+FORMATS: Registry[Callable[[Path], Any]] = Registry(
     "format of documents",
     "fedtopics.formats",
     {

@@ -141,7 +141,7 @@ class WordCounts:
     ) -> tuple[list[str], NDArray[np.int64]]:
         """Return words of so many persons, sorted: their documents, occurrences and persons."""
         n_words = len(self.words)
-        frequency = np.bincount(self.counts.indices, minlength=n_words)
+        frequency = persons_by_word(self.counts)
         occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)
         persons = persons_by_word(self.counts, owners)
         order = sorted(np.flatnonzero(persons >= min_persons_per_word), key=self.words.__getitem__)
@@ -185,8 +185,10 @@ class WordCounts:
         return counts
 
 
-def persons_by_word(counts: sparse.csr_array, owners: NDArray[np.int64] | None) -> NDArray[Any]:
-    """Return in the documents of how many persons each word is; see `Corpus.owners`."""
+def persons_by_word(
+    counts: sparse.csr_array, owners: NDArray[np.int64] | None = None
+) -> NDArray[Any]:
+    """Return how many persons have documents with each word; without owners, how many documents."""
     if owners is None:
         return np.bincount(counts.indices, minlength=counts.shape[1])
     from fedtopics.text.persons import count_persons  # a server need not compile it

@@ -122,8 +122,7 @@ A_PART = Over(
 def n_dimensions(settings: Any, n_words: int) -> int:
     """Return the number of dimensions of a method's points: of embeddings, or of words."""
     if isinstance(settings, DiscriminativeSettings):
-        shape = settings.shape(settings.inference.settings_type)
-        return settings.inference(n_words, shape).n_dimensions
+        return settings.build(n_words).n_dimensions
     return n_words if settings.needed_embedding is None else settings.embedding.dimension
 
 
@@ -273,7 +272,8 @@ class PointSums(SharedFunctions):
                 continue
             self.released.keep((start, n, part), question, labels)
             all_sums, all_counts = sums_by_label(points, labels, n)
-            cluster_totals[i], sizes[i] = of_enough(enough, all_sums, all_counts)
+            cluster_totals[i] = all_sums * enough[:, None]
+            sizes[i] = all_counts * enough
             distances[i] = distance.sum()
         if is_count(groups):
             return {"moves": moves, "documents": documents, **clients_in(groups, moves.sum(-2))}
@@ -336,11 +336,6 @@ class PointSums(SharedFunctions):
         return centred(self.embeddings[self.located], origin)
 
 
-def of_enough(enough: Enough, totals: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Set the sums and weights of clusters of too few documents to 0."""
-    return totals * enough[..., None], weights * enough
-
-
 def _settled(moves: Numbers, least: int) -> tuple[NDArray[np.bool_], Numbers]:
     """Return which moves are made, and of how many persons clusters then are at least."""
     allowed = may_move(moves, least)
@@ -396,9 +391,13 @@ class ClusterSums(PointSums):
         rows = self.rows(part)
         points = self.points(origin)[rows]
         arrays = {"projection": projection, "directions": directions, "bias": bias}
-        temperature = self.client.settings.temperature
-        owners = self.client.corpus.owners_of(self.located[rows])
-        compute = partial(sums_by_class, points, temperature, owners, **arrays)
+        compute = partial(
+            sums_by_class,
+            points,
+            self.client.settings.temperature,
+            self.client.corpus.owners_of(self.located[rows]),
+            **arrays,
+        )
         request = {"sums": "classes", "origin": origin, "part": part, **arrays}
         return self.by_group(groups, request, compute, self.located[rows])
 
@@ -450,7 +449,6 @@ class ClusterSums(PointSums):
 
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
-    inference: ClassVar[type[ClusterInference]]
     exchanges: ClassVar[tuple[type[SharedFunctions], ...]] = (ClusterSums,)
     remembers = True  # the labels of the last reply
 
@@ -488,7 +486,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         }
 
     def n_topics(self, **model: Any) -> int:
-        return len(model["weights"][self.inference.prototypes])
+        return len(model["weights"][self.settings.inference.prototypes])
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         weights = model["weights"]
@@ -508,7 +506,6 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
         """Return the inference of clusters, with this number of clusters or the settings'."""
-        shape = self.settings.shape(
-            self.inference.settings_type, n_components=n_clusters or self.settings.n_components
+        return self.settings.build(
+            self.bag.shape[1], n_components=n_clusters or self.settings.n_components
         )
-        return self.inference(self.bag.shape[1], shape)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,12 @@ LEAST_SPREAD = 1e-8  # squared distance from the mean, of points of length 1 tha
 
 
 class ClusterProgram(Program[AnyClusterSettings, State]):
-    inference: ClassVar[type[ClusterInference]]
-
     @abstractmethod
     def weights(self, agreement: Agreement, state: State, rounds: int) -> Arrays:
         """Return the arrays from which a model infers clusters."""
 
-    def shape(self, settings: AnyClusterSettings) -> Any:
-        return settings.shape(self.inference.settings_type)
+    def build(self, settings: AnyClusterSettings, n_words: int) -> ClusterInference:
+        return settings.build(n_words)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on a vocabulary; one word is enough."""
@@ -42,7 +40,7 @@ class ClusterProgram(Program[AnyClusterSettings, State]):
 
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:
         weights = self.weights(agreement, state, rounds)
-        n_clusters = len(weights[self.inference.prototypes])
+        n_clusters = len(weights[self.settings.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
         sizes = replace(agreement, settings=settings).ask(
             ClusterClient.cluster_sizes, weights=weights
@@ -51,10 +49,10 @@ class ClusterProgram(Program[AnyClusterSettings, State]):
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
         }
-        if same := _count_same(weights[self.inference.prototypes]):
+        if same := _count_same(weights[self.settings.inference.prototypes]):
             run.event(SameClusters(same, n_clusters))
             info["same"] = same
-        inference = self.inference(len(agreement.vocabulary), self.shape(settings))
+        inference = self.build(settings, len(agreement.vocabulary))
 
         def make(**described: Any) -> Topics:
             with_words = inference.with_words(weights, described["word_sums"])

@@ -6,7 +6,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from fedtopics.inference.clusters import ClusterShape, Consensus, Discriminants
+from fedtopics.inference.clusters import (
+    Centres,
+    ClusterInference,
+    ClusterShape,
+    Consensus,
+    Discriminants,
+)
 from fedtopics.methods.core.settings import ChoosesNumber, TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -55,18 +61,25 @@ START_OF_CHOICE = StartSettings(tries=2, rounds=20)  # more starts choose no bet
 
 
 class ClusterSettings(TopicSettings, ClusterShape):
-    BY_WORDS: ClassVar[bool] = False  # whether clusters can also be found by words
-
     n_components: int = Field(20, ge=2, description="number of clusters")
     start: StartSettings = Field(StartSettings(), description="settings of k-means at the start")
 
     @model_validator(mode="after")
     def _sees_embeddings(self) -> Any:
-        if self.representation != "embedding" and not self.BY_WORDS:
+        if self.representation != "embedding" and self.name != "kmeans":
             raise ValueError(
                 f"representation {self.representation!r} is for the method kmeans; leave it out"
             )
         return self
+
+    @property
+    def inference(self) -> type[ClusterInference]:
+        """The inference of clusters: by centres, unless a method has its own."""
+        return Centres
+
+    def build(self, n_words: int, **more: Any) -> ClusterInference:
+        """Return the inference with these settings and `more` settings of its own."""
+        return self.inference(n_words, self.shape(self.inference.settings_type, **more))
 
     @property
     def stages(self) -> Sequence[Any]:
@@ -89,7 +102,6 @@ class KMeansSettings(ClusterSettings):
         "ftfidf": {"algorithm": "k-fed", "representation": "tfidf"},
         "fsbert": {"algorithm": "lloyd", "representation": "embedding"},
     }
-    BY_WORDS: ClassVar[bool] = True
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(

@@ -59,6 +59,10 @@ class Agreement:
         """Return `announced`, or infinity if some clients have not announced their documents."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
+    def bound_if_counted(self, most: T) -> T | float:
+        """Return `most`, which depends on the words' counts, or infinity if it is no bound."""
+        return self.bound_if_announced(most) if self.has_counts else np.inf
+
     def ask(
         self, function: Callable[Concatenate[Any, P], Any], *args: P.args, **payload: P.kwargs
     ) -> Reply:
@@ -109,8 +113,10 @@ class Agreement:
 
     def _sum(self, of: Published, template: Template, request: Mapping[str, Any]) -> dict[str, Any]:
         if self.persons and of.has_documents:
-            fewest = of.over.fewest(self, request)
-            template = {**template, "documents": replace(template["documents"], fewest=fewest)}
+            template = {
+                **template,
+                "documents": replace(template["documents"], fewest=of.over.fewest(self, request)),
+            }
         total = self.clients.sum(of.name, template, **request)
         if request.get("round") and of.has_documents and not total["documents"]:
             raise NoDocumentsError(
@@ -122,8 +128,7 @@ class Agreement:
     def loss(self, passes: int = 1) -> Bounds:
         """Return the bounds of a summed loss, bounded by the number of words and passes."""
         occurrences = at_most(self.vocabulary.occurrences).sum()
-        words = self.bound_if_announced(occurrences) if self.has_counts else np.inf
-        most = NATS * passes * words
+        most = NATS * passes * self.bound_if_counted(occurrences)
         return Bounds((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:

@@ -1,7 +1,7 @@
 """The computations of a client that all methods share, and which of their results it may send."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -33,6 +33,7 @@ from fedtopics.contract.replies import (
     sums,
 )
 from fedtopics.errors import DataError, StudyError
+from fedtopics.inference.vectors import batches as batches  # for methods, also those of others
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
 from fedtopics.methods.core.groups import (
     Enough,
@@ -54,7 +55,6 @@ from fedtopics.text.vocabulary import (
 
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
-EVALUATION_BATCH = 1024
 MANY = 3  # times min_persons for each topic or period: so many persons have few small groups
 # The number of documents is the same in all steps of the agreement.
 SAME_NUMBER = Announced({}, constant_in_round=True)
@@ -162,10 +162,9 @@ class ClientWords(ClientFacts):
     )
     def known_words(self, words: list[str]) -> Reply:
         bag = self.count({word: i for i, word in enumerate(words)})
-        enough = persons_by_word(bag, self.corpus.owners) >= self.rarest
         return {
             "documents": self.over(np.arange(len(self.corpus))),
-            "clients": enough.astype(np.float64),
+            "clients": (persons_by_word(bag, self.corpus.owners) >= self.rarest).astype(np.float64),
         }
 
     def over(self, rows: Documents) -> int:
@@ -410,8 +409,3 @@ def frequent(bag: sparse.csr_array, least: int, persons: NDArray[np.int64]) -> s
     smaller.data[persons[smaller.indices] < least] = 0
     smaller.eliminate_zeros()
     return smaller
-
-
-def batches(rows: Documents) -> Iterator[Documents]:
-    for start in range(0, len(rows), EVALUATION_BATCH):
-        yield rows[start : start + EVALUATION_BATCH]

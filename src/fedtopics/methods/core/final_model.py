@@ -55,13 +55,13 @@ def pair_bounds(
     windows: list[int],
     parts: list[int],
 ) -> Template:
-    vocabulary = agreement.vocabulary
-    places = [vocabulary.index[word] for word in words]
+    places = [agreement.vocabulary.index[word] for word in words]
     template: dict[str, Any] = {}
     for size in windows:  # each word occurs in at most this many windows
-        counts = at_most(vocabulary.occurrences if size else vocabulary.document_frequency)
-        counted = counts * (size or 1)
-        bound = agreement.bound_if_announced(counted[places]) if agreement.has_counts else np.inf
+        counts = at_most(
+            agreement.vocabulary.occurrences if size else agreement.vocabulary.document_frequency
+        )
+        bound = agreement.bound_if_counted(counts[places] * (size or 1))
         most = np.broadcast_to(bound, len(words))
         in_part = Windows(pairs, most, documents=size == 0, halved=len(parts) > 1)
         template |= {f"{part}/{size}": in_part for part in parts}
@@ -265,10 +265,6 @@ def sums_of_words(
     return cast("Reply", client.sums_by_group(groups, summed, compute, client.usable))
 
 
-def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
-    return np.bincount(bag.indices, minlength=bag.shape[1])
-
-
 def assemble_model(
     agreement: Agreement,
     settings: TopicSettings,
@@ -290,8 +286,11 @@ def assemble_model(
         word_sums=word_sums,
     )
     topics = topics if start is None else start.added_to(topics)
-    periods = sum_periods(described, settings.over_time, model)
-    return choose_words(described, settings, replace(topics, periods=periods))
+    return choose_words(
+        described,
+        settings,
+        replace(topics, periods=sum_periods(described, settings.over_time, model)),
+    )
 
 
 def sum_periods(
@@ -299,12 +298,16 @@ def sum_periods(
 ) -> Periods | None:
     if over_time is None:
         return None
-    if over_time.by_client:
-        replies = agreement.ask(LastSums.period_shares, **model)
-    else:
-        replies = {TOGETHER: agreement.ask_once(LastSums.period_sums, **model)}
-    by_client = {name: reply["sums"] for name, reply in replies.items()}
-    return Periods(over_time.period, tuple(map(str, over_time.begins)), by_client)
+    replies = (
+        agreement.ask(LastSums.period_shares, **model)
+        if over_time.by_client
+        else {TOGETHER: agreement.ask_once(LastSums.period_sums, **model)}
+    )
+    return Periods(
+        over_time.period,
+        tuple(map(str, over_time.begins)),
+        {name: reply["sums"] for name, reply in replies.items()},
+    )
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
@@ -325,16 +328,17 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
         if npmi is not None:
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
     model = replace(model, word_ranking=chosen)
-    vocabulary = model.vocabulary
     shown = model.topics(WORDS_SHOWN)
-    exact = vocabulary.document_frequency
+    exact = model.vocabulary.document_frequency
     frequency = exact if agreement.is_example else at_least(exact)
     shares = np.minimum(frequency / max(agreement.documents, 1), 1)
-    expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
-    scores = coherence.federated_coherence(
-        counts[parts[-1]], shown, within, expected * agreement.has_counts
+    expected = shares[[[model.vocabulary.index[word] for word in topic] for topic in shown]]
+    return replace(
+        model,
+        coherence=coherence.federated_coherence(
+            counts[parts[-1]], shown, within, expected * agreement.has_counts
+        ),
     )
-    return replace(model, coherence=scores)
 
 
 def count_together(

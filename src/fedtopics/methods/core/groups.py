@@ -99,8 +99,7 @@ def of_enough_clients(
 ) -> Enough:
     """Leave out groups of too few clients, and company for all that are left out."""
     if groups["clients"] > 1:
-        clients = groups["counted"]["clients"][clustering]
-        enough = enough & (clients >= groups["clients"] - ROUNDING)
+        enough = enough & (groups["counted"]["clients"][clustering] >= groups["clients"] - ROUNDING)
     return with_company(enough, sizes)
 
 

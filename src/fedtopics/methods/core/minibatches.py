@@ -115,6 +115,4 @@ class Minibatches:
         return np.asarray(self._usable[order[np.sort(first)[: self.size]]])
 
     def _rows_of(self, persons: Documents) -> Documents:
-        if self._owners is None:
-            return self._usable[persons]
-        return self._usable[np.isin(self._owners, persons)]
+        return self._usable[persons if self._owners is None else np.isin(self._owners, persons)]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from fedtopics.contract.interfaces import Draw
 from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
@@ -260,9 +259,6 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         if not seeds:
             return self
         return self.model_copy(update={"seed_topics": seeds_in(text, seeds, self.n_components)})
-
-    def draw(self, seed: int) -> Draw:
-        return Draw(self.clients_per_round, seed)
 
     @property
     def method_name(self) -> str:

@@ -168,7 +168,7 @@ class Program(ABC, Generic[Settings, State]):
         return cast(Arrays, state)
 
     def load(self, agreement: Agreement, arrays: Arrays) -> State:
-        """Return the state that `save` returned as arrays."""
+        """Return the state that `save`, or `best`, returned as arrays."""
         return cast(State, arrays)
 
     def validate(self, agreement: Agreement, state: State, round_: int) -> tuple[float, int] | None:
@@ -178,10 +178,6 @@ class Program(ABC, Generic[Settings, State]):
     def best(self, state: State) -> Arrays:
         """Copy the arrays that determine the model, if the method validates."""
         return {}
-
-    def with_best(self, state: State, best: Arrays) -> State:
-        """Return the state with the arrays that `best` returned."""
-        return state
 
     @property
     def stops(self) -> Mapping[str, float]:
@@ -237,7 +233,7 @@ class Program(ABC, Generic[Settings, State]):
         numbers = run.rounds(status.round, last)
         state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)
         if status.best:
-            state = self.with_best(state, status.best)
+            state = self.load(agreement, status.best)
         # One more round, so that all descriptions of the model come from the same clients.
         model, report = agreement.clients.round(
             status.round + 1, partial(self.model, agreement, state, status.round, run)

@@ -18,7 +18,7 @@ from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
     """Agree on a vocabulary, or reuse that of a resumed run, or of a model to train further."""
-    draw = plan.settings.draw(plan.seed)
+    draw = Draw(plan.settings.clients_per_round, plan.seed)
     nothing_agreed = Agreement(clients, plan.settings)
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
@@ -84,14 +84,12 @@ def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int
     length = float(vocabulary.occurrences.sum() / total)
     clients = dict(zip(words.names, words.values[:, 2].tolist(), strict=True))
     few = Counter(clients[word] for word in vocabulary.words)
-    few_clients = ""
-    if n_clients > 1:
-        few_clients = f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
+    of_few = f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
     return {
         **vocabulary.plain(),
         "total": total,
         "length": length,
-        "few": few_clients,
+        "few": of_few if n_clients > 1 else "",
         "coins": coins,
     }
 
@@ -142,11 +140,12 @@ def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) ->
 def count_documents(agreement: Agreement) -> dict[str, Any]:
     """Return numbers of documents: the total ("counts"), by client ("sizes"), "least" in groups."""
     replies = agreement.ask(TopicClient.document_counts)
-    counted: dict[str, Any] = {
+    return {
         "counts": {name: sum(reply[name] for reply in replies.values()) for name in COUNTED},
         "sizes": {name: reply["documents"] for name, reply in replies.items()},
         "persons": {name: reply["persons"] for name, reply in replies.items()},
+        **{
+            limit: max(reply.get(limit, 0) for reply in replies.values())
+            for limit in ("least", "least_clients", "counts_first")  # with secure aggregation
+        },
     }
-    for limit in ("least", "least_clients", "counts_first"):  # with secure aggregation
-        counted[limit] = max(reply.get(limit, 0) for reply in replies.values())
-    return counted

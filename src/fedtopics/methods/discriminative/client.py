@@ -12,7 +12,7 @@ from scipy.special import softmax
 from fedtopics.contract import replies
 from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import FIRST, NEVER, Often, Reply, of_method, published, unknown
-from fedtopics.inference.clusters import Consensus, Discriminants, centred
+from fedtopics.inference.clusters import Consensus, centred
 from fedtopics.inference.vectors import Numbers, blocks
 from fedtopics.methods.clusters.client import (
     ClusterClient,
@@ -20,7 +20,6 @@ from fedtopics.methods.clusters.client import (
     sums_by_weight,
 )
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
-from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import SEEN, GroupRequest, PersonShares
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import WordProducts
@@ -130,10 +129,6 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
     exchanges = (ClusterSums, ConsensusSums, WordProducts)
 
-    @property
-    def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
-        return self.settings.inference
-
 
 def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     """Return which words can be summed: any two of them differ in at least `least` documents.
@@ -146,7 +141,7 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     Each word occurs in at least three documents: the sums are equations for embeddings, and an
     attacker who knows which words documents contain could solve them.
     """
-    counts = document_frequency(bag)
+    counts = persons_by_word(bag)
     summed = 2 * counts >= least
     if least == 1:
         return summed

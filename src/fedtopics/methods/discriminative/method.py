@@ -16,7 +16,7 @@ from scipy import sparse
 
 from fedtopics.contract.events import Candidate
 from fedtopics.contract.interfaces import Run
-from fedtopics.inference.clusters import Consensus, Discriminants
+from fedtopics.inference.clusters import Consensus
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.clusters.settings import SKETCHED, DiscriminativeSettings, StartSettings
@@ -57,11 +57,12 @@ def start_separation(
     notify: Callable[[Candidate], None],
 ) -> DiscriminativeState:
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
-    shape = settings.shape(settings.inference.settings_type)
-    inference = settings.inference(len(agreement.vocabulary), shape)
-    words: Arrays = {}
-    if isinstance(inference, Consensus) and inference.n_directions:
-        words = find_words(agreement, inference, seed)
+    inference = settings.build(len(agreement.vocabulary))
+    words: Arrays = (
+        find_words(agreement, inference, seed)
+        if isinstance(inference, Consensus) and inference.n_directions
+        else {}
+    )
     origin = np.zeros(inference.n_dimensions)
     moments = find_moments(agreement, origin)
     settings = with_number(
@@ -163,10 +164,6 @@ def learn_words(agreement: Agreement, words: Arrays) -> None:
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):
     """The method's program."""
 
-    @property
-    def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
-        return self.settings.inference
-
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
         return start_separation(agreement, self.settings, self.plan.seed, partial(self.note, run))
 
@@ -204,7 +201,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
         """Return the arrays of the consensus, or of the clustering with the best separation."""
-        if self.inference is Consensus:
+        if self.settings.inference is Consensus:
             both = self.settings.separation.sizes == "both"
             split = state.split if both else state.split.best()  # rounds may end before a trial
             return agree_on_clusters(agreement, state.separation, split) | state.words

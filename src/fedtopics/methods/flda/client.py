@@ -13,7 +13,6 @@ from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import TopicClient, frequent
-from fedtopics.methods.core.final_model import document_frequency
 from fedtopics.methods.core.groups import Thetas, persons_by_label
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.flda.arrivals import Arrivals
@@ -80,17 +79,16 @@ class FLDAClient(TopicClient[FLDASettings]):
     def _sampled(
         self, corpus: Corpus, guides: list[dict[str, float]], ids: list[int], round_: int
     ) -> Reply:
-        settings = self.settings
         words, bag = self._informative_words(corpus)
         if not bag.nnz:
             return _reply([], [], [], len(corpus))
-        n_topics = settings.n_local if settings.refill or not guides else len(guides)
+        n_topics = self.settings.n_local if self.settings.refill or not guides else len(guides)
         seed = self.secret.seed("gibbs", round_) % 2**32
-        sampled = sample_topics(bag, words, n_topics, settings, guides, seed)
+        sampled = sample_topics(bag, words, n_topics, self.settings, guides, seed)
         owners = corpus.owners_of(np.flatnonzero(np.diff(bag.indptr)))
         persons = persons_by_label(sampled.main, n_topics, owners)
         numbers = np.flatnonzero(persons >= self.min_persons).tolist()
-        topics = {number: sampled.topic(number, settings.n_words) for number in numbers}
+        topics = {number: sampled.topic(number, self.settings.n_words) for number in numbers}
         topics = {number: topic for number, topic in topics.items() if topic}
         guided = [  # a topic was not guided if its guide has no word in it
             number < len(ids) and bool(topic.keys() & guides[number].keys())
@@ -137,7 +135,7 @@ class FLDAClient(TopicClient[FLDASettings]):
     )
     def word_counts(self) -> Reply:
         return {
-            "containing": document_frequency(self.bag),
+            "containing": persons_by_word(self.bag),
             "occurrences": np.asarray(self.bag.sum(0), np.int64),
             "documents": self.over(np.arange(self.bag.shape[0])),
         }

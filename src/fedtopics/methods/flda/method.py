@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.events import VocabularyAgreed
-from fedtopics.contract.interfaces import Clients, Run
+from fedtopics.contract.interfaces import Clients, Draw, Run
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
@@ -149,14 +149,14 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""
-        return Agreement(clients, self.settings, draw=self.settings.draw(self.plan.seed))
+        draw = Draw(self.settings.clients_per_round, self.plan.seed)
+        return Agreement(clients, self.settings, draw=draw)
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
-        start = self.plan.start
         if self.continued is not None:
             return state_of_model(self.continued)
         seeds = [dict.fromkeys(words, 1 / len(words)) for words in self.settings.seed_topics]
-        others = [] if start is None else start.lists(self.settings.n_words)
+        others = [] if self.plan.start is None else self.plan.start.lists(self.settings.n_words)
         topics = [
             GlobalTopic(number, words, [], 0.0, seed=number < len(seeds))
             for number, words in enumerate([*seeds, *others])
@@ -167,7 +167,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self, agreement: Agreement, state: FLDAState, round_: int
     ) -> tuple[dict[str, LocalTopics], FLDAState]:
         """Let the clients run guided LDA (Algorithm 3); update M and M* (Algorithms 1 and 2)."""
-        settings = self.settings
         replies = agreement.ask(
             FLDAClient.local_topics,
             round=round_,
@@ -179,9 +178,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
         local = read_replies(replies)
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
-        if settings.stop == "coherence" and with_documents:
+        if self.settings.stop == "coherence" and with_documents:
             after.coherence = coherence_of_topics(
-                agreement, after.topics[: settings.n_components], settings
+                agreement, after.topics[: self.settings.n_components], self.settings
             )
         return local, after
 
@@ -193,20 +192,25 @@ class FLDA(Program[FLDASettings, FLDAState]):
         round_: int,
     ) -> RoundResult[FLDAState]:
         """Record the round; with stop="coherence", keep the previous topics if they are better."""
-        settings = self.settings
         local, after = reply
-        reason = "no client has enough new documents" if after.idle >= settings.patience else ""
-        scored = settings.stop == "coherence" and not after.idle
+        reason = (
+            "no client has enough new documents" if after.idle >= self.settings.patience else ""
+        )
+        scored = self.settings.stop == "coherence" and not after.idle
         coherence = after.coherence
         if scored and coherence < state.coherence:
             reason = "topics are less coherent than those of the previous round, which are kept"
             after = replace(state, round=round_)
-        facts = round_facts(state, after, local, settings.n_components)
+        facts = round_facts(state, after, local, self.settings.n_components)
         if scored:
             facts["coherence"] = coherence
         after = replace(after, history=[*state.history, facts])
-        files = {f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}}
-        return RoundResult(after, facts, reason=reason, files=files)
+        return RoundResult(
+            after,
+            facts,
+            reason=reason,
+            files={f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}},
+        )
 
     def save(self, state: FLDAState) -> Arrays:
         return {"state": np.frombuffer(json.dumps(asdict(state)).encode(), np.uint8)}
@@ -229,14 +233,13 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def _merged(self, state: FLDAState, local: Mapping[str, LocalTopics], round_: int) -> FLDAState:
         """Compute M from the topics of a round, and M* of each client."""
-        settings = self.settings
         if not local:
             return replace(state, round=round_, idle=state.idle + 1)
         sent = {name: reply.topics for name, reply in local.items()}
-        threshold = settings.threshold or usual_threshold(sent)
+        threshold = self.settings.threshold or usual_threshold(sent)
         seed_ids = [topic.id for topic in state.topics if topic.seed]
-        merged = global_topics(local, threshold, settings, seed_ids)
-        topics, next_id = link_rounds(state, local, merged, threshold, settings)
+        merged = global_topics(local, threshold, self.settings, seed_ids)
+        topics, next_id = link_rounds(state, local, merged, threshold, self.settings)
         return replace(
             state,
             topics=topics,
@@ -252,8 +255,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         )
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:
-        settings = self.settings
-        topics = state.topics[: settings.n_components]
+        topics = state.topics[: self.settings.n_components]
         if not topics:
             raise StudyError(
                 "No topic remains: no two clients have similar topics, or none has enough "
@@ -263,21 +265,20 @@ class FLDA(Program[FLDASettings, FLDAState]):
         # A seed topic that no client has sent needs a word that some client has sent.
         sent = {word for topic in state.topics if topic.clients for word in topic.words}
         check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, sent)
-        agreement, pseudo_counts = count_topic_words(agreement, topics, settings.eta)
-        vocabulary = agreement.vocabulary
+        agreement, pseudo_counts = count_topic_words(agreement, topics, self.settings.eta)
         run.event(
             VocabularyAgreed(
-                words=len(vocabulary),
-                fingerprint=vocabulary.fingerprint,
+                words=len(agreement.vocabulary),
+                fingerprint=agreement.vocabulary.fingerprint,
                 documents=agreement.documents,
                 without_known_word=agreement.documents - agreement.training,
             )
         )
-        inference = VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics)))
-        info: Any = info_of(state, topics, settings.eta)
+        inference = VariationalLDA(len(agreement.vocabulary), LDAPrior(n_components=len(topics)))
+        info: Any = info_of(state, topics, self.settings.eta)
         return assemble_model(
             agreement,
-            settings.model_copy(update={"n_components": len(topics)}),
+            self.settings.model_copy(update={"n_components": len(topics)}),
             {"topics": topic_weights(pseudo_counts)},
             self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info),
             self.plan.start,

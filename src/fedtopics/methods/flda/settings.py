@@ -22,15 +22,14 @@ _PAPER = {
     "relevance": 1.0,
     "stop": "coherence",
 }
-_TRANSITIVE = {"linkage": "single", "keep_unmatched": False, "refill": False}
-_PAIRWISE = {"linkage": "pairs", "keep_unmatched": True, "refill": True}
 
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     agrees_first: ClassVar[bool] = False
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "paper-transitive": _PAPER | _TRANSITIVE,
-        "paper-pairwise": _PAPER | _PAIRWISE,
+        "paper-transitive": _PAPER
+        | {"linkage": "single", "keep_unmatched": False, "refill": False},
+        "paper-pairwise": _PAPER | {"linkage": "pairs", "keep_unmatched": True, "refill": True},
     }
 
     name: Literal["flda"] = Field("flda", description="the method")

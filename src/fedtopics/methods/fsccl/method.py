@@ -61,6 +61,10 @@ class FSCCLSettings(ClusterSettings):
         description="weight of the contrastive loss, relative to the clustering loss (eta)",
     )
 
+    @property
+    def inference(self) -> type[Contrastive]:
+        return Contrastive
+
 
 FEATURES = 128  # dimensions in which views are compared
 
@@ -89,14 +93,13 @@ def train_on_pairs(
 
     Points of a client's texts, and of each of two views of them, have shape (n, n_dimensions).
     """
-    network = settings.network
     optimizer = torch.optim.Adam(
-        [weight.requires_grad_() for weight in weights.values()], lr=network.learning_rate
+        [weight.requires_grad_() for weight in weights.values()], lr=settings.network.learning_rate
     )
-    batches = Minibatches(np.arange(len(points)), secret, network.batch_size)
+    batches = Minibatches(np.arange(len(points)), secret, settings.network.batch_size)
     generator = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
     total = 0.0
-    steps = network.local_steps
+    steps = settings.network.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, attempt))
         both = torch.cat([view[rows] for view in views])
@@ -146,8 +149,6 @@ def clustering_loss(near: Tensor) -> Tensor:
 
 
 class FSCCLClient(ClusterClient[FSCCLSettings]):
-    inference = Contrastive
-
     def __init__(self, plan: Plan[FSCCLSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
         self._views = embedded_views(
@@ -195,22 +196,18 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     """The method's program; its state is the network's weights, centres and the mean embedding."""
 
-    inference = Contrastive
-
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        settings = self.settings
-        seed = self.plan.seed
-        origin = np.zeros(settings.embedding.dimension)
+        origin = np.zeros(self.settings.embedding.dimension)
         clusters = start_with_kmeans(
             agreement,
-            settings.start,
-            settings.n_components,
+            self.settings.start,
+            self.settings.n_components,
             origin=origin,
-            seed=seed,
+            seed=self.plan.seed,
         )
         return {
             "origin": origin,
-            **first_network(settings, seed),
+            **first_network(self.settings, self.plan.seed),
             "centres": clusters.centres[0],
         }
 
@@ -229,7 +226,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights for inference: all except the contrastive head's."""
-        return {name: state[name] for name in Contrastive(0, self.shape(self.settings)).shapes()}
+        return {name: state[name] for name in self.settings.build(0).shapes()}
 
 
 METHOD = Method("fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, version=3, shows="clusters")

@@ -53,8 +53,10 @@ MOST_WEIGHTS = 10_000  # largest number of an encoder's weight arrays
 
 
 def centre_bounds(settings: FSTCSettings) -> Template:
-    k = settings.n_components
-    return {"sums": (k, settings.embedding.dimension), "counts": sums(k, per_document=1)}
+    return {
+        "sums": (settings.n_components, settings.embedding.dimension),
+        "counts": sums(settings.n_components, per_document=1),
+    }
 
 
 def network_bounds(settings: FSTCSettings, encoder: Mapping[str, NDArray[np.int64]]) -> Template:
@@ -72,8 +74,9 @@ def encoder_of_size(settings: FSTCSettings, n_words: int) -> Reply:
     if settings.fine_tune:
         shapes = {"encoder": ("unknown",)}
         with suppress(FedTopicsError):
-            network = trained_encoder.encoder_network(settings.embedding.model, settings.max_length)
-            shapes = network.shapes
+            shapes = trained_encoder.encoder_network(
+                settings.embedding.model, settings.max_length
+            ).shapes
     return {"encoder": {name: np.array(shape) for name, shape in shapes.items()}}
 
 
@@ -82,7 +85,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def __init__(self, plan: Plan[FSTCSettings], site: ClientContext) -> None:
         super().__init__(plan, site)
-        self.inference = self.settings.inference  # type: ignore[misc]
         self._tuned: tuple[Any, NDArray[np.float32]] = (None, np.zeros((0, 0), np.float32))
         self._encoder: trained_encoder.EncoderNetwork | None = None
         if self.settings.fine_tune:
@@ -159,10 +161,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         n = self.settings.n_components
         # Others have the last sums of k-means: from its labels, too, documents move only in groups.
         part = self.part(ClusterSums)
-        released = part.released.of_whole(n)
-        before = max(released, key=lambda last: int((last == labels).sum()), default=labels)
-        owners = self.corpus.owners_of(self.usable)
-        labels, enough, moves = part.moved(groups, 0, before, labels, n, owners)
+        before = max(
+            part.released.of_whole(n), key=lambda last: int((last == labels).sum()), default=labels
+        )
+        labels, enough, moves = part.moved(
+            groups, 0, before, labels, n, self.corpus.owners_of(self.usable)
+        )
         documents = self.over(self.usable)
         if is_count(groups):
             moves = moves[None]
@@ -198,8 +202,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             "counts": counts,
             "network": network,
         }
-        compute = partial(self._trained, **request)
-        return self.sums_by_group(groups, request, compute, self.usable, as_many)
+        return self.sums_by_group(
+            groups, request, partial(self._trained, **request), self.usable, as_many
+        )
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
         self._go_to(round - 1)
@@ -246,47 +251,49 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         """Return embeddings; if the encoder was trained, by its last weights."""
         if self._encoder is None:
             return super().last_points(weights)
-        settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder.shapes}
-        model = self.site.embedding_model or settings.embedding.model
-        encoder = trained_encoder.TunedEncoder(model, settings.max_length, trained)
+        model = self.site.embedding_model or self.settings.embedding.model
+        encoder = trained_encoder.TunedEncoder(model, self.settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
             embedded = document_embeddings(
                 replace(self.corpus, embeddings=None),
-                settings.embedding,
+                self.settings.embedding,
                 embedding_model=self.site.embedding_model,
                 encoder=encoder,
             )
             self._tuned = key, centred(embedded[self.usable], weights["origin"])
         return self._tuned[1]
 
-    @property
-    def _encoder_shapes(self) -> Shapes:
-        return {} if self._encoder is None else self._encoder.shapes
-
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
-        number = {"n_components": n_clusters or self.settings.n_components}
-        shape = self.settings.model_copy(update=number).trained_shape(self._encoder_shapes)
-        return self.inference(self.bag.shape[1], shape)
+        return self.settings.build(
+            self.bag.shape[1],
+            n_components=n_clusters or self.settings.n_components,
+            encoder={} if self._encoder is None else self._encoder.shapes,
+        )
 
     def _new_trainer(self) -> training.EncoderTrainer:
-        settings = self.settings
-        n_views = settings.network.n_views
         network = trained_encoder.Adapter(
-            self.inference_of().n_dimensions, settings.network.hidden, settings.n_components
+            self.inference_of().n_dimensions,
+            self.settings.network.hidden,
+            self.settings.n_components,
         )
         if self._encoder is not None:
             inputs: training.FixedInputs = training.EncodedInputs(
-                self._encoder, self._tokens, self._origin, self.secret, n_views
+                self._encoder,
+                self._tokens,
+                self._origin,
+                self.secret,
+                self.settings.network.n_views,
             )
         else:
             views = self.points_of(self._origin, self._views)
             inputs = training.FixedInputs(
-                np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
+                np.concatenate([self.part(ClusterSums).points(self._origin), *views]),
+                self.settings.network.n_views,
             )
         return training.EncoderTrainer(
-            settings,
+            self.settings,
             inputs,
             network.initial_weights(self.public_seed),
             self._first_labels,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.interfaces import Run
-from fedtopics.inference.trained_clusters import Adapted
+from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
@@ -49,12 +49,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def trains_encoder(self) -> bool:  # type: ignore[override]
         return self.settings.fine_tune
 
-    @property
-    def inference(self) -> type[Adapted]:  # type: ignore[override]
-        return self.settings.inference
-
-    def shape(self, settings: FSTCSettings) -> Any:
-        return settings.trained_shape(self._encoder_shapes)
+    def build(self, settings: FSTCSettings, n_words: int) -> ClusterInference:
+        return settings.build(n_words, encoder=self._encoder_shapes)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
@@ -103,32 +99,34 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
-        settings = self.settings
-        seed = self.plan.seed
-        if settings.first_labels == "kmeans":
-            origin = np.zeros(settings.embedding.dimension)
+        if self.settings.first_labels == "kmeans":
+            origin = np.zeros(self.settings.embedding.dimension)
             moments = find_moments(agreement, origin)
             k = with_number(
                 agreement,
-                settings.first_clusters,
+                self.settings.first_clusters,
                 origin=origin,
                 moments=moments,
-                seed=seed,
+                seed=self.plan.seed,
                 notify=partial(self.note, run),
             ).n_components
             clusters = start_with_kmeans(
                 agreement,
-                settings.start,
+                self.settings.start,
                 k,
                 origin=origin,
                 moments=moments,
-                seed=seed,
+                seed=self.plan.seed,
             )
             return {"origin": origin, "start/centres": clusters.centres[0]}
-        state = start_separation(agreement, settings.first_clusters, seed, partial(self.note, run))
+        state = start_separation(
+            agreement, self.settings.first_clusters, self.plan.seed, partial(self.note, run)
+        )
         split = state.separation.iterate(agreement, state.split, START_ROUNDS)
-        weights = state.separation.direct(split).weights()
-        return {"origin": state.separation.origin, **with_prefix("start", weights)}
+        return {
+            "origin": state.separation.origin,
+            **with_prefix("start", state.separation.direct(split).weights()),
+        }
 
     def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
         number = next(len(state[name]) for name in PROTOTYPES if name in state)

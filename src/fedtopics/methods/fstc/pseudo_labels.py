@@ -150,10 +150,11 @@ def weighted_error(
     """Return the weighted mean squared distance of outputs from pseudo-labels, equation 14."""
     trust = weights.detach().to(outputs)
     labels = targets.detach().to(outputs)
-    if loss == "squared":
-        errors = (labels - outputs).square().sum(1)
-    else:
-        errors = cross_entropy(outputs, labels, reduction="none")
+    errors = (
+        (labels - outputs).square().sum(1)
+        if loss == "squared"
+        else cross_entropy(outputs, labels, reduction="none")
+    )
     total = trust.sum()
     return (trust * errors).sum() / torch.where(total > 0, total, 1.0)
 

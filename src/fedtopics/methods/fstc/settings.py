@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.clusters import settings as clusters
 from fedtopics.methods.core.settings import ChoosesNumber
-from fedtopics.networks.base import Shapes
 
 START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
 _PAPER: dict[str, Any] = {
@@ -20,12 +19,16 @@ _PAPER: dict[str, Any] = {
     "alignment": 0.0,
 }
 _FROZEN = {**_PAPER, "mixture_from": 0.0, "alignment": 1.0}  # lambda 0.01 on StackOverflow
-_PUBLISHED = {"fine_tune": True, "network": {"local_steps": 100, "deletion": 0.2}, "warm_up": 0.0}
 
 
 class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
-        "paper": {**_FROZEN, **_PUBLISHED},
+        "paper": {
+            **_FROZEN,
+            "fine_tune": True,
+            "network": {"local_steps": 100, "deletion": 0.2},
+            "warm_up": 0.0,
+        },
         "frozen": _FROZEN,
         # The paper's ablation, Table 2: without alignment ("rstc"), and also without the mixture.
         "rstc": {**_PAPER, "mixture_from": 0.0},
@@ -97,9 +100,8 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
     def inference(self) -> type[Adapted]:
         return FineTuned if self.fine_tune else Adapted
 
-    def trained_shape(self, encoder: Shapes) -> Any:
-        """Return the settings that a model keeps, with the shapes of a fine-tuned encoder."""
-        return self.shape(self.inference.settings_type, temperature=self.epsilon, encoder=encoder)
+    def shape(self, kind: type[BaseModel], **more: Any) -> Any:
+        return super().shape(kind, **{"temperature": self.epsilon, **more})
 
     @property
     def first_clusters(self) -> clusters.DiscriminativeSettings:

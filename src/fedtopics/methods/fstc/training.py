@@ -79,10 +79,11 @@ class EncodedInputs(FixedInputs):
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
         tokens = trained_encoder.take_encoded(self._tokens, self._seen(rows, step))
-        if step is None:
-            embedded = self._encoder.embed(self.weights, tokens)
-        else:
-            embedded = self._encoder(self.weights, tokens, self._secret.seed("dropout", *step))
+        embedded = (
+            self._encoder.embed(self.weights, tokens)
+            if step is None
+            else self._encoder(self.weights, tokens, self._secret.seed("dropout", *step))
+        )
         return normalize(normalize(embedded) - self._origin)
 
 

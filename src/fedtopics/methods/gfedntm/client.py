@@ -58,9 +58,11 @@ def same_documents(agreement: Agreement) -> Template:
 
 def forward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    sums = sizes.of_sums[sizes.network.stages[stage].name]
     # Only passes with several steps compare their numbers of documents.
-    return {"sums": sums, **(same_documents(agreement) if settings.norm == "sync" else {})}
+    return {
+        "sums": sizes.of_sums[sizes.network.stages[stage].name],
+        **(same_documents(agreement) if settings.norm == "sync" else {}),
+    }
 
 
 def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
@@ -94,12 +96,13 @@ def gradient_bounds(
 
 def step_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    steps = settings.local_steps
     return {
         "descent": sizes.bounds(sizes.weights),
-        "documents": Announced({name: n * steps for name, n in agreement.sizes.items()}),
+        "documents": Announced(
+            {name: n * settings.local_steps for name, n in agreement.sizes.items()}
+        ),
         "sums": sizes.of_sums,
-        "loss": agreement.loss(steps),
+        "loss": agreement.loss(settings.local_steps),
     }
 
 
@@ -149,8 +152,10 @@ class Passes(SharedFunctions):
             self._pass = ClientPass(
                 self.client.network, self.client.tensors(weights), self.minibatch(round)
             )
-        sums = self._pass.forward(stage, self.client.tensors(shared))
-        return {"sums": sums.numpy(), "documents": self._over()}
+        return {
+            "sums": self._pass.forward(stage, self.client.tensors(shared)).numpy(),
+            "documents": self._over(),
+        }
 
     @published(
         "The minibatch's summed loss, and summed gradients: of the normalised topics (n_topics, "
@@ -184,8 +189,11 @@ class Passes(SharedFunctions):
         reply: dict[str, Any] = {"documents": self._over()}
         if stage > 0:
             return reply | {"shared": to_arrays(upstream)}
-        weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
-        return reply | {"weights": weights}
+        return reply | {
+            "weights": self._packed(
+                self._pass.batch, self._pass.weights, self._pass.weight_gradients
+            )
+        }
 
     @published(
         "The minibatch's summed loss, the sums of `batch_sums`, and the summed gradients of the "
@@ -212,12 +220,13 @@ class Passes(SharedFunctions):
     def gradients(self, round: int, weights: Payload, shared: Mapping[str, Payload]) -> Reply:
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
         batch = self.minibatch(round)
-        network = self.client.network
-        used = autograd_leaves(batch_weights(network, self.client.tensors(weights), batch))
+        used = autograd_leaves(
+            batch_weights(self.client.network, self.client.tensors(weights), batch)
+        )
         fixed = {
             stage: autograd_leaves(self.client.tensors(values)) for stage, values in shared.items()
         }
-        loss, sums = run_through(network, used, batch, fixed or None)
+        loss, sums = run_through(self.client.network, used, batch, fixed or None)
         weight_gradients, *shared_gradients = gradients([loss], None, [used, *fixed.values()])
         return {
             "weights": self._packed(batch, used, weight_gradients),
@@ -260,8 +269,9 @@ class Passes(SharedFunctions):
         }
         packed: dict[str, Any] = to_arrays(tensors)
         for name in self.client.network.row_weights:
-            rows = batch.spread(tensors[name]).numpy()
-            packed[name] = SparseRows(batch.words, rows, self.client.network.n_words)
+            packed[name] = SparseRows(
+                batch.words, batch.spread(tensors[name]).numpy(), self.client.network.n_words
+            )
         return packed
 
 
@@ -359,8 +369,10 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
         # Running statistics of few rounds can give any loss; a capped loss is never a gain.
-        most = NATS * float(self.bag[rows].sum())
-        return {"loss": min(total, most), "documents": self.over(rows)}
+        return {
+            "loss": min(total, NATS * float(self.bag[rows].sum())),
+            "documents": self.over(rows),
+        }
 
     def rows(self, number: int) -> Documents:
         return self.minibatches.draw(number, self.attempt)

@@ -10,7 +10,6 @@ clients' numbers of documents. ``preset="paper"`` has all three as published.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.events import RoundFacts
 from fedtopics.contract.interfaces import Run
-from fedtopics.contract.payload import Payload
 from fedtopics.contract.published import Reply
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import assemble_model
@@ -44,103 +42,6 @@ from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
 from fedtopics.networks.base import Stage, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass, finish_all
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """The exchanges that sum a round's gradients, which depend on how batches are normalised."""
-
-    settings: GFedNTMSettings
-    agreement: Agreement
-    state: NetworkState
-    round: int
-
-    def sum(self) -> Reply:
-        if self.settings.local_steps > 1:
-            return self._local_steps()
-        stages = self.state.network.stages
-        if self.settings.norm == "server":
-            return self._in_one_exchange(stages)
-        # A single client's statistics are those of all clients; without a cut there are none.
-        if self.settings.norm == "local" or len(self.agreement.clients.names) == 1 or not stages:
-            return self._in_one_exchange(())
-        return self._synchronised_statistics()
-
-    def first_sums(self) -> tuple[Payload, int]:
-        reply = self.agreement.ask(
-            Passes.batch_sums,
-            round=self.round,
-            stage=0,
-            shared={},
-            weights=client_weights(self.state),
-        )
-        return {self.state.network.stages[0].name: reply["sums"]}, reply["documents"]
-
-    def _synchronised_statistics(self) -> Reply:
-        """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
-        state = self.state
-        network = state.network
-        server = ServerPass(network, state.weights)
-        weights = client_weights(state)
-        shared: dict[str, Any] = {}
-        sums = {}
-        for number, stage in enumerate(network.stages):
-            reply = self.agreement.ask(
-                Passes.batch_sums, round=self.round, stage=number, shared=shared, weights=weights
-            )
-            weights = {}  # sent once
-            sums[stage.name] = reply["sums"]
-            totals = to_tensor(reply["sums"], torch.float64)
-            shared = to_arrays(server.finish(number, totals, reply["documents"]))
-        reply = self.agreement.ask(Passes.topic_gradients, round=self.round, shared=shared)
-        documents = reply["documents"]
-        loss = reply["loss"]
-        for number in reversed(range(len(network.stages))):
-            upstream = to_tensors(reply["shared"], network.dtype)
-            reply = self.agreement.ask(
-                Passes.weight_gradients,
-                round=self.round,
-                stage=number,
-                gradient=server.backward(number, upstream).numpy(),
-            )
-        return {
-            "weights": reply["weights"] | to_arrays(server.weight_gradients),
-            "documents": documents,
-            "loss": loss,
-            "sums": sums,
-        }
-
-    def _in_one_exchange(self, stages: Sequence[Stage]) -> Reply:
-        """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
-
-        Clients without such statistics normalise by their own minibatches, as in the paper.
-        """
-        state = self.state
-        network = state.network
-        server = ServerPass(network, state.weights)
-        weights = client_weights(state) if stages else to_arrays(state.weights)
-        shared = {
-            stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
-            for i, stage in enumerate(stages)
-        }
-        reply = self.agreement.ask(
-            Passes.gradients, round=self.round, weights=weights, shared=shared
-        )
-        for i, stage in enumerate(stages):
-            server.backward(i, to_tensors(reply["shared"][stage.name], network.dtype))
-        return reply | {"weights": reply["weights"] | to_arrays(server.weight_gradients)}
-
-    def _local_steps(self) -> Reply:
-        """Let each client take several steps, and average their differences (FedAvg)."""
-        state = self.state
-        averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
-        reply = self.agreement.ask(
-            GFedNTMClient.weight_changes,
-            round=self.round,
-            weights=to_arrays(state.weights),
-            averages=averages,
-        )
-        return reply | {"weights": reply["descent"]}
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
@@ -172,18 +73,88 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
         """Return W(0): random, from a model, or from topics that were given or are found first."""
-        settings = self.settings
-        state = NetworkState.initial(settings, agreement, self.plan.seed)
+        state = NetworkState.initial(self.settings, agreement, self.plan.seed)
         set_weights(state, agreement, self.plan)
         # In the first round, running statistics are those of the round's own minibatches.
-        if settings.norm == "server" and not state.averages and state.network.stages:
-            first = Gradients(settings, agreement, state, self.rounds_before + 1)
-            sums, documents = first.first_sums()
-            state.average(sums, documents)
+        if self.settings.norm == "server" and not state.averages and state.network.stages:
+            reply = agreement.ask(
+                Passes.batch_sums,
+                round=self.rounds_before + 1,
+                stage=0,
+                shared={},
+                weights=client_weights(state),
+            )
+            state.average({state.network.stages[0].name: reply["sums"]}, reply["documents"])
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
-        return Gradients(self.settings, agreement, state, round_).sum()
+        """Sum the round's gradients, in exchanges that depend on how batches are normalised."""
+        if self.settings.local_steps > 1:
+            return self._local_steps(agreement, state, round_)
+        stages = state.network.stages
+        if self.settings.norm == "server":
+            return self._in_one_exchange(agreement, state, round_, stages)
+        # A single client's statistics are those of all clients; without a cut there are none.
+        if self.settings.norm == "local" or len(agreement.clients.names) == 1 or not stages:
+            return self._in_one_exchange(agreement, state, round_, stages=())
+        return self._synchronised_statistics(agreement, state, round_)
+
+    def _synchronised_statistics(
+        self, agreement: Agreement, state: NetworkState, round_: int
+    ) -> Reply:
+        """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
+        network = state.network
+        server = ServerPass(network, state.weights)
+        weights = client_weights(state)
+        shared: dict[str, Any] = {}
+        sums = {}
+        for number, stage in enumerate(network.stages):
+            reply = agreement.ask(
+                Passes.batch_sums, round=round_, stage=number, shared=shared, weights=weights
+            )
+            weights = {}  # sent once
+            sums[stage.name] = reply["sums"]
+            totals = to_tensor(reply["sums"], torch.float64)
+            shared = to_arrays(server.finish(number, totals, reply["documents"]))
+        reply = agreement.ask(Passes.topic_gradients, round=round_, shared=shared)
+        whole = {"documents": reply["documents"], "loss": reply["loss"], "sums": sums}
+        for number in reversed(range(len(network.stages))):
+            upstream = to_tensors(reply["shared"], network.dtype)
+            reply = agreement.ask(
+                Passes.weight_gradients,
+                round=round_,
+                stage=number,
+                gradient=server.backward(number, upstream).numpy(),
+            )
+        return whole | {"weights": reply["weights"] | to_arrays(server.weight_gradients)}
+
+    def _in_one_exchange(
+        self, agreement: Agreement, state: NetworkState, round_: int, stages: Sequence[Stage]
+    ) -> Reply:
+        """Normalise `stages` by the server's running statistics, or else at clients (Algorithm 1).
+
+        Clients without such statistics normalise by their own minibatches, as in the paper.
+        """
+        server = ServerPass(state.network, state.weights)
+        weights = client_weights(state) if stages else to_arrays(state.weights)
+        shared = {
+            stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
+            for i, stage in enumerate(stages)
+        }
+        reply = agreement.ask(Passes.gradients, round=round_, weights=weights, shared=shared)
+        for i, stage in enumerate(stages):
+            server.backward(i, to_tensors(reply["shared"][stage.name], state.network.dtype))
+        return reply | {"weights": reply["weights"] | to_arrays(server.weight_gradients)}
+
+    def _local_steps(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
+        """Let each client take several steps, and average their differences (FedAvg)."""
+        reply = agreement.ask(
+            GFedNTMClient.weight_changes,
+            round=round_,
+            weights=to_arrays(state.weights),
+            averages=to_arrays(state.averages) if self.settings.norm == "server" else {},
+        )
+        return reply | {"weights": reply["descent"]}
 
     def step(
         self, agreement: Agreement, state: NetworkState, reply: Reply, round_: int
@@ -215,10 +186,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def best(self, state: NetworkState) -> Arrays:
         return state.model_arrays()
-
-    def with_best(self, state: NetworkState, best: Arrays) -> NetworkState:
-        state.restore_model(best)
-        return state
 
     def save(self, state: NetworkState) -> Arrays:
         return state.model_arrays() | with_prefix("optimizer", state.optimizer.state())

@@ -53,12 +53,11 @@ class ServerOptimizer:
             return
         from fedtopics.networks.compiled_loops import adam
 
-        beta1 = self._beta1
-        first, second = (1 - beta**self._steps for beta in (beta1, BETA2))
+        first, second = (1 - beta**self._steps for beta in (self._beta1, BETA2))
         numbers = (
             scale,
-            beta1,
-            1 - beta1,
+            self._beta1,
+            1 - self._beta1,
             BETA2,
             1 - BETA2,
             rate / first,

@@ -40,22 +40,15 @@ _AVITM = {
 # server takes plain gradient steps. The paper gives no step size; of .002 to 2, this was the best.
 # Nor a tolerance. Gradients are added up unchanged, and all words are kept.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
-_ALL = {
-    "min_persons_per_word": 1,
-    "min_clients_per_word": 1,
-    "max_document_share": 1.0,
-    "max_words": 1 << 30,
-}
-_PLAIN = {"aggregation": "plain", "federation": {"outliers": "none"}, "vocabulary": _ALL}
-# For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
-_MIXTURES = {
-    "alpha": 0.1,
-    "dropout": 0.0,
-    "initialisation": "anchors",
-    "learning_rate_decay": "linear",
-    "normalise_topics": False,
-    "posterior_gain": 1.5,
-    "max_rounds": 2500,
+_PLAIN = {
+    "aggregation": "plain",
+    "federation": {"outliers": "none"},
+    "vocabulary": {
+        "min_persons_per_word": 1,
+        "min_clients_per_word": 1,
+        "max_document_share": 1.0,
+        "max_words": 1 << 30,
+    },
 }
 
 
@@ -63,7 +56,16 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     PRESETS: ClassVar = {
         "avitm": _AVITM,
         "paper": {**_AVITM, **_PAPER, "tolerance": 0.001},
-        "mixtures": _MIXTURES,
+        # For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
+        "mixtures": {
+            "alpha": 0.1,
+            "dropout": 0.0,
+            "initialisation": "anchors",
+            "learning_rate_decay": "linear",
+            "normalise_topics": False,
+            "posterior_gain": 1.5,
+            "max_rounds": 2500,
+        },
     }
     TABLES: ClassVar = {"paper": _PLAIN}
 

@@ -84,10 +84,10 @@ def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
     """Raise StudyError if a model's network differs from the study's."""
     network = settings.build(len(model.vocabulary))
     differences = _differences(model, network)
-    theirs = model.inference.precision
-    ours = network.precision
-    if theirs != ours:
-        differences.append(f"precision = {theirs!r}, the study's {ours!r}")
+    if model.inference.precision != network.precision:
+        differences.append(
+            f"precision = {model.inference.precision!r}, the study's {network.precision!r}"
+        )
     if differences:
         raise StudyError(
             f"The model has {'; '.join(differences)}, so it cannot be trained further; change "
@@ -176,7 +176,6 @@ def _copy_words(
 def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
     """Replace a state's first weights by those that training begins with, in place."""
     settings = plan.settings
-    network = state.network
     if plan.start is not None:
         start_network(state, plan.start, agreement.vocabulary.words)
     elif settings.initialisation == "mixture":
@@ -184,6 +183,8 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
         sums = find_mixture(agreement, mixture, plan.seed)
         # Networks do not centre embeddings, so the topics' directions are not centred either.
         directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
-        network.start_from(state.weights, topics_of(sums["words"], mixture.smoothing), directions)
+        state.network.start_from(
+            state.weights, topics_of(sums["words"], mixture.smoothing), directions
+        )
     elif settings.initialisation != "random":
-        network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
+        state.network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))

@@ -99,8 +99,14 @@ class Lloyd:
         )
         if after.rounds == TRIAL:
             after = after.best(self.finalists)
-        loss = float(reply["distances"].min()) / reply["documents"]
-        return RoundResult(after, {"loss": loss, "documents": reply["documents"]}, float(change))
+        return RoundResult(
+            after,
+            {
+                "loss": float(reply["distances"].min()) / reply["documents"],
+                "documents": reply["documents"],
+            },
+            float(change),
+        )
 
 
 def start_with_kmeans(

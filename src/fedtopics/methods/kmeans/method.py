@@ -20,7 +20,6 @@ from fedtopics.contract.interfaces import EVERYONE, Clients, Run
 from fedtopics.contract.published import NEVER, ONCE, Reply, of_method, published
 from fedtopics.contract.replies import LIMIT, Bounds, Template, UpTo, sums
 from fedtopics.errors import StudyError
-from fedtopics.inference.clusters import Centres
 from fedtopics.inference.vectors import Numbers, nearest_centres
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, n_dimensions
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
@@ -37,16 +36,16 @@ from fedtopics.text.rounding import POINT_STEP, by_lot, whole
 def own_centre_bounds(settings: KMeansSettings, origin: Numbers) -> Template:
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
-    centres = Bounds((clusters, len(origin)), most, -most)
-    return {"centres": centres, "counts": sums(clusters, per_document=1)}
+    return {
+        "centres": Bounds((clusters, len(origin)), most, -most),
+        "counts": sums(clusters, per_document=1),
+    }
 
 
 WORD_STEP = 5.0  # of sums of weighted words in a model
 
 
 class KMeansClient(ClusterClient[KMeansSettings]):
-    inference = Centres
-
     @published(
         "The centre and the number of documents of each cluster with enough documents; the number "
         "of all. Centres are merged, not summed, so all participants see each client's centres.",
@@ -66,19 +65,28 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         persons = self.corpus.n_persons(self.usable)
         number = min(self.settings.n_components, persons // self.min_persons)
         if number == 0:
-            none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
-            return none | {"documents": 0}
+            return {
+                "centres": np.zeros((0, len(origin))),
+                "counts": np.zeros(0),
+                "documents": 0,
+            }
         from sklearn.cluster import KMeans as LocalKMeans  # the server does not need it
 
-        seed = self.secret.seed("clusters") % 2**31
-        kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
+        kmeans = LocalKMeans(
+            number,
+            n_init=self.settings.start.tries,
+            random_state=self.secret.seed("clusters") % 2**31,
+        )
         with warnings.catch_warnings():  # ignores fewer different documents than clusters
             warnings.simplefilter("ignore")
             labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
         enough = persons_by_label(labels, number, owners) >= self.min_persons
-        centres = totals[enough] / counts[enough][:, None]
-        return {"centres": centres, "counts": counts[enough], "documents": self.over(self.usable)}
+        return {
+            "centres": totals[enough] / counts[enough][:, None],
+            "counts": counts[enough],
+            "documents": self.over(self.usable),
+        }
 
 
 def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
@@ -109,8 +117,6 @@ class KMeansState:
 
 
 class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
-    inference = Centres
-
     @property
     def _once(self) -> bool:
         return self.settings.algorithm == "k-fed"
@@ -130,16 +136,17 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
         """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
-        settings = self.settings
-        origin = np.zeros(settings.embedding.dimension)
-        if settings.representation != "embedding":
+        origin = np.zeros(self.settings.embedding.dimension)
+        if self.settings.representation != "embedding":
             frequency = agreement.vocabulary.document_frequency
-            is_bow = settings.representation == "bow"  # else by inverse document frequency
+            is_bow = self.settings.representation == "bow"  # else by inverse document frequency
             rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
             origin = np.ones(len(frequency)) if is_bow else rarity
         elif not self._once:
             moments = find_moments(agreement, origin)
-            centres = draw_centres(settings.start, settings.n_components, moments, self.plan.seed)
+            centres = draw_centres(
+                self.settings.start, self.settings.n_components, moments, self.plan.seed
+            )
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # the only round computes the centres
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
@@ -157,9 +164,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> RoundResult[KMeansState]:
         if self._once:
-            documents = sum(of_client["documents"] for of_client in reply.values())
             return RoundResult(
-                replace(state, partition=self._merged(reply)), {"documents": documents}
+                replace(state, partition=self._merged(reply)),
+                {"documents": sum(of_client["documents"] for of_client in reply.values())},
             )
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
         return RoundResult(KMeansState(state.origin, step.state), step.facts, step.change)

@@ -88,8 +88,7 @@ def anchor_topics(
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
     mass = summed["mass"]
     rows = summed["projections"] / np.maximum(mass, TINY)[:, None]
-    anchors = frequent[_far_apart(rows[frequent], n_topics)]
-    return _recover(rows, mass, anchors)
+    return _recover(rows, mass, frequent[_far_apart(rows[frequent], n_topics)])
 
 
 def _far_apart(rows: NDArray[np.float64], n: int) -> NDArray[np.int64]:
@@ -127,9 +126,9 @@ def _recover(
 
 def find_first_topics(agreement: Agreement, settings: MinibatchSettings, seed: int) -> Numbers:
     """Return p(word | topic) of first topics, (n_topics, n_words), from sums over all documents."""
-    n_topics = settings.n_components
     if settings.initialisation == "nmf":
-        words = first_word_sums(agreement, n_topics, seed) + SMOOTHING
+        words = first_word_sums(agreement, settings.n_components, seed) + SMOOTHING
         return np.asarray(words / words.sum(1, keepdims=True))
-    summed = agreement.ask_once(Projections.projections)
-    return anchor_topics(summed, n_topics, agreement.documents)
+    return anchor_topics(
+        agreement.ask_once(Projections.projections), settings.n_components, agreement.documents
+    )

@@ -96,8 +96,7 @@ ON_NEW_DOCUMENTS = Often(
 
 def count_bounds(agreement: Agreement, pseudo_counts: NDArray[np.float64]) -> Template:
     # Expected counts of a word cannot exceed its occurrences.
-    occurrences = at_most(agreement.vocabulary.occurrences[:, None])
-    most = agreement.bound_if_announced(occurrences) if agreement.has_counts else np.inf
+    most = agreement.bound_if_counted(at_most(agreement.vocabulary.occurrences[:, None]))
     return {"counts": Bounds(pseudo_counts.shape, most, 0, rows=True), "bound": agreement.loss()}
 
 
@@ -133,8 +132,11 @@ class LDAClient(TopicClient[LDASettings]):
         """Estimate the occurrences of words in each topic, in a minibatch (the E-step)."""
         rows = self.minibatches.draw(round, self.attempt)
         words, totals, bound = self._counted(rows, pseudo_counts)
-        counts = SparseRows(words, totals, len(pseudo_counts))
-        return {"counts": counts, "bound": bound, "documents": self.over(rows)}
+        return {
+            "counts": SparseRows(words, totals, len(pseudo_counts)),
+            "bound": bound,
+            "documents": self.over(rows),
+        }
 
     @published(
         "For each topic that documents of enough persons have and each word that enough of them "
@@ -178,7 +180,6 @@ class LDAClient(TopicClient[LDASettings]):
         topics = np.empty(pseudo_counts.shape)
         total = np.zeros(pseudo_counts.shape)
         present = np.zeros(len(topics), bool)
-        settings = self.settings
         bound = 0.0
         for batch in batches(np.sort(rows)):
             counts = self._bounded[batch]
@@ -186,9 +187,9 @@ class LDAClient(TopicClient[LDASettings]):
             new = words[~present[words]]
             topics[new] = topic_weights(pseudo_counts, new)
             present[new] = True
-            posterior = infer(counts, topics, settings.theta_prior, settings.inner_steps)
+            posterior = infer(counts, topics, self.settings.theta_prior, self.settings.inner_steps)
             total[words] += posterior.word_counts(topics)
-            bound += posterior.bound(counts, settings.theta_prior)
+            bound += posterior.bound(counts, self.settings.theta_prior)
             if of_persons is not None:
                 of_persons.add(batch, posterior.read("mean"))
         words = np.flatnonzero(present)
@@ -227,11 +228,10 @@ class LDA(Program[LDASettings, Arrays]):
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Draw the first topics, or take them from a model, given topics or anchors."""
         settings = self.settings
-        start = self.plan.start
         if self.continued is not None:
             return {"pseudo_counts": np.asarray(self.continued.weights["pseudo_counts"])}
-        if start is not None:
-            topics = start.on(agreement.vocabulary.words)
+        if self.plan.start is not None:
+            topics = self.plan.start.on(agreement.vocabulary.words)
         elif settings.initialisation == "random":
             shape = len(agreement.vocabulary), settings.n_components
             return {"pseudo_counts": np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)}
@@ -252,7 +252,6 @@ class LDA(Program[LDASettings, Arrays]):
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> RoundResult[Arrays]:
         """Do the M-step: lambda = (1 - rho) lambda + rho (eta + D / S * counts), algorithm 2."""
-        settings = self.settings
         n = reply["documents"]
         before = state["pseudo_counts"]
         after: NDArray[np.float64] = reply["counts"].dense()
@@ -261,16 +260,18 @@ class LDA(Program[LDASettings, Arrays]):
             after += before
         else:
             after *= agreement.training / n
-            after += settings.topic_prior
+            after += self.settings.topic_prior
             rho = 1 - agreement.weight_of_earlier_sums(round_)
-            if settings.learning == "stochastic":
-                rho = (settings.learning_offset + round_) ** -settings.learning_decay
+            if self.settings.learning == "stochastic":
+                rho = (self.settings.learning_offset + round_) ** -self.settings.learning_decay
             after *= rho
             after += (1 - rho) * before
         after[:, is_left_out] = before[:, is_left_out]
-        change = np.inf
-        if settings.tolerance > 0:
-            change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
+        change = (
+            float(np.linalg.norm(after - before) / np.linalg.norm(before))
+            if self.settings.tolerance > 0
+            else np.inf
+        )
         return RoundResult(
             {"pseudo_counts": after}, {"loss": -reply["bound"] / n, "documents": n}, change
         )

@@ -70,11 +70,12 @@ class MixtureSettings(TopicSettings, MixtureShape):
 
 
 def topic_bounds(agreement: Agreement, evidence: dict[str, NDArray[Any]]) -> Template:
-    occurrences = at_most(agreement.vocabulary.occurrences)
-    most = agreement.bound_if_announced(occurrences) if agreement.has_counts else np.inf
     return {
         "directions": Bounds(evidence["directions"].shape, per_document=1),  # unit length
-        "words": sums(*evidence["words"].shape, most=most),
+        "words": sums(
+            *evidence["words"].shape,
+            most=agreement.bound_if_counted(at_most(agreement.vocabulary.occurrences)),
+        ),
         "weights": sums(len(evidence["bias"]), per_document=1),
         "loss": Bounds(per_document=LONGEST),
     }
@@ -113,8 +114,9 @@ class MixtureSums(PointSums):
     ) -> Reply:
         """Sum the documents by their probabilities of each topic (the E-step)."""
         request = {"sums": "topics", **evidence}
-        compute = partial(self._expected, Evidence(**evidence))
-        return self.client.sums_by_group(groups, request, compute, self.seen)
+        return self.client.sums_by_group(
+            groups, request, partial(self._expected, Evidence(**evidence)), self.seen
+        )
 
     def _expected(self, evidence: Evidence) -> Grouped:
         points = self.placed(evidence.origin)
@@ -156,8 +158,7 @@ class MixtureClient(TopicClient[MixtureSettings]):
         evidence = Evidence(**model["evidence"])
         part = self.part(MixtureSums)
         points = part.placed(evidence.origin)
-        counts = self.bag[part.seen]
-        for rows, theta, _ in evidence.memberships(points, counts):
+        for rows, theta, _ in evidence.memberships(points, self.bag[part.seen]):
             yield part.seen[rows], theta
 
 
@@ -174,8 +175,9 @@ class EMRounds:
     adds: bool = False  # documents are new, and are added to the earlier ones
 
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> Reply:
-        evidence = vars(Evidence.of(state, self.settings))
-        return agreement.ask(MixtureSums.topic_sums, round=round_, evidence=evidence)
+        return agreement.ask(
+            MixtureSums.topic_sums, round=round_, evidence=vars(Evidence.of(state, self.settings))
+        )
 
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
@@ -198,20 +200,26 @@ class EMRounds:
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; the first round adds sums of words."""
-    k = settings.n_components
     origin = find_origin(agreement, settings.embedding.dimension)
-    clusters = start_with_kmeans(agreement, settings.start, k, origin=origin, seed=seed)
-    words = np.zeros((k, len(agreement.vocabulary)))
+    clusters = start_with_kmeans(
+        agreement, settings.start, settings.n_components, origin=origin, seed=seed
+    )
+    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
     weights = np.maximum(clusters.counts[0], 1)
-    directions = clusters.centres[0] * weights[:, None]
-    return {"origin": origin, "directions": directions, "words": words, "weights": weights}
+    return {
+        "origin": origin,
+        "directions": clusters.centres[0] * weights[:, None],
+        "words": words,
+        "weights": weights,
+    }
 
 
 def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Find a mixture before the first round of another method; return its sums."""
     first = first_sums(agreement, settings, seed)
-    numbers = repeat(0, settings.max_rounds)
-    return iterate(agreement, EMRounds(settings), first, numbers, settings.stops)
+    return iterate(
+        agreement, EMRounds(settings), first, repeat(0, settings.max_rounds), settings.stops
+    )
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
@@ -240,9 +248,11 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(MixtureShape)
-        sums = dict(state)
-        if not agreement.is_example:
-            sums = without_exact_sums(state, agreement.vocabulary.occurrences)
+        sums = (
+            dict(state)
+            if agreement.is_example
+            else without_exact_sums(state, agreement.vocabulary.occurrences)
+        )
         return assemble_model(
             agreement,
             self.settings,

@@ -161,8 +161,9 @@ class FactorSums(WordProducts):
     ) -> Reply:
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
         request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
-        compute = partial(self._factored, rarity, topics, part)
-        return self.client.sums_by_group(groups, request, compute, self._of_part(part)[1])
+        return self.client.sums_by_group(
+            groups, request, partial(self._factored, rarity, topics, part), self._of_part(part)[1]
+        )
 
     def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
         from fedtopics.inference.variational import add_products, solve

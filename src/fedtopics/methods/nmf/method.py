@@ -163,27 +163,26 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def rounds(self, agreement: Agreement) -> Factorisation:
         """Return a `Factorisation` with words weighted by rarity and with seed topics."""
-        settings = self.settings
-        vocabulary = agreement.vocabulary
-        if self.continued is not None:
-            rarity = self.continued.weights["rarity"]
-        else:
-            frequency = vocabulary.document_frequency
-            rarity = rarities(frequency, agreement.documents, settings.rarity)
-        return Factorisation(rarity, seed_vectors(settings, vocabulary.index), settings.strength)
+        frequency = agreement.vocabulary.document_frequency
+        rarity = (
+            rarities(frequency, agreement.documents, self.settings.rarity)
+            if self.continued is None
+            else self.continued.weights["rarity"]
+        )
+        return Factorisation(
+            rarity, seed_vectors(self.settings, agreement.vocabulary.index), self.settings.strength
+        )
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
-        settings = self.settings
-        start = self.plan.start
         rounds = self.rounds(agreement)
         if self.continued is not None:
             return NMFState.first(self.continued.weights["topics"])
-        if start is None:
-            n_topics = settings.n_components
-            if settings.candidates:
+        if self.plan.start is None:
+            n_topics = self.settings.n_components
+            if self.settings.candidates:
                 n_topics = best_number(
                     agreement,
-                    candidates=settings.candidates,
+                    candidates=self.settings.candidates,
                     rarity=rounds.rarity,
                     seed=self.plan.seed,
                     notify=partial(self.note, run),
@@ -191,9 +190,9 @@ class NMF(Program[NMFSettings, NMFState]):
             sketch = sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed)
             topics = factorise(sketch, n_topics, self.plan.seed)
         else:
-            topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
+            topics = unit_rows(self.plan.start.on(agreement.vocabulary.words) * rounds.rarity).T
         if rounds.seed_vectors is not None:
-            topics = replace_alike(topics, rounds.seed_vectors[:, : len(settings.seed_topics)])
+            topics = replace_alike(topics, rounds.seed_vectors[:, : len(self.settings.seed_topics)])
         return NMFState.first(np.ascontiguousarray(topics))
 
     def save(self, state: NMFState) -> Arrays:

@@ -133,5 +133,6 @@ def first_word_sums(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     differ = (frequency < agreement.documents).any()  # else words are not rare or frequent
     rarity = rarities(frequency, agreement.documents, NMFShape().rarity if differ else 0)
     topics = factorise(sketch_of(agreement, rarity, n_topics, seed), n_topics, seed)
-    reply = agreement.ask_once(FactorSums.topic_words, rarity=rarity, topics=topics)
-    return np.asarray(reply["sums"])
+    return np.asarray(
+        agreement.ask_once(FactorSums.topic_words, rarity=rarity, topics=topics)["sums"]
+    )
