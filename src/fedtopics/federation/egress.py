@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.escaping import file_name
-from fedtopics.files import FILE, make_folder, read_bytes, write_durably
+from fedtopics.files import make_folder, open_private, read_bytes, write_durably
 from fedtopics.protocol.keys import derive, seal, unseal
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key, certificate_fingerprint
@@ -56,12 +56,10 @@ class Egress:
 
         def copy(line: bytes) -> None:
             # Only ever appended to: where the system allows nothing else, that is enough.
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE)
-            try:
-                os.write(handle, line + b"\n")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            with open_private(path, "ab") as file:
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
 
         return copy
 
