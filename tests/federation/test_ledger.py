@@ -59,6 +59,7 @@ def test_ledger_line(tmp_path: Path) -> None:
         "payload": digest_of(payload),
         "words": ["oak", "elm"],
         "documents": 7,
+        "persons": None,
         "bytes": 97,
         "sha256": digest,
         "fields": {

@@ -102,8 +102,12 @@ def egress(run: Path, out: Path, crate: Path | None) -> None:
     from fedtopics.report.egress_record import egress_record, write_crate
 
     record = egress_record(run)
-    content = record.model_dump_json(indent=2).encode()
-    write_output(out, content, suffixes=[".json"], names=["study", "client"])
+    write_output(
+        out,
+        record.model_dump_json(indent=2).encode(),
+        suffixes=[".json"],
+        names=["study", "client"],
+    )
     say(f"{out} has {len(record.outputs):,} outputs and {len(record.approvals):,} approved pages.")
     if crate is not None:
         write_crate(record, run, crate)

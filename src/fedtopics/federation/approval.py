@@ -175,8 +175,13 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
     for line in lines:
         content = line.content
         if content.get("what") == "started":
-            rules = content["policy"]
-            policy = Policy(**{k: rules[k] for k in ("approvals", "approvers") if k in rules})
+            policy = Policy(
+                **{
+                    key: value
+                    for key, value in content["policy"].items()
+                    if key in ("approvals", "approvers")
+                }
+            )
         elif content.get("what") == "approved":
             verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
             people: People = policy.approvers_by_name
@@ -190,8 +195,10 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
                 if (verdict := verdicts(text, people).get(name)) and not verdict.refused
             ]
             if len(approvals) >= max(policy.approvals, 1):
-                approved = ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals))
-                pages.setdefault(digest(text), approved)
+                pages.setdefault(
+                    digest(text),
+                    ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+                )
     return pages
 
 
@@ -205,7 +212,7 @@ class ApprovalGate:
         ledger: Ledger,
         client: str,
         notify: Callable[[Event], None],
-        keep: Callable[[str, bytes, bytes, People], None],  # stores what leaves
+        keep: Callable[[str, bytes, bytes, People], None],  # stores an update that may leave
     ) -> None:
         self._folder = folder / PENDING
         self._exposure = exposure
@@ -274,12 +281,10 @@ class ApprovalGate:
             if verdict.refused:  # also of a page that was approved before
                 raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
         needed = self._exposure.policy.approvals
-        if self._ledger.approved.get(digest(page), 0) >= needed:
-            return True
-        if len(verdicts) < needed:
-            return False
-        self._record(page, verdicts)
-        return True
+        is_recorded = self._ledger.approved.get(digest(page), 0) >= needed
+        if not is_recorded and len(verdicts) >= needed:
+            self._record(page, verdicts)
+        return is_recorded or len(verdicts) >= needed
 
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
         approvals = [msgspec.to_builtins(v) for v in verdicts.values() if not v.refused]

@@ -64,7 +64,7 @@ class Egress:
         return copy
 
     def store(self, title: str, secret: bytes, content: bytes, people: Mapping[str, bytes]) -> None:
-        """Keep what leaves, and the secret of its keyed digest, for these people."""
+        """Keep an update, and the secret of its keyed digest, for these people."""
         if self.keep is not None:
             make_folder(self.keep)
             kept = encode(sealed_for(people, encode((secret, content))))

@@ -242,15 +242,16 @@ def _outputs(
     table: dict[str, dict[str, Any]], path: Path, lines: Sequence[ledger.Line]
 ) -> Iterator[Check]:
     """Check what the client sent, and that people approved it if the policy required that."""
-    what = "data sent"
     try:
         yield _data_sent(table, path, lines)
-        what = "approvals"
-        starts = [line.content for line in lines if line.content.get("what") == "started"]
-        if any(start["policy"].get("approvals") for start in starts):
+        if any(
+            line.content["policy"].get("approvals")
+            for line in lines
+            if line.content.get("what") == "started"
+        ):
             yield _approvals(path, lines)
     except ledger.DAMAGES:  # of a line that somebody changed
-        yield Check(what, False, f"A line of {path} is damaged.")
+        yield Check("outputs", False, f"A line of {path} is damaged.")
 
 
 def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:

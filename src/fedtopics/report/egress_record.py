@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from fedtopics.errors import RunError
 from fedtopics.extras import require
@@ -35,9 +36,9 @@ class Output(BaseModel, frozen=True, use_attribute_docstrings=True):
     """Its size before it was masked; without approvals, the size of its fields."""
     sha256: str
     """SHA-256 of its fields."""
-    keyed_sha256: str = Field("", validation_alias="content")
+    keyed_sha256: str
     """HMAC-SHA-256 of its bytes before they were masked; empty without approvals."""
-    page: str = ""
+    page: str
     """SHA-256 of the page that people approved; empty without approvals."""
     line: int
     """Number of the ledger's line by which it might leave."""
@@ -96,6 +97,8 @@ def egress_record(run: Path) -> EgressRecord:
             {
                 **sent[line.content["function"], *line.content["position"]],
                 **line.content,
+                "keyed_sha256": line.content.get("content", ""),
+                "page": line.content.get("page", ""),
                 "line": line.number,
                 "line_sha256": line.sha256,
             }
@@ -151,9 +154,8 @@ def write_crate(record: EgressRecord, run: Path, folder: Path) -> None:
     crate.description = "What a member of a federated study sent, and who approved it."
     for name, content in contents.items():
         crate.add_file(BytesIO(content), name)
-    for sha256, page in record.approvals.items():
-        for entity in _assessed(sha256, page):
-            crate.add_or_update_jsonld(entity)
+    for entity in chain(*starmap(_assessed, record.approvals.items())):
+        crate.add_or_update_jsonld(entity)
     crate.root_dataset["mentions"] = [{"@id": f"#check-{sha256}"} for sha256 in record.approvals]
     make_folder(folder)  # readable only by its owner, as is the ledger
     crate.write(folder)
@@ -165,15 +167,17 @@ def _assessed(sha256: str, page: ApprovedPage) -> list[dict[str, Any]]:
         {"@id": f"#{approval.certificate}", "@type": "Person", "name": approval.name}
         for approval in page.approved_by
     ]
-    check = {
-        "@id": f"#check-{sha256}",
-        "@type": "AssessAction",
-        "additionalType": {"@id": "https://w3id.org/shp#DisclosureCheck"},
-        "name": f"Disclosure check, approved: {page.text.splitlines()[0].removeprefix('# ')}",
-        "agent": [{"@id": person["@id"]} for person in people],
-        "object": [{"@id": "./"}, {"@id": RECORD}, {"@id": f"#page-{sha256}"}],
-        "endTime": max(approval.time for approval in page.approved_by),
-        "actionStatus": {"@id": "http://schema.org/CompletedActionStatus"},
-    }
-    text = {"@id": f"#page-{sha256}", "@type": "CreativeWork", "text": page.text, "sha256": sha256}
-    return [*people, text, check]
+    return [
+        *people,
+        {"@id": f"#page-{sha256}", "@type": "CreativeWork", "text": page.text, "sha256": sha256},
+        {
+            "@id": f"#check-{sha256}",
+            "@type": "AssessAction",
+            "additionalType": {"@id": "https://w3id.org/shp#DisclosureCheck"},
+            "name": f"Disclosure check, approved: {page.text.splitlines()[0].removeprefix('# ')}",
+            "agent": [{"@id": person["@id"]} for person in people],
+            "object": [{"@id": "./"}, {"@id": RECORD}, {"@id": f"#page-{sha256}"}],
+            "endTime": max(approval.time for approval in page.approved_by),
+            "actionStatus": {"@id": "http://schema.org/CompletedActionStatus"},
+        },
+    ]
