@@ -227,6 +227,11 @@ def with_approvals(change: Callable[[Lines], Lines]) -> Callable[[Lines], Lines]
             with_approvals(lambda two: [two[0], two[1] | {"name": "carl"}]), "released", id="forged"
         ),
         pytest.param(lambda lines: lines[:3] + lines[4:], "received", id="a total without release"),
+        pytest.param(
+            lambda lines: [*lines[:3], lines[4] | {"position": [0, 1, 1]}],
+            "received",
+            id="by a later process",
+        ),
     ],
 )
 def test_verify_finds(

@@ -185,6 +185,7 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
         elif content.get("what") == "approved":
             verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
             people: People = policy.approvers_by_name
+            # Who has left before this page does not count any more.
             for page, about in earlier:
                 people = follow(page, people, policy.approvals, about)
             text = content["page"]
@@ -294,11 +295,11 @@ class ApprovalGate:
         """Write a page that waits; return since when it does."""
         path = self._write(name, page)
         self._write_people(people)
-        n_given = len(verdicts_of(self._folder, page, people))
-        if self._notified != (page, n_given):
-            self._notified = page, n_given
+        n_verdicts = len(verdicts_of(self._folder, page, people))
+        if self._notified != (page, n_verdicts):
+            self._notified = page, n_verdicts
             needed = self._exposure.policy.approvals
-            self._notify(Pending(str(path), n_given, needed, str(self._folder.parent)))
+            self._notify(Pending(str(path), n_verdicts, needed, str(self._folder.parent)))
         return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
 
     def _write_people(self, people: People) -> None:

@@ -264,9 +264,12 @@ def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:
         place = content.get("function"), *content.get("position", ())
         page = pages.get(str(content.get("page")))
         is_free = page and page.line < line.number and page.is_about(content["content"])
-        # Of a step to which the client added nothing, no line says that it was sent.
-        is_unapproved = place in places["sent"] and place not in places["released"]
-        if (what == "released" and not is_free) or (what == "received" and is_unapproved):
+        # A step to which the client added nothing has a line about its total only. A process that
+        # received a total may have started after the step, with another position.
+        is_total = what == "received" and any(
+            function == place[0] for function, *_ in places["sent"] - places["released"]
+        )
+        if is_total or (what == "released" and not is_free):
             return Check(
                 "approvals",
                 False,
