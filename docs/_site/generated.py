@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.metrics import METRICS
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.protocol.clients import STEPS
+from fedtopics.report.egress_record import EgressRecord
 from fedtopics.text.vocabulary import VocabularyLimits
 
 
@@ -295,6 +297,12 @@ ROOT = Path(__file__).parents[2]
 PART = re.compile(r"(<!-- begin (\w+) -->\n).*?(?=<!-- end \2 -->)", re.DOTALL)
 
 
+def schemas() -> dict[Path, str]:
+    """Return the JSON schemas of records for other programs, by file."""
+    schema = json.dumps(EgressRecord.model_json_schema(), indent=2)
+    return {ROOT / "docs/reference/egress.schema.json": f"{schema}\n"}
+
+
 def filled(text: str, *, site: bool = False) -> str:
     """Return a page with its parts; only the site understands the lines that begin with `:::`."""
 
@@ -310,3 +318,5 @@ def filled(text: str, *, site: bool = False) -> str:
 if __name__ == "__main__":
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"))]:
         page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    for path, content in schemas().items():
+        path.write_text(content, "utf-8")

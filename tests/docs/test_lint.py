@@ -39,3 +39,5 @@ def test_code() -> None:
 def test_the_reference_is_that_of_the_code() -> None:
     for page in [DOCS.parent / "README.md", *sorted(DOCS.glob("*/*.md"))]:
         assert generated.filled(text := page.read_text("utf-8")) == text, "run make generate"
+    for path, schema in generated.schemas().items():
+        assert path.read_text("utf-8") == schema, "run make generate"

@@ -73,6 +73,7 @@ AUDIT = _group(
     "Check what a client has shared, and what others can learn from it.",
     log="cli.run_commands:log",
     verify="cli.run_commands:verify_command",
+    egress="cli.approve:egress",
     open="cli.approve:open_command",
     delete="cli.run_commands:delete",
     attack="cli.privacy:attack",

@@ -93,3 +93,32 @@ def open_command(kept: Path, key_folder: Path, out: Path) -> None:
     write_output(out, content, suffixes=[".bin"], inputs=[kept])
     keyed = hmac.digest(secret, content, "sha256").hex()
     say(f"{out} has {len(content):,} bytes; their keyed SHA-256, as on the page: {keyed}")
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@options.output("--out", "-o", required=True, help="JSON file to write.")
+@click.option(
+    "--crate",
+    type=FOLDER,
+    help="New folder for an RO-Crate: study, ledger, this record, and who approved which page.",
+)
+def egress(run: Path, out: Path, crate: Path | None) -> None:
+    """List a member's outputs, and who approved them.
+
+    RUN is the folder of a member. For each output, the file has the numbers of documents and
+    persons behind it, its digests, its line in the ledger, and the page that people approved.
+    """
+    from fedtopics.report.egress_record import egress_record, write_crate
+
+    record = egress_record(run)
+    write_output(
+        out,
+        record.model_dump_json(indent=2).encode(),
+        suffixes=[".json"],
+        names=["study", "client"],
+    )
+    say(f"{out} has {len(record.outputs):,} outputs and {len(record.approvals):,} approved pages.")
+    if crate is not None:
+        write_crate(record, run, crate)
+        say(f"{crate} is an RO-Crate with your ledger, so give it only to auditors.")

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import BaseModel
 
 from fedtopics.contract.events import Event, Pending
 from fedtopics.errors import IdentityError, PolicyError, RunError, StudyError, nearest_names
 from fedtopics.escaping import as_sentence, file_name, for_markdown
 from fedtopics.federation.data_sent import AFTER_COUNTS
 from fedtopics.federation.exposure import Exposure
-from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.ledger import Ledger, Line
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.proposal import proposal_lines
 from fedtopics.files import digest, make_folder, read_bytes, read_text, write_durably
 from fedtopics.protocol.keys import framed
@@ -45,6 +48,7 @@ VERDICT = ".verdict.json"  # end of the name of a file with what an approver say
 LONGEST_REASON = 100  # characters of a refusal
 REPLACED = re.compile(r"# The approver ([\w.-]+) with the certificate ([0-9a-f]{64}) leaves\n")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n[\w+/=\n]+-----END CERTIFICATE-----\n")
+KEYED = "Keyed SHA-256 of the update before it is masked: "
 COVERS = (
     "An approval of this page covers each step of these functions, so often and with at most so "
     "many bytes. What is beyond that, and functions with ? bytes, wait for approvals of their own."
@@ -87,18 +91,20 @@ VerdictsOf = Callable[[str, People], Mapping[str, Verdict]]
 """Returns what people say of a page, given its text."""
 
 
+def newest(verdicts: Iterable[Verdict], page: str, people: People) -> dict[str, Verdict]:
+    """Return the last verdict of each of these people about a page, given its text."""
+    signed = (verdict for verdict in verdicts if verdict.is_of(page, people))
+    return {verdict.name: verdict for verdict in sorted(signed, key=lambda v: v.time)}
+
+
 def verdicts_of(folder: Path, page: str, people: People) -> dict[str, Verdict]:
-    """Return the last verdict of each person about a page, given its text."""
-    last: dict[str, Verdict] = {}
+    """Return the last verdict in a folder of each of these people about a page."""
+    verdicts = []
     for path in sorted(folder.glob(f"*{VERDICT}")):
-        try:
-            verdict = msgspec.json.decode(read_bytes(path), type=Verdict)
-        except (OSError, msgspec.MsgspecError):  # being written, or of somebody else
-            continue
-        before = last.get(verdict.name, verdict)
-        if verdict.is_of(page, people) and verdict.time >= before.time:
-            last[verdict.name] = verdict
-    return last
+        # A file can be in the middle of being copied, or of somebody else.
+        with suppress(OSError, ValueError):
+            verdicts.append(msgspec.json.decode(read_bytes(path), type=Verdict))
+    return newest(verdicts, page, people)
 
 
 def farewell(name: str, certificate: str, successor: bytes | None) -> str:
@@ -132,6 +138,71 @@ def follow(page: str, people: People, needed: int, verdicts: VerdictsOf) -> Peop
     return others
 
 
+class Approval(BaseModel, frozen=True, use_attribute_docstrings=True):
+    """That a person approved a page."""
+
+    name: str
+    """The name in the person's certificate."""
+    certificate: str
+    """SHA-256 of this certificate."""
+    time: str
+    """When the person signed the page, in UTC."""
+
+
+class ApprovedPage(BaseModel, frozen=True, use_attribute_docstrings=True):
+    """A page that as many people have approved as a member's policy requires."""
+
+    line: int
+    """Number of the ledger's line about it."""
+    text: str
+    """The page, of one update or of the whole study."""
+    approved_by: tuple[Approval, ...]
+    """People who might approve it, and have signed it."""
+
+    def is_about(self, keyed: str) -> bool:
+        """Whether it is about an update, given its keyed digest, or about the whole study."""
+        return f"{KEYED}{keyed}\n" in self.text or COVERS in self.text
+
+
+def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
+    """Return the pages that enough people have approved, by SHA-256, from the lines of a ledger.
+
+    Who may approve follows from the policy of the last start, and from the farewells before a page.
+    """
+    policy = Policy()
+    pages: dict[str, ApprovedPage] = {}
+    earlier: list[tuple[str, VerdictsOf]] = []
+    for line in lines:
+        content = line.content
+        if content.get("what") == "started":
+            policy = Policy(
+                **{
+                    key: value
+                    for key, value in content["policy"].items()
+                    if key in ("approvals", "approvers")
+                }
+            )
+        elif content.get("what") == "approved":
+            verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
+            people: People = policy.approvers_by_name
+            # Who has left before this page does not count any more.
+            for page, about in earlier:
+                people = follow(page, people, policy.approvals, about)
+            text = content["page"]
+            earlier.append((text, verdicts))
+            approvals = [
+                Approval(name=name, certificate=certificate_fingerprint(pem), time=verdict.time)
+                for name, pem in people.items()
+                if (verdict := verdicts(text, people).get(name)) and not verdict.refused
+            ]
+            if len(approvals) >= max(policy.approvals, 1):
+                pages.setdefault(
+                    digest(text),
+                    ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+                )
+    return pages
+
+
 class ApprovalGate:
     """Lets an update of a member pass once enough people have approved its page, or the study's."""
 
@@ -142,7 +213,7 @@ class ApprovalGate:
         ledger: Ledger,
         client: str,
         notify: Callable[[Event], None],
-        keep: Callable[[str, bytes, bytes, People], None],  # stores what leaves
+        keep: Callable[[str, bytes, bytes, People], None],  # stores an update that may leave
     ) -> None:
         self._folder = folder / PENDING
         self._exposure = exposure
@@ -172,12 +243,16 @@ class ApprovalGate:
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """See `Gate.waits`."""
         sent = self._ledger.newest
-        if sent.get("function") != function:
-            raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
-        turn, attempt, exchange = sent["position"]
+        turn, attempt, exchange = sent.get("position", (0, 0, 0))
+        before = self._ledger.released.get((function, turn, attempt, exchange))
         keyed = hmac.digest(secret, content, "sha256").hex()
-        if self._ledger.released.get((function, turn, attempt, exchange)) == keyed:
+        is_recorded = sent.get("function") == function
+        # A client that is not drawn adds zeros, of which the ledger has no line.
+        is_absent = not content.strip(b"\0") and (before is not None or not is_recorded)
+        if before == keyed or is_absent:
             return ""
+        if not is_recorded:
+            raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
         title = f"{turn:04}-{exchange}-{file_name(function)}"
         page = self._page(sent, keyed)
         people = self.people
@@ -200,29 +275,29 @@ class ApprovalGate:
         return n_released < times and sent["bytes"] <= row.bytes
 
     def _is_approved(self, page: str, people: People) -> bool:
-        if digest(page) in self._ledger.approved:
-            return True
         verdicts = verdicts_of(self._folder, page, people)
         for verdict in verdicts.values():
-            if verdict.refused:
+            if verdict.refused:  # also of a page that was approved before
                 raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
-        if len(verdicts) < self._exposure.policy.approvals:
-            return False
-        self._record(page, verdicts)
-        return True
+        needed = self._exposure.policy.approvals
+        is_recorded = self._ledger.approved.get(digest(page), 0) >= needed
+        if not is_recorded and len(verdicts) >= needed:
+            self._record(page, verdicts)
+        return is_recorded or len(verdicts) >= needed
 
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
-        self._ledger.write_approved(page, [msgspec.to_builtins(v) for v in verdicts.values()])
+        approvals = [msgspec.to_builtins(v) for v in verdicts.values() if not v.refused]
+        self._ledger.write_approved(page, approvals)
 
     def _pend(self, name: str, page: str, people: People) -> str:
         """Write a page that waits; return since when it does."""
         path = self._write(name, page)
         self._write_people(people)
-        n_given = len(verdicts_of(self._folder, page, people))
-        if self._notified != (page, n_given):
-            self._notified = page, n_given
+        n_verdicts = len(verdicts_of(self._folder, page, people))
+        if self._notified != (page, n_verdicts):
+            self._notified = page, n_verdicts
             needed = self._exposure.policy.approvals
-            self._notify(Pending(str(path), n_given, needed, str(self._folder.parent)))
+            self._notify(Pending(str(path), n_verdicts, needed, str(self._folder.parent)))
         return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
 
     def _write_people(self, people: People) -> None:
@@ -251,7 +326,7 @@ class ApprovalGate:
             f"Behind it: {sent['documents'] or 0:,} documents, thresholds count {n_persons or 0:,} "
             f"{unit}",
             f"Bytes: {sent['bytes']:,}",
-            f"Keyed SHA-256 of the update before it is masked: {keyed}",
+            f"{KEYED}{keyed}",
         ]
         if row is not None:
             lines += [

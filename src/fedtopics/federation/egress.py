@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.escaping import file_name
-from fedtopics.files import FILE, make_folder, read_bytes, write_durably
+from fedtopics.files import make_folder, open_private, read_bytes, write_durably
 from fedtopics.protocol.keys import derive, seal, unseal
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key, certificate_fingerprint
@@ -56,21 +56,19 @@ class Egress:
 
         def copy(line: bytes) -> None:
             # Only ever appended to: where the system allows nothing else, that is enough.
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE)
-            try:
-                os.write(handle, line + b"\n")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            with open_private(path, "ab") as file:
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
 
         return copy
 
     def store(self, title: str, secret: bytes, content: bytes, people: Mapping[str, bytes]) -> None:
-        """Keep what leaves, and the secret of its keyed digest, for these people."""
+        """Keep an update, and the secret of its keyed digest, for these people."""
         if self.keep is not None:
             make_folder(self.keep)
-            kept = encode(sealed_for(people, encode((secret, content))))
-            write_durably(self.keep / f"{title}{SUFFIX}", kept)
+            sealed = sealed_for(people, encode((secret, content)))
+            write_durably(self.keep / f"{title}{SUFFIX}", encode(sealed))
 
 
 def to_syslog(line: bytes) -> None:
@@ -89,7 +87,7 @@ def to_syslog(line: bytes) -> None:
         ) from None
 
 
-class Sealed(Message):
+class SealedUpdate(Message):
     """Content that several people can open, each with an own key."""
 
     key: bytes  # a public key that is used once
@@ -97,7 +95,7 @@ class Sealed(Message):
     content: bytes
 
 
-def sealed_for(people: Mapping[str, bytes], content: bytes) -> Sealed:
+def sealed_for(people: Mapping[str, bytes], content: bytes) -> SealedUpdate:
     """Encrypt content for the owners of certificates, in PEM."""
     secret = os.urandom(32)
     private = ec.generate_private_key(ec.SECP256R1())
@@ -108,14 +106,14 @@ def sealed_for(people: Mapping[str, bytes], content: bytes) -> Sealed:
         whose = certificate_fingerprint(pem)
         boxes[whose] = seal(derive(private.exchange(ec.ECDH(), public), "kept", whose), secret)
     point = private.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
-    return Sealed(point, boxes, seal(secret, content))
+    return SealedUpdate(point, boxes, seal(secret, content))
 
 
 def opened(path: Path, key: Key) -> tuple[bytes, bytes]:
     """Return the secret and the content of a kept file; RunError if this key does not open it."""
     whose = certificate_fingerprint(key.certificate)
     try:
-        sealed = decode(read_bytes(path), Sealed)
+        sealed = decode(read_bytes(path), SealedUpdate)
         point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sealed.key)
         shared = key.private.exchange(ec.ECDH(), point)
         secret = unseal(derive(shared, "kept", whose), sealed.boxes[whose])

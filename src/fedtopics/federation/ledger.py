@@ -154,7 +154,7 @@ class Ledger:
         self.last = SentReply(Position(0))
         self.sent: dict[Position, SentReply] = {}  # of this run
         self.newest: Mapping[str, Any] = {}  # the line of the last of them
-        self.approved: set[str] = set()  # SHA-256 of pages
+        self.approved: dict[str, int] = {}  # how many people approved a page, by its SHA-256
         # Keyed digests of what left, by function, turn, attempt and exchange.
         self.released: dict[tuple[str, int, int, int], str] = {}
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
@@ -351,12 +351,13 @@ class Ledger:
         if signature := self._sign(signed_part(entry)):
             entry[SIGNATURE] = b64encode(signature).decode()
         line = json.dumps(entry).encode()
+        # First of all: if this fails, the next process writes the line again.
+        self._copy(line)
         self._file.write(line + b"\n")
         self._file.flush()
         self._lines += 1
         self._before = hashlib.sha256(line).hexdigest()
         self._write_head()
-        self._copy(line)
         self._note(entry)
 
     def _write_head(self) -> None:
@@ -372,7 +373,7 @@ class Ledger:
             case "sent":
                 self.newest = line
             case "approved":
-                self.approved.add(digest(line["page"]))
+                self.approved[digest(line["page"])] = len(line["approvals"])
             case "released":
                 turn, attempt, exchange = line["position"]
                 self.released[line["function"], turn, attempt, exchange] = line["content"]

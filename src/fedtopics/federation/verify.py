@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from fedtopics.errors import IdentityError, InputError, RunError, StudyError
 from fedtopics.federation import ledger
+from fedtopics.federation.approval import approved_pages
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, data_sent_in
 from fedtopics.federation.study import Study
@@ -60,11 +62,8 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
             yield _study(place / "study.toml", study, lines)
             yield from _files(path.parent, lines)
             if isinstance(study, Study):
-                try:
-                    rows = data_sent_in(study, is_simulation=path.parent != place)
-                    yield _data_sent({row.function: row.plain() for row in rows}, path, lines)
-                except ledger.DAMAGES:  # of a line that somebody changed
-                    yield Check("data sent", False, f"A line of {path} is damaged.")
+                rows = data_sent_in(study, is_simulation=path.parent != place)
+                yield from _outputs({row.function: row.plain() for row in rows}, path, lines)
                 yield _privacy(study, place, path, lines)
                 if (place / AUDIT).exists():
                     yield _audit(place / AUDIT, study)
@@ -80,10 +79,7 @@ def _alone(path: Path, trusted: bytes | None, head: str) -> Iterator[Check]:
     is_whole = ledger.head_path(path).exists()
     yield from (check for check in _chain(path, lines) if is_whole or check.what != "end")
     yield _signature(path, lines, trusted, has_head=is_whole)
-    try:
-        yield _data_sent({}, path, lines)
-    except ledger.DAMAGES:  # of a line that somebody changed
-        yield Check("data sent", False, f"A line of {path} is damaged.")
+    yield from _outputs({}, path, lines)
     if head:
         yield _kept_head(path, lines, head)
     without = "" if is_whole else f" Without {ledger.head_path(path)}, lines may have been cut off."
@@ -240,6 +236,54 @@ def _file(folder: Path, name: str, line: ledger.Line) -> Check:
             "file", None, f"{path} is not as {where} records it; people may edit or rewrite it."
         )
     return Check("file", same, f"{path} {'is' if same else 'is not'} as {where} records it.")
+
+
+def _outputs(
+    table: dict[str, dict[str, Any]], path: Path, lines: Sequence[ledger.Line]
+) -> Iterator[Check]:
+    """Check what the client sent, and that people approved it if the policy required that."""
+    try:
+        yield _data_sent(table, path, lines)
+        if any(
+            line.content["policy"].get("approvals")
+            for line in lines
+            if line.content.get("what") == "started"
+        ):
+            yield _approvals(path, lines)
+    except ledger.DAMAGES:  # of a line that somebody changed
+        yield Check("outputs", False, f"A line of {path} is damaged.")
+
+
+def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:
+    """Check that enough people had approved what left, before it did."""
+    pages = approved_pages(lines)
+    places: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
+    for line in lines:
+        content = line.content
+        what = str(content.get("what"))
+        place = content.get("function"), *content.get("position", ())
+        page = pages.get(str(content.get("page")))
+        is_free = page and page.line < line.number and page.is_about(content["content"])
+        # A step to which the client added nothing has a line about its total only. A process that
+        # received a total may have started after the step, with another position.
+        is_total = what == "received" and any(
+            function == place[0] for function, *_ in places["sent"] - places["released"]
+        )
+        if is_total or (what == "released" and not is_free):
+            return Check(
+                "approvals",
+                False,
+                f"Line {line.number:,} of {path} records that {place[0]} was {what}, but no line "
+                "before it that enough people had approved what this client sent.",
+            )
+        places[what].add(place)
+    people = sorted({approval.name for page in pages.values() for approval in page.approved_by})
+    return Check(
+        "approvals",
+        True,
+        f"{len(places['released']):,} outputs of {path} left, all of them approved. Approvers: "
+        f"{', '.join(people) or 'none'}.",
+    )
 
 
 def _data_sent(table: dict[str, dict[str, Any]], path: Path, lines: Sequence[ledger.Line]) -> Check:
