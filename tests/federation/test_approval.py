@@ -111,7 +111,7 @@ def test_the_page_of_the_study_covers_its_table_and_no_more(airlock: Airlock) ->
     assert airlock.sends("theta", turn=5), "not in the table"
     after_counts = [airlock.sends("all_expected_counts", turn=turn) for turn in (6, 7, 8)]
     assert [waits == "" for waits in after_counts] == [True, True, False]
-    with pytest.raises(PolicyError, match="has no line about 'word_pairs'"):
+    with pytest.raises(PolicyError, match="No line of the ledger is about 'word_pairs'"):
         airlock.gate.waits("word_pairs", UPDATE, SECRET)
 
 
