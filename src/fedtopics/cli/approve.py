@@ -1,4 +1,4 @@
-"""Commands for people who approve what leaves."""
+"""Commands for people who approve what a member sends."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ MEMBER_OPTIONS = (
     click.option(
         "--keep",
         type=FOLDER,
-        help="Folder for what leaves, encrypted for the approvers; see `fedtopics audit open`.",
+        help="Folder for what is sent, encrypted for the approvers; see `fedtopics audit open`.",
     ),
     click.option(
         "--accept-roster",

@@ -189,7 +189,7 @@ class Participation:
         return Door(self.name, client_of(study, site), policy, self._ledger)
 
     def _gate(self, study: Study, policy: Policy, ledger: Ledger) -> ApprovalGate | None:
-        """Return what asks people before anything leaves, if the policy requires their approval."""
+        """Return what asks people before anything is sent, if the policy requires their approval."""
         if not policy.approvals:
             return None
         return ApprovalGate(

@@ -133,12 +133,12 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
     approvals: int = Field(
         0,
         ge=0,
-        description="so many of the approvers must approve what leaves, the whole study or each "
+        description="so many of the approvers must approve what is sent, the whole study or each "
         "step; 0: nobody has to",
     )
     approvers: Several[str] = Field(
         (),
-        description="the certificates of people who may approve what leaves, as PEM files; "
+        description="the certificates of people who may approve what is sent, as PEM files; "
         '"fedtopics key create NAME" makes them',
     )
 

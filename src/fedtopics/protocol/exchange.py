@@ -144,7 +144,7 @@ class MemberSteps:
         return member.last
 
     def _wait_at(self, gate: Gate, function: str, content: bytes) -> None:
-        """Wait until a vector or reply may leave; meanwhile only the wait itself is told."""
+        """Wait until a vector or reply may leave; meanwhile only the wait itself is known."""
         secret = derive(self.member.record.private, "page")
         while since := self._answer_of(gate, function, content, secret):
             question = self.member.question(f"{UNAPPROVED} since {since}")
