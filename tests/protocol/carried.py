@@ -83,9 +83,9 @@ class Scene(World):
 
     def run(self) -> str:
         """Let everything happen; return how it ended. ViolationError if a check fails."""
-        memory = MEMORY if MEMORY.is_dir() else None
-        with tempfile.TemporaryDirectory(dir=memory) as folder, ExitStack() as stack:
-            self.folder = Path(folder)
+        with ExitStack() as stack:
+            memory = MEMORY if MEMORY.is_dir() else None
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
             for owner, name, stand_in in (
                 (folders, "write_durably", partial(self.written, folders.write_durably)),
                 (folders, "has_signed", cache(folders.has_signed)),
@@ -161,7 +161,7 @@ class Scene(World):
             names=self.names,
             sign=key_of(name).sign,
             verify=self.roster.verify,
-            random=self.again(disk) if self.disks_fail else self.r.randbytes,
+            random=partial(self.draw, disk),
             disk=disk,
             record=record,
             content=content,
@@ -169,8 +169,8 @@ class Scene(World):
         member._process = self.r.randbytes(8)  # not even a copied machine has the same one
         host = self.relay if name == self.host else None
         link = FolderLink(self.exchange(name), key_of(name), self.folder / name / "sent", host)
-        patience = Patience(inf, lambda event: None)
-        steps = MemberSteps(member, link, patience, self if name in self.gated else None)
+        gate = self if name in self.gated else None
+        steps = MemberSteps(member, link, Patience(inf, lambda event: None), gate)
         while (record := member.record).step < len(self.steps):
             if not record.part or self.r.random() < 0.1:
                 self.snapshots[name].append(copy.copy(disk))
@@ -184,10 +184,10 @@ class Scene(World):
         steps.done()
         self.ended.add(name)
 
-    def again(self, disk: Disk) -> Callable[[int], bytes]:
-        """Return the random numbers of a machine that is copied: the same again in each step."""
-        place = self.actor.encode()
-        return lambda size: random.Random(place + bytes([disk.load()[0].step])).randbytes(size)  # noqa: S311
+    def draw(self, disk: Disk, size: int) -> bytes:
+        """Return random bytes; a machine that is copied draws the same again in a step."""
+        place = f"{self.actor} {disk.load()[0].step}"
+        return (random.Random(place) if self.disks_fail else self.r).randbytes(size)  # noqa: S311
 
     # What is written, and who approves it
 
@@ -214,8 +214,9 @@ class Scene(World):
                 raise ViolationError("m: a message is in a file before its approval")
 
     def is_approved(self, content: bytes) -> bool:
-        given = (self.given[self.actor, page] for page in (content, b""))
-        return self.actor not in self.gated or any(people >= APPROVERS for people in given)
+        return self.actor not in self.gated or any(
+            self.given[self.actor, page] >= APPROVERS for page in (content, b"")
+        )
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """Stand in for the gate of a member; meanwhile somebody approves something."""

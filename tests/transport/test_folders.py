@@ -12,8 +12,9 @@ import pytest
 from fedtopics.errors import RunError
 from fedtopics.protocol.link import NotYetError
 from fedtopics.protocol.messages import Answer, Ask, Part, Stop, decode, encode
+from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Roster
-from fedtopics.transport.folders import OVERHEAD, RELAY, Exchange, FolderLink, Sealed
+from fedtopics.transport.folders import OVERHEAD, RELAY, Exchange, FolderLink, Sealed, relay_turn
 from tests.helpers.keys import key_of
 
 STUDY = "0a" * 32
@@ -33,12 +34,7 @@ def signed(by: str, **fields: Any) -> bytes:
 
 
 @pytest.fixture
-def notices() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def exchange(tmp_path: Path, notices: list[str]) -> Exchange:
+def exchange(tmp_path: Path) -> Exchange:
     members = {name: key_of(name).certificate for name in ("ann", "bob")}
     (tmp_path / "in").mkdir()
     return Exchange(
@@ -47,7 +43,7 @@ def exchange(tmp_path: Path, notices: list[str]) -> Exchange:
         study=STUDY,
         roster=Roster(members, key_of("relay").certificate),
         largest=LARGEST,
-        notify=notices.append,
+        notify=print,
     )
 
 
@@ -71,7 +67,7 @@ def exchange(tmp_path: Path, notices: list[str]) -> Exchange:
 )
 def test_files_that_are_not_used(
     exchange: Exchange,
-    notices: list[str],
+    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     content: Callable[[], bytes],
     problem: str,
@@ -79,7 +75,7 @@ def test_files_that_are_not_used(
     path = tmp_path / "in" / "any name.fedtopics"
     path.write_bytes(content())
     assert [exchange.newest(), exchange.newest()] == [{}, {}]
-    assert notices == [f"{path} is not used: {problem}"]  # shown once
+    assert capsys.readouterr().out == f"{path} is not used: {problem}\n"  # shown once
 
 
 @pytest.mark.parametrize(
@@ -92,7 +88,7 @@ def test_files_that_are_not_used(
 )
 def test_what_cannot_be_read(
     exchange: Exchange,
-    notices: list[str],
+    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     make: Callable[[Path], None],
     problem: str,
@@ -100,8 +96,7 @@ def test_what_cannot_be_read(
     make(tmp_path / "in" / "x.fedtopics")
     (tmp_path / "in" / "y.fedtopics").write_bytes(signed("ann"))
     assert [*exchange.newest()] == ["ann"]
-    assert len(notices) == 1
-    assert problem in notices[0]
+    assert capsys.readouterr().out.count(problem) == 1
 
 
 def test_the_newest_file_counts_in_any_order_and_under_any_name(
@@ -159,3 +154,13 @@ def test_a_lost_state_and_a_changed_file(exchange: Exchange, tmp_path: Path) -> 
             answered(exchange, tmp_path / "sent")
         numbers.append(exchange.newest()["ann"].number)
     assert numbers == [1, 2, 2, 2]
+
+
+def test_the_relay_writes_again_a_file_that_was_moved(exchange: Exchange, tmp_path: Path) -> None:
+    moved = []
+    for _ in range(2):
+        service = RelayService(Relay(["ann", "bob"], b"", lambda content: None), LARGEST)
+        relay_turn(exchange, service, key_of("relay"))
+        (path,) = (tmp_path / "out").iterdir()
+        moved.append(path.replace(tmp_path / "in" / path.name).read_bytes())
+    assert moved[0] == moved[1]
