@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -12,14 +13,17 @@ import numpy as np
 
 from fedtopics.contract.payload import CountsByWord
 from fedtopics.protocol import keys, masks, record, vocabulary
+from fedtopics.protocol.exchange import MemberSteps
 from fedtopics.protocol.keys import context_of, derive, digest_of_fields
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Ask, List, Part, decode
 from fedtopics.protocol.record import Record
 from fedtopics.protocol.relay import Relay
+from fedtopics.transport.folders import Exchange, FolderLink, Sealed
 from tests.protocol.disks import Disk
 
 if TYPE_CHECKING:
+    from tests.protocol.carried import Scene
     from tests.protocol.world import World
 
 
@@ -180,6 +184,32 @@ def _all_words(world: World, real: Any, own: CountsByWord, *table: Any) -> list[
     return own.names
 
 
+# Of messages in files: see `carried`.
+
+
+def _said_first(scene: Scene, real: Any, self: MemberSteps, *given: Any) -> None:
+    self._say([self.member.record.part])
+    real(self, *given)
+
+
+def _early_key(scene: Scene, real: Any, fresh: bytes, context: bytes, content: bytes) -> Any:
+    """Return a key that is in a member's folder before the vector: the folder decides it."""
+    return real(scene.actor.encode(), context, b"")
+
+
+def _forgetful_link(scene: Scene, real: Any, self: FolderLink, *given: Any) -> None:
+    real(self, *given)
+    self._messages = []
+
+
+def _no_total(scene: Scene, real: Any, self: Exchange, sealed: Sealed, *given: Any) -> None:
+    real(self, msgspec.structs.replace(sealed, total=b""), *given)
+
+
+def _oldest(scene: Scene, real: Any, self: Exchange, path: Path) -> Sealed:
+    return msgspec.structs.replace(sealed := real(self, path), number=-sealed.number)
+
+
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "streams not bound to the list": (Member, "_bound", _unbound),
     "a second list": (Member, "_take_list", _second_list),
@@ -198,10 +228,16 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a checkpoint before the record": (Member, "save", _nothing),
     "words of one member listed": (vocabulary, "words_to_list", _all_words),
     "marks not compared": (vocabulary, "check_table", _nothing),
+    "a part before its approval": (MemberSteps, "_wait_at", _said_first),
+    "a key not bound to its vector": (keys, "one_time", _not_hedged),
+    "a key drawn before its vector": (keys, "one_time", _early_key),
+    "a link that forgets": (FolderLink, "__init__", _forgetful_link),
+    "a file without the total": (Exchange, "write", _no_total),
+    "older files": (Exchange, "_read", _oldest),
 }
 
 
-def mutated(world: World) -> Any:
+def mutated(world: World | Scene) -> Any:
     """Put a world's mutant in the place of the real function, as a context."""
     owner, name, fault = MUTANTS[world.mutant]
     real = getattr(owner, name)

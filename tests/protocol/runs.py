@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from tests.protocol import exhaustive
+from tests.protocol.carried import Scene
 from tests.protocol.checks import ViolationError
 from tests.protocol.host import RELAY
 from tests.protocol.world import USUAL, World
@@ -46,14 +47,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "words operator": {"words": True, "kinds": ["clone"], **ONCE},
     "words disk": {"words": True, "kinds": DISK},
     "words evil": {"words": True, "evil": True, "accomplices": 1},
+    "files quiet": {"kinds": []},
+    "files": {"kinds": ["turn", "carry"]},
+    "files older": {"kinds": [*["turn", "carry"] * 9, "older"]},
 }
 SURVIVED = {"quiet", "faults", "powers", "relay", "between", "operator", "operator rng", "reform 0"}
-SURVIVED |= {"words", "words operator"}
+SURVIVED |= {"words", "words operator", "files quiet", "files"}
 
 
 def play(kind: str, seed: int, mutant: str = "") -> tuple[str, World]:
     """Run one world; return how it ended, and it. ViolationError if that is not allowed."""
-    world = World(seed, mutant=mutant, **KINDS[kind])
+    make = Scene if kind.startswith("files") else World
+    world = make(seed, mutant=mutant, **KINDS[kind])
     ending = world.run()
     if world.evil and kind not in SURVIVED:
         return ending, world
@@ -97,7 +102,7 @@ COLUMNS = [
 ]
 
 
-def main() -> int:
+def main(kind: str = "") -> int:
     """Run many worlds and print a table; the exit status is 1 after a violation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000, help="of all kinds together")
@@ -108,7 +113,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.exhaustive:
         return exhaustive.main()
-    kinds = [options.kind] if options.kind else list(KINDS)
+    kinds = [options.kind] if options.kind else [name for name in KINDS if name.startswith(kind)]
     seeds_per_kind = -(-options.seeds // len(kinds))
     all_violations = list[str]()
     begin = time.monotonic()

@@ -150,9 +150,11 @@ class MemberSteps:
             question = self.member.question(f"{UNAPPROVED} since {since}")
             answer = decode(self._patience(partial(self._link.ask, question)), Answer)
             if isinstance(answer.message, List | Stop):
-                self._say(self.member.answer(answer.message))
-            if self.member.phase == "stopped":
-                self._ended()
+                messages = self.member.answer(answer.message)
+                # A body has to wait, even if the relay has the part from an earlier process.
+                if self.member.phase == "stopped":
+                    self._say(messages)
+                    self._ended()
             time.sleep(waiting.NEXT_TURN)
 
     def _answer_of(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from fedtopics.errors import FederationError, RunError
+from fedtopics.errors import FederationError, FedTopicsError, RunError
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import NotYetError, check_size
@@ -36,6 +37,7 @@ SUFFIX = ".fedtopics"
 RELAY = ""  # as the sender of a file
 NO_QUESTION = Ask(b"", 0, "compute", b"")
 OVERHEAD = 1 << 20  # bytes of a file besides a vector
+LAST_NUMBER = 253_370_764_800_000  # the year 9999, the last that can be shown
 Notify = Callable[[str], None]
 
 
@@ -44,7 +46,8 @@ class Sealed(Message):
 
     study: str  # its digest
     name: str
-    number: int  # milliseconds since 1970: it grows with each other file of a sender
+    # Milliseconds since 1970: it grows with each other file of a sender.
+    number: Annotated[int, msgspec.Meta(ge=0, le=LAST_NUMBER)]
     ask: Ask = msgspec.field(default_factory=lambda: NO_QUESTION)
     messages: list[bytes] = msgspec.field(default_factory=list)
     # By name: a question, and its answer.
@@ -75,6 +78,8 @@ class Exchange:
     ) -> None:
         if not inbox.is_dir():
             raise RunError(f"There is no folder {inbox}; make it, or correct its name.")
+        if outbox.exists() and not outbox.is_dir():
+            raise RunError(f"{outbox} is a file; name a folder.")
         make_folder(outbox)
         self._folders = dict.fromkeys([inbox, outbox])
         self._outbox = outbox
@@ -91,7 +96,7 @@ class Exchange:
             for path in sorted(folder.glob(f"*{SUFFIX}")):
                 try:
                     sealed = self._read(path)
-                except (FederationError, OSError) as error:
+                except (FedTopicsError, OSError) as error:
                     problem = f"{path} is not used: {error}"
                     if problem not in self._refused:
                         self._refused.add(problem)
@@ -115,21 +120,21 @@ class Exchange:
             raise FederationError("it is not signed by the member or the relay that it names")
         return sealed
 
-    def write(self, sealed: Sealed, key: Key, title: str) -> Sealed:
-        """Sign and write one's own file, and remove the older ones."""
-        signed = msgspec.structs.replace(sealed, signature=key.sign(sealed.signed))
+    def write(self, sealed: Sealed, key: Key, title: str) -> None:
+        """Sign and write one's own file, unless it is there already; remove the older ones."""
+        content = encode(msgspec.structs.replace(sealed, signature=key.sign(sealed.signed)))
         # No member's name begins with such a character, or contains the one behind it.
         ours = f"{sealed.name or '_relay'}@{self.study[:8]}"
         path = self._outbox / f"{ours}-{title}{SUFFIX}"
-        write_durably(path, encode(signed), public=True)
+        if not path.exists() or read_bytes(path) != content:
+            write_durably(path, content, public=True)
         for older in self._outbox.glob(f"{ours}-*{SUFFIX}"):
             if older != path:
                 older.unlink(missing_ok=True)
-        return signed
 
 
-def _next_number(last: Sealed | None) -> int:
-    return max(time.time_ns() // 1_000_000, 0 if last is None else last.number + 1)
+def _number_after(*before: Sealed) -> int:
+    return max(time.time_ns() // 1_000_000, *(sealed.number + 1 for sealed in before))
 
 
 class FolderLink:
@@ -176,7 +181,10 @@ class FolderLink:
         question, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
         news = answer.message
         is_old = (question.step, question.phase, question.list) != (ask.step, ask.phase, ask.list)
-        is_sent = isinstance(news, Want) and news.what in map(_kind_of, self._messages)
+        # Nothing is wanted of a member that waits for approval.
+        is_sent = isinstance(news, Want) and (
+            bool(ask.reason) or news.what in map(_kind_of, self._messages)
+        )
         is_own = isinstance(news, Stop) and news.name == self._key.name
         is_cut = isinstance(news, Total) and not relay.total
         if news is None or is_old or is_sent or is_own or is_cut:
@@ -192,12 +200,16 @@ class FolderLink:
         """Write what is to be carried; what is there already stays the same, byte for byte."""
         last = self._last
         same = msgspec.structs.replace(last.ask, process=ask.process)
-        if (ask, self._messages) != (same, last.messages):
-            number = max(time.time_ns() // 1_000_000, last.number + 1)
+        # If this member's folder was lost or restored, others may have a newer file of it.
+        newest = self._exchange.newest().get(self._key.name, last)
+        if newest.number > last.number or (ask, self._messages) != (same, last.messages):
+            number = _number_after(last, newest)
             last = msgspec.structs.replace(last, number=number, ask=ask, messages=self._messages)
+        # First, so that a process that dies never writes another file with this number.
+        write_durably(self._state, encode(last))
+        self._last = last
         title = "waits" if ask.reason and ask.phase == "part" else ask.phase
-        self._last = self._exchange.write(last, self._key, f"{ask.step:04}-{title}")
-        write_durably(self._state, encode(self._last))
+        self._exchange.write(last, self._key, f"{ask.step:04}-{title}")
 
 
 def _kind_of(message: bytes) -> str:
@@ -206,9 +218,9 @@ def _kind_of(message: bytes) -> str:
 
 
 def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
-    """Take what has arrived, and write the relay's file if it has changed."""
+    """Take what has arrived, and write the relay's file."""
     newest = exchange.newest()
-    before = newest.pop(RELAY, Sealed(exchange.study, RELAY, 0))
+    ours = newest.pop(RELAY, Sealed(exchange.study, RELAY, 0))
     arrived = {
         name: Arrived(sealed.number / 1000, sealed.ask, sealed.messages)
         for name, sealed in newest.items()
@@ -217,8 +229,8 @@ def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
     is_opened = any(isinstance(answer.message, Total) for _, answer in answers.values())
     last = service.relay.last
     total = b"" if last is None or not is_opened else last.total
-    if not before.number or (before.answers, before.total) != (answers, total):
-        number = max(time.time_ns() // 1_000_000, before.number + 1)
-        sealed = Sealed(exchange.study, RELAY, number, answers=answers, total=total)
-        step = 0 if last is None else last.step + 1
-        exchange.write(sealed, key, f"{step:04}-{'total' if is_opened else 'list'}")
+    if not ours.number or (ours.answers, ours.total) != (answers, total):
+        number = _number_after(ours)
+        ours = Sealed(exchange.study, RELAY, number, answers=answers, total=total)
+    step = 0 if last is None else last.step + 1
+    exchange.write(ours, key, f"{step:04}-{'total' if is_opened else 'list'}")
