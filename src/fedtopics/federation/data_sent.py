@@ -106,8 +106,9 @@ def data_sent_in(
     n_public = 0
     if recipe is not None and study.differential_privacy is not None:
         with suppress(FedTopicsError):  # the encoder whose words are public is not installed here
-            words = study.differential_privacy.words
-            n_public = len(recipe.public_words(words, study.method, study.text))
+            n_public = len(
+                recipe.public_words(study.differential_privacy.words, study.method, study.text)
+            )
     rows = TableMaker(
         clients=list(study.clients),
         is_secure=study.is_secure,
@@ -123,8 +124,11 @@ def data_sent_in(
     if not study.is_secure:
         return shown
     # With differential privacy, words are public, and no exact document count is sent.
-    names = {protocol.MODEL, protocol.ARRAYS}
-    steps = [step for step in protocol.STEPS if recipe is None or step.name in names]
+    steps = [
+        step
+        for step in protocol.STEPS
+        if recipe is None or step.name in (protocol.MODEL, protocol.ARRAYS)
+    ]
     return shown + [rows.row(step, step.often(None), [study.method], rounds=1) for step in steps]
 
 

@@ -281,12 +281,11 @@ class Memory:
         earlier = np.isin(self.persons, persons).sum()
         changed = 1 - len(rows) / max(earlier, 1)
         if earlier and changed >= NEARLY_ALL:
-            day = self.header.releases[-1].time[:10]
             raise PolicyError(
-                f"Of the texts of persons in earlier runs, {changed:.0%} changed since {day}. If "
-                "they were only cleaned, this run could tell who left in the "
-                "meantime. Nothing was sent; give the texts as they were. If these are other "
-                "documents, or if nobody left, add --texts-changed."
+                f"Of the texts of persons in earlier runs, {changed:.0%} changed since "
+                f"{self.header.releases[-1].time[:10]}. If they were only cleaned, this run could "
+                "tell who left in the meantime. Nothing was sent; give the texts as they were. If "
+                "these are other documents, or if nobody left, add --texts-changed."
             )
 
     def record(self, choice: Choice, release: Release, closed: bool = False) -> None:
@@ -328,13 +327,16 @@ class Memory:
 
     def _digests_of_names(self, names: Sequence[str]) -> Digests:
         """Return digests of names, the same for all Unicode forms of a name."""
-        forms = [normalize("NFC", name).strip() for name in names]
-        content = [self._digest(form.encode(errors="replace"), b"person") for form in forms]
+        content = [
+            self._digest(normalize("NFC", name).strip().encode(errors="replace"), b"person")
+            for name in names
+        ]
         return np.frombuffer(b"".join(content), np.uint64)
 
     def _digest(self, content: bytes, kind: bytes) -> bytes:
-        key = bytes.fromhex(self.header.secret)
-        return hashlib.blake2b(content, digest_size=DIGEST, key=key, person=kind).digest()
+        return hashlib.blake2b(
+            content, digest_size=DIGEST, key=bytes.fromhex(self.header.secret), person=kind
+        ).digest()
 
     def _digests_of(self, corpus: Corpus) -> tuple[Digests, Digests]:
         """Return digests of each document's text, all different, and of its person."""

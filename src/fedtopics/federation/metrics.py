@@ -5,6 +5,7 @@ They contain no word, no name of a member and no number of documents.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
 
+@dataclass(frozen=True)
 class RunCollector:
     """The metrics of one run, for a registry of `prometheus_client`."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
+    folder: Callable[[], Path]
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -30,7 +31,7 @@ class RunCollector:
             text = f"Bytes of messages {direction} by this process."
             yield CounterMetricFamily(f"fedtopics_bytes_{direction}", text, value=number)
         try:
-            status = read_run(self._folder())
+            status = read_run(self.folder())
         except RunError:  # it has not begun yet
             return
         yield CounterMetricFamily(

@@ -241,9 +241,10 @@ class RunStatus:
 
     @property
     def title(self) -> str:
-        round_ = self.topics_of_round
         return self.no_topics or (
-            "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
+            "Topics"
+            if self.topics_of_round is None
+            else f"Topics after round {self.topics_of_round:,}, not final yet"
         )
 
     def lines(self, now: float) -> list[str]:
@@ -280,8 +281,9 @@ class RunStatus:
             Seconds since 1970.
         """
         is_down = self.running is False or self.state in ("failed", "stopped")
-        is_late = self.waits_since is not None and now - self.waits_since > late
-        is_late |= any(client.state.startswith("ended") for client in self.clients.values())
+        is_late = (self.waits_since is not None and now - self.waits_since > late) or any(
+            client.state.startswith("ended") for client in self.clients.values()
+        )
         code = 0 if self.state == "finished" else 2 if is_down else int(is_late)
         return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
 

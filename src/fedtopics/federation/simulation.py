@@ -113,8 +113,11 @@ def train(
         on_event=on_event,
         at_once=at_once,
     )
-    warm_start = None if start is None else WarmStart.of(start, vocabulary)
-    return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
+    return simulation.train(
+        folder=None if out is None else Path(out).expanduser(),
+        resume=resume,
+        start=None if start is None else WarmStart.of(start, vocabulary),
+    )
 
 
 def policies_of(study: Study, clients: Collection[str], policies: Any = None) -> dict[str, Policy]:

@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -123,11 +123,6 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
 def read_rules(path: Path) -> TextRules:
     with explained(f"The rules {path}", TextRules):
         return TextRules(**read_toml(path))
-
-
-def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
-    named = {client: clients[client].name for client in present if client in clients}
-    return {client: name for client, name in named.items() if name}
 
 
 def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -330,8 +325,10 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    first = ("name", "network", "preset")
-    return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
+    return sorted(
+        model.model_fields.items(),
+        key=lambda field: field[0] not in ("name", "network", "preset"),
+    )
 
 
 def value_as_toml(

@@ -177,8 +177,10 @@ def _train_all(
         model.save_pretrained(folder / _name(task))
         measured = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
         scores = {name: float(finite.mean()) for name, finite in measured.items() if len(finite)}
-        scores["diversity"] = unique_words(model.topics(10), 10)
-        return scores | {"held_out": held_out_loss(model, held_out, study.seed)}
+        return scores | {
+            "diversity": unique_words(model.topics(10), 10),
+            "held_out": held_out_loss(model, held_out, study.seed),
+        }
 
     runs.fill(
         tasks=tasks,
@@ -209,8 +211,10 @@ def _stability(folders: Iterable[Path]) -> list[float]:
         )
 
     # The similarity is not symmetric, so both directions are averaged.
-    pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
-    return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in pairs]
+    return [
+        (likeness(a, b) + likeness(b, a)) / 2
+        for a, b in combinations(map(TopicModel.from_pretrained, folders), 2)
+    ]
 
 
 def summarise_sweep(
