@@ -203,8 +203,12 @@ class TableMaker:
             **of.largest(method, self.n_public or self.n_words),
         }
         replies = [of.counts_first, of.reply] if self.is_secure else [of.reply]
-        templates = [agreement.bounds(of, reply, request) for reply in replies if reply]
-        return [field for template in templates for field in reply_fields(template)]
+        return [
+            field
+            for reply in replies
+            if reply
+            for field in reply_fields(agreement.bounds(of, reply, request))
+        ]
 
     def _numbers(self, field: Field) -> float:
         """Return the most numbers or words of a field; infinite if that is not known."""
@@ -222,10 +226,10 @@ class TableMaker:
             return numbers * WORD_AS_TEXT
         if not field.shape:
             return NUMBER_AS_TEXT
-        width = np.dtype(field.bounds.dtype).itemsize
         is_masked = self.is_secure and field.bounds.dtype != "uint8"
+        width = MASKED if is_masked else np.dtype(field.bounds.dtype).itemsize
         places = MASKED * field.shape[0] if field.bounds.rows else 0  # the rows' numbers
-        return numbers * (MASKED if is_masked else width) + places
+        return numbers * width + places
 
 
 @dataclass(frozen=True)

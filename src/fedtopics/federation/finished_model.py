@@ -17,12 +17,16 @@ IN_MODELS = "function", "often", "short", "seen"  # of the table of data sent
 
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
-    info: TrainingInfo = {}
-    if not seeded:
-        info["masked"] = study.is_secure
-        info["data_sent"] = [
-            {name: getattr(row, name) for name in IN_MODELS} for row in data_sent_in(study)
-        ]
+    info: TrainingInfo = (
+        {}
+        if seeded
+        else {
+            "masked": study.is_secure,
+            "data_sent": [
+                {name: getattr(row, name) for name in IN_MODELS} for row in data_sent_in(study)
+            ],
+        }
+    )
     if study.differential_privacy is not None:
         info["privacy"] = cast(
             "PrivacyGuarantee", study.differential_privacy.promise.plain | {"seeded": seeded}

@@ -85,13 +85,13 @@ class Choice:
     texts: Digests  # of each document
     persons: Digests
     places: Places  # of each document in the memory; -1 if it is new
+    empty: Places  # rows without text
     release: int  # its number
     is_resumed: bool = False
     # By group of the memory: rows that are in the release, and remembered documents that leave it.
     staying: dict[int, Places] = field(default_factory=dict)
     leaving: dict[int, Places] = field(default_factory=dict)
     waiting: Places = field(default_factory=lambda: np.zeros(0, np.int64))  # rows
-    empty: Places = field(default_factory=lambda: np.zeros(0, np.int64))  # rows without text
     left: int = 0  # persons who left with company
     company: int = 0  # persons who leave with them
     least: int = 0
@@ -108,20 +108,15 @@ class Choice:
         persons = len(np.unique(self.persons[self.waiting]))
         who = f" of {persons:,} new persons" if self.has_persons else " that are new"
         unit = "persons have" if self.has_persons else "documents have"
-        sentences = []
-        if persons:
-            sentences.append(
-                f"{len(self.waiting):,} documents{who} wait ({self.least:,} are needed)."
-            )
-        if self.company:
-            sentences.append(
-                f"{self.left:,} {unit} left; {self.company:,} others, drawn by lot, leave with "
-                "them."
-            )
-        if unused := len(self.texts) - len(self.rows) - len(self.waiting):
-            why = "were in earlier runs, or are" if self.once else "are"
-            sentences.append(f"In all, {unused:,} documents {why} put aside.")
-        return " ".join(sentences)
+        unused = len(self.texts) - len(self.rows) - len(self.waiting)
+        why = "were in earlier runs, or are" if self.once else "are"
+        sentences = {
+            f"{len(self.waiting):,} documents{who} wait ({self.least:,} are needed).": persons,
+            f"{self.left:,} {unit} left; {self.company:,} others, drawn by lot, leave with "
+            "them.": self.company,
+            f"In all, {unused:,} documents {why} put aside.": unused,
+        }
+        return " ".join(sentence for sentence, number in sentences.items() if number)
 
 
 @dataclass
@@ -197,19 +192,19 @@ class Memory:
         earlier_persons[rows] = self.persons[remembered]
         erased = np.isin([persons, earlier_persons], np.array(self.header.erased, np.uint64)).any(0)
         begun = [number for number, old in enumerate(self.header.releases) if old.study == study]
+        # Documents without text are in no sum, so they make no group larger.
+        empty = corpus.is_empty & (corpus.embeddings is None)
         choice = Choice(
             texts=texts,
             persons=earlier_persons if corpus.persons is None else persons,
             places=places,
+            empty=np.flatnonzero(empty),
             release=begun[0] if begun else len(self.header.releases),
             is_resumed=bool(begun),
             least=1 if grows else least,
             has_persons=corpus.persons is not None,
             once=once,
         )
-        # Documents without text are in no sum, so they make no group larger.
-        empty = corpus.is_empty & (corpus.embeddings is None)
-        choice.empty = np.flatnonzero(empty)
         groups = np.zeros(len(corpus), np.int32)
         groups[rows] = self.groups[remembered]
         groups[erased | empty] = -1
@@ -281,11 +276,12 @@ class Memory:
         earlier = np.isin(self.persons, persons).sum()
         changed = 1 - len(rows) / max(earlier, 1)
         if earlier and changed >= NEARLY_ALL:
+            day = self.header.releases[-1].time[:10]
             raise PolicyError(
-                f"Of the texts of persons in earlier runs, {changed:.0%} changed since "
-                f"{self.header.releases[-1].time[:10]}. If they were only cleaned, this run could "
-                "tell who left in the meantime. Nothing was sent; give the texts as they were. If "
-                "these are other documents, or if nobody left, add --texts-changed."
+                f"Of the texts of persons in earlier runs, {changed:.0%} changed since {day}. If "
+                "they were only cleaned, this run could tell who left in the "
+                "meantime. Nothing was sent; give the texts as they were. If these are other "
+                "documents, or if nobody left, add --texts-changed."
             )
 
     def record(self, choice: Choice, release: Release, closed: bool = False) -> None:
@@ -314,8 +310,12 @@ class Memory:
 
     def earlier(self, choice: Choice) -> list[Release]:
         """Return the earlier releases that have some of the chosen documents."""
-        numbers = {i for group in choice.staying for i in self.header.groups[group].releases}
-        return [self.header.releases[number] for number in sorted(numbers)]
+        return [
+            self.header.releases[number]
+            for number in sorted(
+                {i for group in choice.staying for i in self.header.groups[group].releases}
+            )
+        ]
 
     def erase(self, person: str) -> tuple[int, int]:
         """Use no document of a person in further releases; return her documents and releases."""

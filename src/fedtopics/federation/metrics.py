@@ -28,8 +28,11 @@ class RunCollector:
         from fedtopics.federation.run_status import read_run
 
         for direction, number in TRAFFIC.items():
-            text = f"Bytes of messages {direction} by this process."
-            yield CounterMetricFamily(f"fedtopics_bytes_{direction}", text, value=number)
+            yield CounterMetricFamily(
+                name=f"fedtopics_bytes_{direction}",
+                documentation=f"Bytes of messages {direction} by this process.",
+                value=number,
+            )
         try:
             status = read_run(self.folder())
         except RunError:  # it has not begun yet
@@ -37,7 +40,6 @@ class RunCollector:
         yield CounterMetricFamily(
             "fedtopics_refusals", "Updates and studies that were refused.", value=status.refusals
         )
-        is_failed = status.state in ("failed", "stopped")
         connected = sum(client.here for client in status.clients.values())
         members = GaugeMetricFamily("fedtopics_members", "Members by state.", labels=["state"])
         members.add_metric(["connected"], connected)
@@ -48,7 +50,11 @@ class RunCollector:
             ("rounds_planned", "Rounds at most.", status.rounds),
             ("waiting_since_seconds", "When a wait for others began; 0: none.", status.waits_since),
             ("finished", "1 if the run is finished.", status.state == "finished"),
-            ("failed", "1 if the run failed or was stopped.", is_failed),
+            (
+                "failed",
+                "1 if the run failed or was stopped.",
+                status.state in ("failed", "stopped"),
+            ),
         ):
             yield GaugeMetricFamily(f"fedtopics_{name}", text, value=value or 0)
 

@@ -171,8 +171,11 @@ class Simulation:
                 )
                 files.callback(ledgers[name].close)
             self._require_same_documents(run)
-            table = data_sent_in(study, start=start, is_simulation=True) if folder else ()
-            rows = [row.plain() for row in table]
+            rows = (
+                [row.plain() for row in data_sent_in(study, start=start, is_simulation=True)]
+                if folder
+                else []
+            )
             doors = {name: self._door(name, ledgers[name], folder, rows) for name in ledgers}
             clients = LocalClients(
                 doors=doors,
@@ -191,9 +194,16 @@ class Simulation:
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
-            waits = self.study.registration.takes_new_documents
-            documents = policy.min_persons if waits else len(corpus)
-            policy.check_study(name, method.method_name, method.max_rounds, documents)
+            policy.check_study(
+                client=name,
+                method=method.method_name,
+                rounds=method.max_rounds,
+                persons=(
+                    policy.min_persons
+                    if self.study.registration.takes_new_documents
+                    else len(corpus)
+                ),
+            )
 
     def _require_same_documents(self, run: RunFolder) -> None:
         """Raise RunError if a resumed run began with other documents."""

@@ -52,16 +52,15 @@ class Criterion:
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are hardly worse than the best."""
-        scored = [row for row in summary if row.get(self.name) is not None]
-        if not scored:
-            return []
-        top = max(scored, key=lambda row: self.sign * row[self.name])
-        return [row["topics"] for row in scored if self._is_close(row, top)]
-
-    def _is_close(self, row: Mapping[str, Any], top: Mapping[str, Any]) -> bool:
         deviation = f"{self.name}_deviation"
-        tolerance = max(CLOSE, row[deviation], top[deviation])
-        return bool(self.sign * (top[self.name] - row[self.name]) <= tolerance + TINY)
+        scored = [row for row in summary if row.get(self.name) is not None]
+        top = max(scored, key=lambda row: self.sign * row[self.name], default={})
+        return [
+            row["topics"]
+            for row in scored
+            if self.sign * (top[self.name] - row[self.name])
+            <= max(CLOSE, row[deviation], top[deviation]) + TINY
+        ]
 
 
 CRITERIA = (
