@@ -310,12 +310,8 @@ class Memory:
 
     def earlier(self, choice: Choice) -> list[Release]:
         """Return the earlier releases that have some of the chosen documents."""
-        return [
-            self.header.releases[number]
-            for number in sorted(
-                {i for group in choice.staying for i in self.header.groups[group].releases}
-            )
-        ]
+        numbers = {i for group in choice.staying for i in self.header.groups[group].releases}
+        return [self.header.releases[number] for number in sorted(numbers)]
 
     def erase(self, person: str) -> tuple[int, int]:
         """Use no document of a person in further releases; return her documents and releases."""

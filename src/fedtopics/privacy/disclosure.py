@@ -274,15 +274,11 @@ def _difference(later: TopicModel, before: TopicModel, corpus: Corpus | None) ->
     ]
     changes = [abs(counts[1][word] - n) for word, n in counts[0].items() if word in counts[1]]
     words = sorted(counts[0].keys() ^ counts[1].keys())
+    index = {word: number for number, word in enumerate(words)}
     persons = (
         np.zeros(0)
         if corpus is None
-        else persons_by_word(
-            count_words(
-                corpus, later.text, {word: number for number, word in enumerate(words)}
-            ).counts,
-            corpus.owners,
-        )
+        else persons_by_word(count_words(corpus, later.text, index).counts, corpus.owners)
     )
     return Difference(
         words=words,
