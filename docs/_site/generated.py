@@ -217,9 +217,8 @@ def messages() -> str:
     found: dict[str, set[str]] = {}
     for path in sorted(Path(fedtopics.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-                kind = ast.unparse(node.exc.func)
-                text = _message(node.exc.args[0])
+            for kind, message in _raised(node):
+                text = _message(message)
                 if len(text.split()) > 3:
                     found.setdefault(kind.split(".")[-1], set()).add(text)
     parts = []
@@ -230,6 +229,16 @@ def messages() -> str:
     parts.append("\n## Of one setting\n\nThe key comes first. Exit code 2.\n")
     parts += [f"- {text}" for text in sorted(found.pop("ValueError"), key=_order)]
     return "\n".join(parts)
+
+
+def _raised(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the kind and the message of each error that a statement or `refuse` raises."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+        yield ast.unparse(node.exc.func), node.exc.args[0]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("refuse"):
+        kinds = [ast.unparse(keyword.value) for keyword in node.keywords]
+        for problem in getattr(node.args[0], "keys", ()):
+            yield "".join(kinds) or "ValueError", problem
 
 
 def _order(text: str) -> tuple[str, str]:

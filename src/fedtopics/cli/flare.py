@@ -55,8 +55,9 @@ def allow_command(
             embedding_model = str(Path(embedding_model).absolute())
         further = {"embedding_model": embedding_model, "insecure_seed": insecure_seed or None}
         settings |= {name: v for name, v in (columns | further).items() if v is not None}
-        fields = {name: v for name, v in settings.items() if name in ClientData.model_fields}
-        corpus = ClientData(**fields).read(folder.name)
+        corpus = ClientData(
+            **{name: v for name, v in settings.items() if name in ClientData.model_fields}
+        ).read(folder.name)
         if policy is not None:
             Policy.read(policy)
         say(f"The site has {len(corpus):,} documents in {data}.")

@@ -43,12 +43,13 @@ def init(folder: Path, study: Path | None) -> None:
     if not plan.clients:
         raise StudyError(f"{study} has no clients; add a table [clients.NAME] for each.")
     names = sorted(plan.clients)
-    readme = Template(read_text(TEMPLATES / "flower_readme.md"))
     files = {
         "pyproject.toml": read_text(TEMPLATES / "flower_pyproject.toml"),
         **{f"{kind}_app.py": APP.format(kind=kind) for kind in ("server", "client")},
         "study.toml": plan.to_toml(),
-        "README.md": readme.substitute(first=names[0], clients=", ".join(names), count=len(names)),
+        "README.md": Template(read_text(TEMPLATES / "flower_readme.md")).substitute(
+            first=names[0], clients=", ".join(names), count=len(names)
+        ),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

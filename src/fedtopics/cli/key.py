@@ -79,11 +79,11 @@ def show(path: Path, as_json: bool) -> None:
                 "sha256": roster.certificate_fingerprint(content),
             }
         )
-        return
-    say(
-        f"name         {name}\npath         {path}\nvalid until  {until}\n"
-        "SHA-256 fingerprint of the certificate, to compare by telephone:\n"
-        f"  {roster.shown(content)}"
-    )
-    if path.is_dir():
-        say(f"\nKeep {path} here. Send {name}.pem, which is next to it, to the other members.")
+    else:
+        say(
+            f"name         {name}\npath         {path}\nvalid until  {until}\n"
+            "SHA-256 fingerprint of the certificate, to compare by telephone:\n"
+            f"  {roster.shown(content)}"
+        )
+        if path.is_dir():
+            say(f"\nKeep {path} here. Send {name}.pem, which is next to it, to the other members.")

@@ -77,8 +77,12 @@ def demo(
         say(f"The method is {method}, as {why}.")
     settings: dict[str, Any] = {"name": method, "n_components": topics}
     if method in NETWORKS:
-        settings |= {"name": "gfedntm", "network": method, "batch_size": 64 * clients}
-        settings |= NETWORKS[method]
+        settings |= {
+            "name": "gfedntm",
+            "network": method,
+            "batch_size": 64 * clients,
+            **NETWORKS[method],
+        }
     settings |= {"max_rounds": rounds} if rounds else {}  # else as many as the method has
     study = Study.make(name="demo", about=DEMO, method=settings)
     folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
@@ -154,16 +158,18 @@ def train_command(
     from fedtopics import Study, TopicModel
     from fedtopics.federation.engines import ENGINES
     from fedtopics.federation.simulation import train as train_here
+    from fedtopics.federation.study_tables import refuse
     from fedtopics.methods.core.plan import default_vocabulary
 
-    if start is None and (rounds or vocabulary):
-        raise click.UsageError("--rounds and --vocabulary need --from MODEL.")
-    if engine != "flare" and (keys or kit):
-        raise click.UsageError("--keys and --startup-kit need --engine flare.")
-    if engine != "dask" and (scheduler or workers):
-        raise click.UsageError("--scheduler and --workers need --engine dask.")
-    if scheduler and workers:
-        raise click.UsageError("An existing cluster has its own workers; leave out --workers.")
+    problems = {
+        "--rounds and --vocabulary need --from MODEL.": not start and any([rounds, vocabulary]),
+        "--keys and --startup-kit need --engine flare.": engine != "flare" and any([keys, kit]),
+        "--scheduler and --workers need --engine dask.": (
+            engine != "dask" and any([scheduler, workers])
+        ),
+        "An existing cluster has its own workers; leave out --workers.": all([scheduler, workers]),
+    }
+    refuse(problems, error=click.UsageError)
     if engine == "dask":
         require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
     plan = Study.read(study)
@@ -250,10 +256,10 @@ def sweep_command(
     write_durably(folder / "sweep.svg", chart_of(summary).encode())
     if as_json:
         print_json(result)
-        return
-    _print_scores(summary)
-    say("\n".join(reasons))
-    say(f"Recommended: {best} topics. Models, scores and plot are in {folder}.")
+    else:
+        _print_scores(summary)
+        say("\n".join(reasons))
+        say(f"Recommended: {best} topics. Models, scores and plot are in {folder}.")
 
 
 def _print_scores(summary: list[dict[str, Any]]) -> None:

@@ -142,11 +142,11 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
     rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), by=by)
     if as_json:
         print_json(rows)
-        return
-    for row in rows:
-        say(f"{row['topic']:>3}  {' '.join(row['words'][:LINE_WORDS])}")
-        terms = "  ".join(f"{term} {cosine:.2f}" for term, cosine in row["terms"])
-        say(f"     {terms or 'no term has a word in common with it'}", "dim")
+    else:
+        for row in rows:
+            say(f"{row['topic']:>3}  {' '.join(row['words'][:LINE_WORDS])}")
+            terms = "  ".join(f"{term} {cosine:.2f}" for term, cosine in row["terms"])
+            say(f"     {terms or 'no term has a word in common with it'}", "dim")
 
 
 @click.command()
@@ -216,9 +216,9 @@ def transform(
         )
     if as_json:
         print_json({name: _plain(grouped) for name, grouped in summaries.items()})
-        return
-    for name, grouped in summaries.items():
-        _print_groups(loaded, name, grouped, min_documents)
+    else:
+        for name, grouped in summaries.items():
+            _print_groups(loaded, name, grouped, min_documents)
 
 
 def _plain(grouped: Grouped) -> dict[str, Any]:

@@ -211,6 +211,9 @@ def dossier(
     training, strangers = (
         None if path is None else Corpus.read(path, Columns(**columns)) for path in (data, others)
     )
-    form = dossier_of(run, training, strangers, earlier, list_words)
-    write_document(form, out, [run, data, others, *earlier, columns["rules"]])
+    write_document(
+        dossier_of(run, training, strangers, earlier, list_words),
+        out,
+        [run, data, others, *earlier, columns["rules"]],
+    )
     say(f"The dossier is in {out}." + " Do not share it: it lists words." * list_words)

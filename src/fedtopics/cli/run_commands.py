@@ -198,8 +198,11 @@ def dpia(
     if data is not None:
         study = Study.read(place)
         rules = Policy.of(policy)
-        corpus = Corpus.read(data, Columns(**columns))
-        exposure = expose(study, corpus, rules.in_study(study.is_secure))
+        exposure = expose(
+            study=study,
+            corpus=Corpus.read(data, Columns(**columns)),
+            policy=rules.in_study(study.is_secure),
+        )
     file = answers or out.with_name(FILE)
     earlier = read_answers(file)
     form = assess(place, audit, exposure, earlier)

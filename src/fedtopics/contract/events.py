@@ -276,8 +276,14 @@ class Documents(Event, kind="documents"):  # the documents of a client were read
 
     @classmethod
     def of(cls, client: str, corpus: Corpus) -> Documents:
-        source = corpus.source or "a place that is still empty"
-        return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words, corpus.whose)
+        return cls(
+            client=client,
+            documents=len(corpus),
+            empty=corpus.n_empty,
+            source=corpus.source or "a place that is still empty",
+            words=corpus.first_words,
+            whose=corpus.whose,
+        )
 
 
 class Languages(Event, kind="languages"):  # languages of a client's documents

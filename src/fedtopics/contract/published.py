@@ -107,10 +107,6 @@ def unknown(*shape: int) -> NDArray[np.float64]:
     return np.broadcast_to(np.nan, shape)
 
 
-def _no_arguments(settings: Settings, n_words: int) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Over:
     """Over which documents a reply is, for people.
@@ -158,7 +154,7 @@ class Published:
     reply: Callable[..., Template]
     often: Callable[[Settings], Often] = lambda _: ONCE
     counts_first: Callable[..., Template] | None = None
-    largest: Callable[[Settings, int], Mapping[str, Any]] = _no_arguments
+    largest: Callable[[Settings, int], Mapping[str, Any]] = lambda *_: {}
     over: Over = ALL_DOCUMENTS
     seen_by_all: bool = False
     noise: bool | None = None
@@ -170,8 +166,7 @@ class Published:
         """Return how often a study calls the function, in the method and in stages before it."""
         often = self.often(settings)
         for stage in settings.stages:
-            of_stage = self.in_study(stage)
-            if of_stage:
+            if of_stage := self.in_study(stage):
                 often += of_stage.of_stage(stage.max_rounds)
         return often
 
@@ -183,7 +178,7 @@ def published(
     reply: Callable[..., Template],
     often: Callable[[Settings], Often] | Often = EACH_ROUND,
     counts_first: Callable[..., Template] | None = None,
-    largest: Callable[[Settings, int], Mapping[str, Any]] = _no_arguments,
+    largest: Callable[[Settings, int], Mapping[str, Any]] = lambda *_: {},
     over: Over = ALL_DOCUMENTS,
     seen_by_all: bool = False,
     noise: bool | None = None,

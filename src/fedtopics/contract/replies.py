@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -167,11 +167,11 @@ class ReplyValidator:
         return reasons
 
 
+@dataclass(frozen=True)
 class _Check:
-    def __init__(self, documents: int, of: Sequence[str]) -> None:
-        self._documents = documents
-        self._of = of
-        self._lengths: dict[str, int] = {}
+    _documents: int
+    _of: Sequence[str]
+    _lengths: dict[str, int] = field(default_factory=dict)
 
     def fault(self, value: Any, template: Any, name: str) -> str:
         where = f"its field {name[:LONGEST_NAME]!r}" if name else "the reply"
@@ -193,8 +193,8 @@ class _Check:
             largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
             most = sum(template.sizes.get(client, largest) for client in self._of)
             template = Bounds((), most, 0, dtype="int64")
-        field = template if isinstance(template, Bounds) else Bounds(tuple(template))
-        return self._fault_of_field(value, field, where)
+        bounds = template if isinstance(template, Bounds) else Bounds(tuple(template))
+        return self._fault_of_field(value, bounds, where)
 
     def _fault_of_map(self, value: Any, template: Template, name: str, where: str) -> str:
         if not isinstance(value, Mapping) or value.keys() != template.keys():
@@ -228,9 +228,8 @@ class _Check:
             return f"{where} contains numbers outside the agreed bounds"
         if field.adds_up and abs(numbers.sum() - self._documents) > ROUNDING * self._documents:
             return f"{where} does not add up to the number of documents"
-        if not self._fits_together(numbers, field):
-            return f"{where} contains impossible squares or products"
-        return ""
+        is_possible = self._fits_together(numbers, field)
+        return "" if is_possible else f"{where} contains impossible squares or products"
 
     def _fits_together(self, numbers: NDArray[Any], field: Bounds) -> bool:
         """Whether squares and products satisfy the Cauchy-Schwarz inequality."""
@@ -251,15 +250,20 @@ class _Check:
         if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
             return f"{where} contains invalid words, or they are not sorted"
         n = len(self._of)
-        clients = value.values[:, 2]
-        documents, occurrences, first = value.values.T[[0, 1, 3]]
-        fits = (documents >= 1) & (documents <= self._documents) & (occurrences >= documents)
-        fits &= (occurrences <= MOST_COUNT) & (clients >= 1) & (clients <= n)
-        fits &= (first >= 0) & (first <= clients)
-        fits &= occurrences.sum(dtype=np.float64) <= LONGEST * self._documents
-        if not fits.all() or first.sum() > n * template.places or len(fits) > n * MOST_WORDS:
-            return f"{where} contains impossible counts of words"
-        return ""
+        documents, occurrences, clients, first = value.values.T
+        fits = (
+            (documents >= 1).all()
+            and (documents <= np.minimum(occurrences, self._documents)).all()
+            and (occurrences <= MOST_COUNT).all()
+            and occurrences.sum(dtype=np.float64) <= LONGEST * self._documents
+            and (clients >= 1).all()
+            and (clients <= n).all()
+            and (first >= 0).all()
+            and (first <= clients).all()
+            and first.sum() <= n * template.places
+            and len(value.names) <= n * MOST_WORDS
+        )
+        return "" if fits else f"{where} contains impossible counts of words"
 
     def _fault_of_windows(self, value: Any, template: Windows, name: str, where: str) -> str:
         (left, right) = template.pairs.T
@@ -275,9 +279,9 @@ class _Check:
         words = np.minimum(template.most, value["windows"])
         of_word = np.zeros(len(words), np.int64)
         of_word[left[alone]] = in_pairs[alone]
-        if (of_word > words).any() or (in_pairs > np.minimum(of_word[left], of_word[right])).any():
-            return f"{where} contains impossible numbers of windows"
-        return ""
+        together = np.minimum(of_word[left], of_word[right])
+        fits = (of_word <= words).all() and (in_pairs <= together).all()
+        return "" if fits else f"{where} contains impossible numbers of windows"
 
     def _fault_of_pairs(self, value: Any, name: str, where: str) -> str:
         n = self._documents

@@ -106,8 +106,9 @@ def data_sent_in(
     n_public = 0
     if recipe is not None and study.differential_privacy is not None:
         with suppress(FedTopicsError):  # the encoder whose words are public is not installed here
-            words = study.differential_privacy.words
-            n_public = len(recipe.public_words(words, study.method, study.text))
+            n_public = len(
+                recipe.public_words(study.differential_privacy.words, study.method, study.text)
+            )
     rows = TableMaker(
         clients=list(study.clients),
         is_secure=study.is_secure,
@@ -123,8 +124,11 @@ def data_sent_in(
     if not study.is_secure:
         return shown
     # With differential privacy, words are public, and no exact document count is sent.
-    names = {protocol.MODEL, protocol.ARRAYS}
-    steps = [step for step in protocol.STEPS if recipe is None or step.name in names]
+    steps = [
+        step
+        for step in protocol.STEPS
+        if recipe is None or step.name in (protocol.MODEL, protocol.ARRAYS)
+    ]
     return shown + [rows.row(step, step.often(None), [study.method], rounds=1) for step in steps]
 
 
@@ -199,8 +203,12 @@ class TableMaker:
             **of.largest(method, self.n_public or self.n_words),
         }
         replies = [of.counts_first, of.reply] if self.is_secure else [of.reply]
-        templates = [agreement.bounds(of, reply, request) for reply in replies if reply]
-        return [field for template in templates for field in reply_fields(template)]
+        return [
+            field
+            for reply in replies
+            if reply
+            for field in reply_fields(agreement.bounds(of, reply, request))
+        ]
 
     def _numbers(self, field: Field) -> float:
         """Return the most numbers or words of a field; infinite if that is not known."""
@@ -218,10 +226,10 @@ class TableMaker:
             return numbers * WORD_AS_TEXT
         if not field.shape:
             return NUMBER_AS_TEXT
-        width = np.dtype(field.bounds.dtype).itemsize
         is_masked = self.is_secure and field.bounds.dtype != "uint8"
+        width = MASKED if is_masked else np.dtype(field.bounds.dtype).itemsize
         places = MASKED * field.shape[0] if field.bounds.rows else 0  # the rows' numbers
-        return numbers * (MASKED if is_masked else width) + places
+        return numbers * width + places
 
 
 @dataclass(frozen=True)

@@ -244,8 +244,11 @@ def _own_words(study: Study, corpus: Corpus, policy: Policy) -> OwnWords | None:
     if study.differential_privacy is not None or not study.method.agrees_first:
         return None
     words = ClientWords(plan_of(study), ClientContext("this client", corpus, policy))
-    most = study.vocabulary.most_proposed(len(study.clients) or 1)
-    proposed = words.proposed(0, most, words.counted_words())["words"]
+    proposed = words.proposed(
+        places=0,
+        most=study.vocabulary.most_proposed(len(study.clients) or 1),
+        counted_words=words.counted_words(),
+    )["words"]
     contents = (content_shape_and_type(value)[0] for _, value in flat_fields({"words": proposed}))
     return OwnWords(len(proposed.names), sum(map(len, contents)))
 
@@ -276,10 +279,9 @@ def rehearse_noise(study: Study, corpus: Corpus, others: Sequence[int] = ()) -> 
             "Whether noise hides the topics was not tried: a rehearsal takes at most "
             f"{REHEARSED:,} documents and {MOST_CLIENTS} clients."
         )
-    owners = np.arange(len(corpus)) if corpus.owners is None else corpus.owners
     sizes = [corpus.n_persons(), *(others or [corpus.n_persons()] * (len(study.clients) - 1))]
     corpora = {
-        name: corpus.take(np.flatnonzero(owners < size))
+        name: corpus.take(np.flatnonzero(corpus.person_numbers < size))
         for name, size in zip(study.clients, sizes, strict=True)
     }
     numbers = ", ".join(f"{min(size, sizes[0]):,}" for size in sizes)

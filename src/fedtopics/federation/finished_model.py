@@ -7,10 +7,9 @@ import numpy as np
 
 from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_tables import client_names
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import Origin, Topics, TrainingInfo
+from fedtopics.model.topics import Origin, PrivacyGuarantee, Topics, TrainingInfo
 from fedtopics.text.rounding import is_example, rounded
 
 SHARE_DIGITS = 3  # of shares of topics in a model
@@ -18,14 +17,20 @@ IN_MODELS = "function", "often", "short", "seen"  # of the table of data sent
 
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
-    info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
-    if not seeded:
-        info["data_sent"] = [
-            {name: getattr(row, name) for name in IN_MODELS} for row in data_sent_in(study)
-        ]
+    info: TrainingInfo = (
+        {}
+        if seeded
+        else {
+            "masked": study.is_secure,
+            "data_sent": [
+                {name: getattr(row, name) for name in IN_MODELS} for row in data_sent_in(study)
+            ],
+        }
+    )
     if study.differential_privacy is not None:
-        bound: Any = study.differential_privacy.promise.plain | {"seeded": seeded}
-        info["privacy"] = bound
+        info["privacy"] = cast(
+            "PrivacyGuarantee", study.differential_privacy.promise.plain | {"seeded": seeded}
+        )
     return info
 
 
@@ -38,7 +43,13 @@ def finished(
     if not is_example(sum(model.documents.values()), len(model.documents)):
         model = without_exact_counts(model)
     model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
-    return model.with_client_names(client_names(study.clients, model.documents))
+    return model.with_client_names(
+        {
+            client: data.name
+            for client, data in study.clients.items()
+            if client in model.documents and data.name
+        }
+    )
 
 
 def without_exact_counts(model: TopicModel) -> TopicModel:
@@ -61,14 +72,15 @@ def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicMode
         {client: name for client, name in earlier.client_names.items() if client in model.documents}
     )
     # A topic keeps its number; with F-LDA it keeps its id, if training was continued.
-    ids_before = earlier.info.get("ids", range(earlier.n_topics))
-    ids_after = model.info.get("ids", range(model.n_topics))
     if "ids" in model.info and start.continued is None:
         return model
+    ids_before = earlier.info.get("ids", range(earlier.n_topics))
+    ids_after = model.info.get("ids", range(model.n_topics))
     numbers = {id_: number for number, id_ in enumerate(ids_after)}
-    names = {
-        numbers.get(ids_before[number]): name
-        for number, name in earlier.labels.items()
-        if number not in earlier.unconfirmed
-    }
-    return model.with_labels({k: name for k, name in names.items() if k is not None})
+    return model.with_labels(
+        {
+            numbers[ids_before[number]]: name
+            for number, name in earlier.labels.items()
+            if number not in earlier.unconfirmed and ids_before[number] in numbers
+        }
+    )

@@ -50,7 +50,6 @@ class LocalClients:
         self._robust = robust or Robust("none", notify)
         self._notify = notify
         self._validator = ReplyValidator(len(doors), notify)
-        self._excluded = self._validator.excluded
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         return self._exchanged(lambda call: dict(self._replies(call, template)), function, payload)
@@ -59,27 +58,26 @@ class LocalClients:
         return self._exchanged(lambda call: self._sum(call, template), function, payload)
 
     def tell(self, function: str, **payload: Any) -> None:
-        for name in [name for name in self.names if name not in self._excluded]:
+        for name in [name for name in self.names if name not in self._validator.excluded]:
             try:
                 self._doors[name].repeat(Call(function, payload, self._position))
             except DataError as error:
                 if name in self._drawn:
                     raise
-                self._excluded[name] = str(error)  # it has no part in the agreement
+                self._validator.excluded[name] = str(error)  # it has no part in the agreement
                 self._notify(Excluded(name, self._round, str(error)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
         """Do a round's steps; the drawn clients take part in all of them."""
-        missing = {name: f"excluded: {why}" for name, why in self._excluded.items()}
+        missing = {name: f"excluded: {why}" for name, why in self._validator.excluded.items()}
         self._begin()
         self._in_round = True
         self._round = number
         try:
             while True:
-                available = [name for name in self.names if name not in missing]
-                self._drawn = draw.members(number, self.names, available)
+                self._drawn = draw.members(number, self.names, set(self.names) - missing.keys())
                 self._validator.begin()
                 try:
                     left_out: RoundReport = {"missing": missing} if missing else {}

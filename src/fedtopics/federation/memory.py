@@ -85,13 +85,13 @@ class Choice:
     texts: Digests  # of each document
     persons: Digests
     places: Places  # of each document in the memory; -1 if it is new
+    empty: Places  # rows without text
     release: int  # its number
     is_resumed: bool = False
     # By group of the memory: rows that are in the release, and remembered documents that leave it.
     staying: dict[int, Places] = field(default_factory=dict)
     leaving: dict[int, Places] = field(default_factory=dict)
     waiting: Places = field(default_factory=lambda: np.zeros(0, np.int64))  # rows
-    empty: Places = field(default_factory=lambda: np.zeros(0, np.int64))  # rows without text
     left: int = 0  # persons who left with company
     company: int = 0  # persons who leave with them
     least: int = 0
@@ -108,20 +108,15 @@ class Choice:
         persons = len(np.unique(self.persons[self.waiting]))
         who = f" of {persons:,} new persons" if self.has_persons else " that are new"
         unit = "persons have" if self.has_persons else "documents have"
-        sentences = []
-        if persons:
-            sentences.append(
-                f"{len(self.waiting):,} documents{who} wait ({self.least:,} are needed)."
-            )
-        if self.company:
-            sentences.append(
-                f"{self.left:,} {unit} left; {self.company:,} others, drawn by lot, leave with "
-                "them."
-            )
-        if unused := len(self.texts) - len(self.rows) - len(self.waiting):
-            why = "were in earlier runs, or are" if self.once else "are"
-            sentences.append(f"In all, {unused:,} documents {why} put aside.")
-        return " ".join(sentences)
+        unused = len(self.texts) - len(self.rows) - len(self.waiting)
+        why = "were in earlier runs, or are" if self.once else "are"
+        sentences = {
+            f"{len(self.waiting):,} documents{who} wait ({self.least:,} are needed).": persons,
+            f"{self.left:,} {unit} left; {self.company:,} others, drawn by lot, leave with "
+            "them.": self.company,
+            f"In all, {unused:,} documents {why} put aside.": unused,
+        }
+        return " ".join(sentence for sentence, number in sentences.items() if number)
 
 
 @dataclass
@@ -197,19 +192,19 @@ class Memory:
         earlier_persons[rows] = self.persons[remembered]
         erased = np.isin([persons, earlier_persons], np.array(self.header.erased, np.uint64)).any(0)
         begun = [number for number, old in enumerate(self.header.releases) if old.study == study]
+        # Documents without text are in no sum, so they make no group larger.
+        empty = corpus.is_empty & (corpus.embeddings is None)
         choice = Choice(
             texts=texts,
             persons=earlier_persons if corpus.persons is None else persons,
             places=places,
+            empty=np.flatnonzero(empty),
             release=begun[0] if begun else len(self.header.releases),
             is_resumed=bool(begun),
             least=1 if grows else least,
             has_persons=corpus.persons is not None,
             once=once,
         )
-        # Documents without text are in no sum, so they make no group larger.
-        empty = corpus.is_empty & (corpus.embeddings is None)
-        choice.empty = np.flatnonzero(empty)
         groups = np.zeros(len(corpus), np.int32)
         groups[rows] = self.groups[remembered]
         groups[erased | empty] = -1
@@ -328,13 +323,16 @@ class Memory:
 
     def _digests_of_names(self, names: Sequence[str]) -> Digests:
         """Return digests of names, the same for all Unicode forms of a name."""
-        forms = [normalize("NFC", name).strip() for name in names]
-        content = [self._digest(form.encode(errors="replace"), b"person") for form in forms]
+        content = [
+            self._digest(normalize("NFC", name).strip().encode(errors="replace"), b"person")
+            for name in names
+        ]
         return np.frombuffer(b"".join(content), np.uint64)
 
     def _digest(self, content: bytes, kind: bytes) -> bytes:
-        key = bytes.fromhex(self.header.secret)
-        return hashlib.blake2b(content, digest_size=DIGEST, key=key, person=kind).digest()
+        return hashlib.blake2b(
+            content, digest_size=DIGEST, key=bytes.fromhex(self.header.secret), person=kind
+        ).digest()
 
     def _digests_of(self, corpus: Corpus) -> tuple[Digests, Digests]:
         """Return digests of each document's text, all different, and of its person."""

@@ -5,6 +5,7 @@ They contain no word, no name of a member and no number of documents.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
 
+@dataclass(frozen=True)
 class RunCollector:
     """The metrics of one run, for a registry of `prometheus_client`."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
+    folder: Callable[[], Path]
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -27,16 +28,18 @@ class RunCollector:
         from fedtopics.federation.run_status import read_run
 
         for direction, number in TRAFFIC.items():
-            text = f"Bytes of messages {direction} by this process."
-            yield CounterMetricFamily(f"fedtopics_bytes_{direction}", text, value=number)
+            yield CounterMetricFamily(
+                name=f"fedtopics_bytes_{direction}",
+                documentation=f"Bytes of messages {direction} by this process.",
+                value=number,
+            )
         try:
-            status = read_run(self._folder())
+            status = read_run(self.folder())
         except RunError:  # it has not begun yet
             return
         yield CounterMetricFamily(
             "fedtopics_refusals", "Updates and studies that were refused.", value=status.refusals
         )
-        is_failed = status.state in ("failed", "stopped")
         connected = sum(client.here for client in status.clients.values())
         members = GaugeMetricFamily("fedtopics_members", "Members by state.", labels=["state"])
         members.add_metric(["connected"], connected)
@@ -47,7 +50,11 @@ class RunCollector:
             ("rounds_planned", "Rounds at most.", status.rounds),
             ("waiting_since_seconds", "When a wait for others began; 0: none.", status.waits_since),
             ("finished", "1 if the run is finished.", status.state == "finished"),
-            ("failed", "1 if the run failed or was stopped.", is_failed),
+            (
+                "failed",
+                "1 if the run failed or was stopped.",
+                status.state in ("failed", "stopped"),
+            ),
         ):
             yield GaugeMetricFamily(f"fedtopics_{name}", text, value=value or 0)
 

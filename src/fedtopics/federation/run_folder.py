@@ -159,8 +159,9 @@ class RunFolder:
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: at intervals, or after a minute."""
-        slow = time.perf_counter() - self._saved > waiting.UNSAVED
-        return self.folder is not None and (slow or round_ % self._every == 0)
+        return self.folder is not None and (
+            round_ % self._every == 0 or time.perf_counter() - self._saved > waiting.UNSAVED
+        )
 
     def checkpoint(self, state: Checkpoint) -> bool:
         """Write a checkpoint and keep the last two; return whether it was written."""
@@ -210,10 +211,13 @@ class RunFolder:
             if hashlib.sha256(data).hexdigest() != files.read_text(digests[-1]).strip():
                 raise ValueError
             meta = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-            numbers = {name: float(x) for name, x in json.loads(meta["numbers"]).items()}
             if (int(meta["round"]), meta["study"]) != (int(path.stem), self._study):
                 raise ValueError
-            return Checkpoint(int(path.stem), load(data), numbers)
+            return Checkpoint(
+                round=int(path.stem),
+                arrays=load(data),
+                numbers={name: float(x) for name, x in json.loads(meta["numbers"]).items()},
+            )
         except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError):
             raise RunError(
                 f"The checkpoint {path} is damaged, or of another study; delete it and its .sha256 "

@@ -241,9 +241,10 @@ class RunStatus:
 
     @property
     def title(self) -> str:
-        round_ = self.topics_of_round
         return self.no_topics or (
-            "Topics" if round_ is None else f"Topics after round {round_:,}, not final yet"
+            "Topics"
+            if self.topics_of_round is None
+            else f"Topics after round {self.topics_of_round:,}, not final yet"
         )
 
     def lines(self, now: float) -> list[str]:
@@ -280,8 +281,9 @@ class RunStatus:
             Seconds since 1970.
         """
         is_down = self.running is False or self.state in ("failed", "stopped")
-        is_late = self.waits_since is not None and now - self.waits_since > late
-        is_late |= any(client.state.startswith("ended") for client in self.clients.values())
+        is_late = (self.waits_since is not None and now - self.waits_since > late) or any(
+            client.state.startswith("ended") for client in self.clients.values()
+        )
         code = 0 if self.state == "finished" else 2 if is_down else int(is_late)
         return code, f"{CHECKED[code]}: {'; '.join(self.lines(now))}"
 
@@ -348,8 +350,11 @@ def read_run(folder: Path) -> RunStatus:
         _check_life(status, lock)
     if status.running is False:
         for name, client in status.clients.items():
-            state = "was there at the last event" if client.here else client.state
-            status.clients[name] = replace(client, here=False, state=state)
+            status.clients[name] = replace(
+                client,
+                here=False,
+                state="was there at the last event" if client.here else client.state,
+            )
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         status.topics, status.topics_of_round, status.no_topics = _topics(
             status, folder / "model" / "topics.json", place, study
@@ -385,13 +390,12 @@ def _topics(
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
         return (), None, NONE_YET
-    agreed = json.loads(read_bytes(place / "agreement.json"))
     method = study.registration
     if method.topics_of is None or study.differential_privacy is not None:
         return (), None, NONE_HELD.format(method.title)
     if path is None:
         return (), None, NONE_YET
-    vocabulary = Vocabulary.of(agreed)
+    vocabulary = Vocabulary.of(json.loads(read_bytes(place / "agreement.json")))
     masses = method.topics_of(study.method, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
     columns = DEFAULT_RANKING.order(shares, vocabulary.frequency, LINE_WORDS)

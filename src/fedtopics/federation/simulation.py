@@ -113,8 +113,11 @@ def train(
         on_event=on_event,
         at_once=at_once,
     )
-    warm_start = None if start is None else WarmStart.of(start, vocabulary)
-    return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
+    return simulation.train(
+        folder=None if out is None else Path(out).expanduser(),
+        resume=resume,
+        start=None if start is None else WarmStart.of(start, vocabulary),
+    )
 
 
 def policies_of(study: Study, clients: Collection[str], policies: Any = None) -> dict[str, Policy]:
@@ -168,8 +171,11 @@ class Simulation:
                 )
                 files.callback(ledgers[name].close)
             self._require_same_documents(run)
-            table = data_sent_in(study, start=start, is_simulation=True) if folder else ()
-            rows = [row.plain() for row in table]
+            rows = (
+                [row.plain() for row in data_sent_in(study, start=start, is_simulation=True)]
+                if folder
+                else []
+            )
             doors = {name: self._door(name, ledgers[name], folder, rows) for name in ledgers}
             clients = LocalClients(
                 doors=doors,
@@ -188,9 +194,16 @@ class Simulation:
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
-            waits = self.study.registration.takes_new_documents
-            documents = policy.min_persons if waits else len(corpus)
-            policy.check_study(name, method.method_name, method.max_rounds, documents)
+            policy.check_study(
+                client=name,
+                method=method.method_name,
+                rounds=method.max_rounds,
+                persons=(
+                    policy.min_persons
+                    if self.study.registration.takes_new_documents
+                    else len(corpus)
+                ),
+            )
 
     def _require_same_documents(self, run: RunFolder) -> None:
         """Raise RunError if a resumed run began with other documents."""

@@ -110,31 +110,34 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Study:
-        if self.text.version != RULES:
-            raise ValueError(
-                f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
-                "the rules; leave it out, and install the same fedtopics at all members"
-            )
-        if len({client.name or name for name, client in self.clients.items()}) < len(self.clients):
-            raise ValueError("two clients have the same name; give each its own name")
-        least = self.federation.quorum
+        least = self.federation.quorum or 0
         drawn = self.method.clients_per_round
-        # A study without clients gets them when it is trained, so there is no number to check yet.
-        if least is not None and self.clients and least > len(self.clients):
-            raise ValueError(
-                f"federation.quorum = {least} is more than the {len(self.clients)} clients"
-            )
-        if least is not None and drawn is not None and least > drawn:
-            raise ValueError(
-                f"federation.quorum = {least} is more than method.clients_per_round = {drawn}"
-            )
-        if self.aggregation == "secure" and (reason := _why_plain(self)):
-            raise ValueError(
-                f'aggregation = "secure" is not possible: {reason}; change that, or leave this out'
-            )
+        names = {client.name or name for name, client in self.clients.items()}
+        reason = _why_plain(self)
         host = self.server.host
-        if host is not None and host not in {*self.clients, *self.observers}:
-            raise ValueError(f"server.host = {host!r} is not a member of the study")
+        tables.refuse(
+            {
+                f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
+                "the rules; leave it out, and install the same fedtopics at all members": (
+                    self.text.version != RULES
+                ),
+                "two clients have the same name; give each its own name": (
+                    len(names) < len(self.clients)
+                ),
+                # A study without clients gets them when it is trained: no number to check yet.
+                f"federation.quorum = {least} is more than the {len(self.clients)} clients": (
+                    0 < len(self.clients) < least
+                ),
+                f"federation.quorum = {least} is more than method.clients_per_round = {drawn}": (
+                    drawn is not None and drawn < least
+                ),
+                f'aggregation = "secure" is not possible: {reason}; change that, or leave this '
+                "out": self.aggregation == "secure" and reason != "",
+                f"server.host = {host!r} is not a member of the study": (
+                    host is not None and host not in {*self.clients, *self.observers}
+                ),
+            }
+        )
         if both := sorted(self.clients.keys() & self.observers.keys()):
             raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
         if self.differential_privacy is not None:
@@ -224,8 +227,11 @@ class Study(BaseModel, extra="forbid", frozen=True):
         """The name and settings for a run's events, without lists of words or paths of files."""
         keys = ("seed", "aggregation", "differential_privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in keys if key in self.agreed}
-        settings = dict(tables.dotted(plain)) | {"clients": len(self.clients)}
-        return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
+        return {
+            "name": self.name,
+            "fingerprint": self.fingerprint,
+            "settings": {**dict(tables.dotted(plain)), "clients": len(self.clients)},
+        }
 
     @property
     def registration(self) -> Method:
@@ -350,7 +356,10 @@ def _why_plain(study: Study) -> str:
 
 def example_study(method: str = DEFAULT_METHOD) -> str:
     """Return a commented study of a method with all keys and their defaults."""
-    clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
-    study = Study.make(name="example", clients=clients, method={"name": method})
+    study = Study.make(
+        name="example",
+        clients={name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")},
+        method={"name": method},
+    )
     title = "# A fedtopics study. Settings that are commented out show the default.\n\n"
     return title + tables.value_as_toml(study, example=True)

@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -125,11 +125,6 @@ def read_rules(path: Path) -> TextRules:
         return TextRules(**read_toml(path))
 
 
-def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
-    named = {client: clients[client].name for client in present if client in clients}
-    return {client: name for client, name in named.items() if name}
-
-
 def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the tables of members and of the server; ValueError for another value."""
     for key in ("clients", "observers"):
@@ -210,30 +205,37 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
     largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
 
+def refuse(problems: Mapping[str, bool], error: Callable[[str], Exception] = ValueError) -> None:
+    """Raise an error with the first of these problems that is one here."""
+    for problem, is_here in problems.items():
+        if is_here:
+            raise error(problem)
+
+
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
-    if why := why_not(method):
-        others = ", ".join(other for other in RECIPES.names if other != method.method_name)
-        raise ValueError(
+    why = why_not(method)
+    others = ", ".join(other for other in RECIPES.names if other != method.method_name)
+    refuse(
+        {
             f"{method.method_name} does not support differential privacy: {why}; choose a method "
-            f"that does ({others}), or leave out differential_privacy"
-        )
-    if outliers not in (None, "none"):
-        raise ValueError(
+            f"that does ({others}), or leave out differential_privacy": bool(why),
             "with differential privacy each update has only a part of the noise, but a rule for "
-            "outliers needs single updates; leave out federation.outliers"
-        )
-    if clients > 1 and not secure:
-        raise ValueError(
+            "outliers needs single updates; leave out federation.outliers": (
+                outliers not in (None, "none")
+            ),
             "with differential privacy each client adds a part of the noise, which protects only "
-            'totals; set aggregation = "secure", which needs three clients'
-        )
-    if clients > MOST_CLIENTS:
-        raise ValueError(
+            'totals; set aggregation = "secure", which needs three clients': (
+                clients > 1 and not secure
+            ),
             f"with differential privacy a study has at most {MOST_CLIENTS:,} clients; with more, "
-            "each client's part of the noise is too small for the whole numbers of secure sums"
-        )
-    if method.clients_per_round is not None:
-        raise ValueError("all clients of a private study take part; leave out clients_per_round")
+            "each client's part of the noise is too small for the whole numbers of secure sums": (
+                clients > MOST_CLIENTS
+            ),
+            "all clients of a private study take part; leave out clients_per_round": (
+                method.clients_per_round is not None
+            ),
+        }
+    )
 
 
 def fill_in_defaults_of_method(study: Any) -> Any:
@@ -330,8 +332,10 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    first = ("name", "network", "preset")
-    return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
+    return sorted(
+        model.model_fields.items(),
+        key=lambda field: field[0] not in ("name", "network", "preset"),
+    )
 
 
 def value_as_toml(

@@ -52,16 +52,15 @@ class Criterion:
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are hardly worse than the best."""
-        scored = [row for row in summary if row.get(self.name) is not None]
-        if not scored:
-            return []
-        top = max(scored, key=lambda row: self.sign * row[self.name])
-        return [row["topics"] for row in scored if self._is_close(row, top)]
-
-    def _is_close(self, row: Mapping[str, Any], top: Mapping[str, Any]) -> bool:
         deviation = f"{self.name}_deviation"
-        tolerance = max(CLOSE, row[deviation], top[deviation])
-        return bool(self.sign * (top[self.name] - row[self.name]) <= tolerance + TINY)
+        scored = [row for row in summary if row.get(self.name) is not None]
+        top = max(scored, key=lambda row: self.sign * row[self.name], default={})
+        return [
+            row["topics"]
+            for row in scored
+            if self.sign * (top[self.name] - row[self.name])
+            <= max(CLOSE, row[deviation], top[deviation]) + TINY
+        ]
 
 
 CRITERIA = (
@@ -177,8 +176,10 @@ def _train_all(
         model.save_pretrained(folder / _name(task))
         measured = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
         scores = {name: float(finite.mean()) for name, finite in measured.items() if len(finite)}
-        scores["diversity"] = unique_words(model.topics(10), 10)
-        return scores | {"held_out": held_out_loss(model, held_out, study.seed)}
+        return scores | {
+            "diversity": unique_words(model.topics(10), 10),
+            "held_out": held_out_loss(model, held_out, study.seed),
+        }
 
     runs.fill(
         tasks=tasks,
@@ -209,8 +210,10 @@ def _stability(folders: Iterable[Path]) -> list[float]:
         )
 
     # The similarity is not symmetric, so both directions are averaged.
-    pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
-    return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in pairs]
+    return [
+        (likeness(a, b) + likeness(b, a)) / 2
+        for a, b in combinations(map(TopicModel.from_pretrained, folders), 2)
+    ]
 
 
 def summarise_sweep(

@@ -94,13 +94,16 @@ class TopicModel(TopicFinder):
         (n_topics, n_words); with documents, ``topic-document-matrix``, float64 (n_topics,
         n_documents).
         """
-        output: dict[str, Any] = {
+        of_documents = (
+            {}
+            if documents is None
+            else {"topic-document-matrix": self.transform(documents).T.astype(np.float64)}
+        )
+        return {
             "topics": self.topics(n_words, relevance),
             "topic-word-matrix": np.array(self.beta, np.float64),
+            **of_documents,
         }
-        if documents is not None:
-            output["topic-document-matrix"] = self.transform(documents).T.astype(np.float64)
-        return output
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model to a folder: safetensors, JSON and a card, without document text.

@@ -25,7 +25,6 @@ from fedtopics.model.card import promise
 from fedtopics.model.comparison import compare
 from fedtopics.model.folder import weight_arrays
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import PrivacyGuarantee
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words, persons_by_word
 
@@ -56,9 +55,8 @@ class Difference:
     """Words that only one of the models has; for the owner of the documents."""
     fewest_persons: int | None
     """Persons, in the documents given, with the rarest of `words`."""
-    new_topics: Sequence[int]
-    removed_topics: Sequence[int]
-    """Topics of the earlier model that the later one lacks."""
+    topics: int
+    """How many topics only one of the models has."""
     changed_words: int
     """Words of both models whose numbers of documents differ."""
     fewest_documents: int
@@ -71,8 +69,6 @@ class Disclosure:
 
     contents: Mapping[str, tuple[int, ...]]
     """Shape of each array."""
-    n_topics: int
-    n_words: int
     least: int
     unit: str
     """What counts as a person, in the plural: patients, persons, or documents."""
@@ -84,9 +80,8 @@ class Disclosure:
     """Persons with each topic as the largest of their documents. Empty without documents."""
     attack: Attack | None
     differences: Sequence[Difference]
-    privacy: PrivacyGuarantee | None
-    noise: str
-    """A sentence about differential privacy."""
+    noise: dict[str, bool]
+    """A sentence about differential privacy, and whether an approver should look at it."""
 
     @property
     def rare_words(self) -> list[str]:
@@ -106,7 +101,7 @@ class Disclosure:
                 for sentence, concerning in _on_difference(number, difference, self.unit).items()
             }
             or {"No earlier model was given to compare.": False},
-            "noise": {self.noise: self.privacy is None or self.privacy["seeded"]},
+            "noise": self.noise,
         }
 
     @property
@@ -120,6 +115,7 @@ class Disclosure:
         ]
 
 
+NO_NOISE = "Epsilon is none, because there is no differential privacy"
 NO_DOCUMENTS = {
     "The documents of the training were not given, so it is not known of how few persons the words "
     "and topics are.": True
@@ -174,6 +170,7 @@ def disclosure(
         model = TopicModel.from_matrix(model, words)
     corpus = None if documents is None else model.embedded(Corpus.of(documents))
     persons, topics, unread = ({}, [], 0) if corpus is None else _persons(model, corpus)
+    privacy = model.info.get("privacy")
     # Arrays of zeros, as in a model of another library's topics, disclose nothing.
     arrays = {
         **weight_arrays(model),
@@ -187,8 +184,6 @@ def disclosure(
     }
     return Disclosure(
         contents={name: tuple(array.shape) for name, array in arrays.items() if array.any()},
-        n_topics=model.n_topics,
-        n_words=len(model.vocabulary),
         least=least,
         unit="documents" if corpus is None else corpus.unit,
         unread=unread,
@@ -196,8 +191,7 @@ def disclosure(
         topic_persons=topics,
         attack=None if corpus is None or others is None else _attack(model, corpus, others),
         differences=[_difference(model, before, corpus) for before in earlier],
-        privacy=model.info.get("privacy"),
-        noise=f"{promise(model) or 'Epsilon is none, because there is no differential privacy'}.",
+        noise={f"{promise(model) or NO_NOISE}.": privacy is None or privacy["seeded"]},
     )
 
 
@@ -238,8 +232,8 @@ def _attack(model: TopicModel, documents: Corpus, others: object) -> Attack:
         np.concatenate([members, strangers]),
         np.arange(len(members) + len(strangers)) < len(members),
     )
-    trials = binomtest(round(recognised * len(members)), len(members))
-    interval = trials.proportion_ci(CONFIDENCE, method="wilson")
+    n_recognised = round(recognised * len(members))
+    interval = binomtest(n_recognised, len(members)).proportion_ci(CONFIDENCE, method="wilson")
     return Attack(
         auc=auc,
         auc_interval=auc_interval(auc, len(members), len(strangers)),
@@ -289,8 +283,7 @@ def _difference(later: TopicModel, before: TopicModel, corpus: Corpus | None) ->
     return Difference(
         words=words,
         fewest_persons=min(filter(None, persons.tolist()), default=None),
-        new_topics=[topic.topic for topic in compared.new],
-        removed_topics=[topic.topic for topic in compared.removed],
+        topics=len([*compared.new, *compared.removed]),
         changed_words=len([*filter(None, changes)]),
         fewest_documents=min(filter(None, changes), default=0),
     )
@@ -302,7 +295,7 @@ def _on_persons(about: Disclosure) -> dict[str, bool]:
     rarest = min(filter(None, numbers))
     smallest = min(filter(None, about.topic_persons), default=0)
     return {
-        f"Of {about.n_words:,} words, the number of those {place} fewer than {about.least} "
+        f"Of {len(numbers):,} words, the number of those {place} fewer than {about.least} "
         f"{about.unit} is {len(about.rare_words):,}; the rarest is {place} {rarest:,}.": (
             rarest < about.least
         ),
@@ -333,15 +326,14 @@ def _on_attack(attack: Attack, unit: str) -> dict[str, bool]:
 
 
 def _on_difference(number: int, difference: Difference, unit: str) -> dict[str, bool]:
-    topics = [*difference.new_topics, *difference.removed_topics]
     return {
         f"Compared with the earlier model {number}, the number of words that only one of both has "
         f"is {len(difference.words):,}; the fewest {unit} with such a word are "
         f"{difference.fewest_persons or 'not known'}. The number of topics that only one has is "
-        f"{len(topics):,}. The number of common words whose counts of documents differ is "
+        f"{difference.topics:,}. The number of common words whose counts of documents differ is "
         f"{difference.changed_words:,}; the smallest difference is "
         f"{difference.fewest_documents:,}.": any(
-            [difference.words, topics, difference.changed_words]
+            [difference.words, difference.topics, difference.changed_words]
         )
     }
 
@@ -353,8 +345,11 @@ def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
     """
     counts = model.count_words(corpus).astype(np.float64).tocoo()
     rows, columns = counts.coords
-    theta = model.transform(corpus).astype(np.float64)
-    shares = np.einsum("nk,kn->n", theta[rows], model.beta[:, columns])
+    shares = np.einsum(
+        "nk,kn->n",
+        model.transform(corpus)[rows].astype(np.float64),
+        model.beta[:, columns],
+    )
     of_known_words = np.bincount(
         rows, counts.data * np.log(np.maximum(shares, UNKNOWN)), len(corpus)
     )
@@ -368,5 +363,7 @@ def rates(scores: Numbers, members: NDArray[np.bool_]) -> tuple[float, float]:
     from sklearn.metrics import roc_auc_score
 
     threshold = np.quantile(scores[~members], 1 - FALSE_POSITIVES)
-    auc = roc_auc_score(members.ravel(), scores.ravel())
-    return float(auc), float((scores[members] > threshold).mean())
+    return (
+        float(roc_auc_score(members.ravel(), scores.ravel())),
+        float((scores[members] > threshold).mean()),
+    )

@@ -80,8 +80,7 @@ class Layout:
                 return {name: value(field) for name, field in part.items()}
             return part.read(total[part.start : part.end])
 
-        decoded: dict[str, Any] = value(self._parts)
-        return decoded
+        return dict(value(self._parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +114,16 @@ class _Part:
         else:
             fraction = UNBOUNDED
             reach = LARGEST_UNBOUNDED / members
-        shape = tuple(n for n in field.shape if isinstance(n, int))
-        return cls(name, field, shape, start, low, high, reach, fraction)
+        return cls(
+            name=name,
+            field=field,
+            shape=tuple(n for n in field.shape if isinstance(n, int)),
+            start=start,
+            low=low,
+            high=high,
+            reach=reach,
+            fraction=fraction,
+        )
 
     @property
     def end(self) -> int:
@@ -168,13 +175,11 @@ def _most(announced: Any, members: Sequence[str]) -> int:
 def _bounds(field: replies.Bounds, documents: int) -> tuple[float, float]:
     """Return the bounds of all numbers of one update; infinite if they are not known."""
     bound = field.per_document * max(documents, 1)
-    low = -min(bound, -float(np.min(field.least)))
-    high = min(bound, float(np.max(field.most)))
+    low = min(max(float(np.min(field.least)), -bound), 0.0)
+    high = max(min(float(np.max(field.most)), bound), 0.0)
     if field.dtype != "int64":
         low = low - replies.ROUNDING * abs(low)
         high = high + replies.ROUNDING * abs(high)
-    low = min(low, 0.0)
-    high = max(high, 0.0)
     return low if low > -replies.LIMIT else -np.inf, high if high < replies.LIMIT else np.inf
 
 

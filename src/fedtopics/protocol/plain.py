@@ -19,8 +19,10 @@ from fedtopics.escaping import as_sentence
 from fedtopics.protocol.client_side import ClientSide, MemberDoor
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import Message
-from fedtopics.protocol.structures import fields_of_struct
+from fedtopics.protocol.structures import MOST_FIELDS, VALUES_PER_MEMBER
 from fedtopics.protocol.values import dumps, loads
+
+Phase = Literal["begin", "reply", "done", "left"]
 
 
 class PlainAsk(Message):
@@ -29,7 +31,7 @@ class PlainAsk(Message):
     software: str  # study, method and versions
     run: bytes  # its identity, if the client knows it
     step: int
-    phase: Literal["begin", "reply", "done", "left"]
+    phase: Phase
     least: int = 1  # clients that its policy requires in a sum
     reason: str = ""  # why it ends
 
@@ -186,8 +188,7 @@ class PlainClients:
         if entry["again"]:
             raise AgainError(entry["missing"])
         attempt.exchanges += 1
-        result: dict[str, Any] = entry["result"]
-        return result
+        return dict(entry["result"])
 
     def _reply(self, call: Call, attempt: Attempt) -> bytes:
         """Return the update that the door permits."""
@@ -198,7 +199,9 @@ class PlainClients:
 
     def _read(self, content: bytes, name: str) -> Mapping[str, Any]:
         """Read the entry of this step; FederationError if the program expects another."""
-        entry: Mapping[str, Any] = loads(content, fields=fields_of_struct(len(self.names)))
+        entry: Mapping[str, Any] = loads(
+            content, fields=MOST_FIELDS + VALUES_PER_MEMBER * len(self.names)
+        )
         if entry["name"] != name:
             raise FederationError(
                 f"At step {self.step}, {self._own or 'the server'} expects {name!r}, and the log "

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from fedtopics import waiting
 from fedtopics.contract.interfaces import Draw
@@ -11,9 +10,14 @@ from fedtopics.files import read_bytes, write_durably
 from fedtopics.protocol.exchange import Patience, ask_at_last
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.messages import decode, encode
-from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
-
-Phase = Literal["begin", "reply", "done", "left"]
+from fedtopics.protocol.plain import (
+    Attempt,
+    Phase,
+    PlainAnswer,
+    PlainAsk,
+    PlainReply,
+    Request,
+)
 
 
 class StateError(Exception):

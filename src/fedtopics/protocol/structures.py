@@ -42,11 +42,6 @@ _MAPS = {*range(0x80, 0x90), 0xDE, 0xDF}
 _SHORT_EXTENSION = 0xC7
 
 
-def fields_of_struct(members: int) -> int:
-    """Return the most values of an entry of the plain server's log."""
-    return MOST_FIELDS + VALUES_PER_MEMBER * members
-
-
 def check_structure(raw: memoryview, most: int) -> None:
     """Walk over MessagePack without decoding it; ValueError or LookupError if it is not allowed."""
     if len(raw) > LARGEST_STRUCTURE:

@@ -7,6 +7,7 @@ an array whose pieces come next. It contains unsigned numbers of 8 bytes; see th
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -78,11 +79,11 @@ def _padding(size: int) -> bytes:
     return bytes(-size % ALIGNMENT)
 
 
+@dataclass
 class _Writer:
     """Turns plain data into MessagePack's types, and keeps the pieces of arrays."""
 
-    def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+    pieces: list[Piece] = field(default_factory=list)
 
     def plain(self, value: Any) -> Any:
         for kinds in _PLAIN:
@@ -121,8 +122,12 @@ class _Writer:
         return self._extension(ARRAY, [_number(array.dtype), *array.shape], array)
 
     def _rows(self, code: int, rows: NDArray[Any], present: NDArray[np.bool_]) -> Ext:
-        numbers = [_number(rows.dtype), len(present), *rows.shape[1:]]
-        return self._extension(code, numbers, np.packbits(present), rows)
+        return self._extension(
+            code,
+            [_number(rows.dtype), len(present), *rows.shape[1:]],
+            np.packbits(present),
+            rows,
+        )
 
     def _texts(self, code: int, texts: Sequence[str], *counts: NDArray[np.int64]) -> Ext:
         lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
@@ -144,13 +149,13 @@ def _number(dtype: np.dtype[Any]) -> int:
     return NAMES.index(dtype.name)
 
 
+@dataclass
 class _Reader:
     """Makes arrays of extensions and pieces, in order; any mismatch is an error."""
 
-    def __init__(self, data: memoryview, largest: int) -> None:
-        self.place = 0
-        self._data = data
-        self._room = largest
+    data: memoryview
+    room: int  # bytes that arrays and texts may still take
+    place: int = 0
 
     def read(self, code: int, content: memoryview) -> Any:
         numbers = np.frombuffer(content, "<u8").tolist()
@@ -193,15 +198,15 @@ class _Reader:
 
     def _piece(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         end = self.place + math.prod(shape) * dtype.itemsize
-        if end > len(self._data):
+        if end > len(self.data):
             raise ValueError
-        array = np.frombuffer(self._data[self.place : end], dtype.newbyteorder("<"))
+        array = np.frombuffer(self.data[self.place : end], dtype.newbyteorder("<"))
         if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
             raise ValueError
         self.place = end + len(_padding(end))
         return array.astype(dtype, copy=False).reshape(shape)
 
     def _take_room(self, size: int) -> None:
-        self._room -= size
-        if self._room < 0:
+        self.room -= size
+        if self.room < 0:
             raise ValueError

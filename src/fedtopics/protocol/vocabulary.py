@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedtopics.contract.payload import CountsByWord
 from fedtopics.contract.published import Published
-from fedtopics.contract.replies import MOST_COUNT, Announced, Bounds, Template
+from fedtopics.contract.replies import Announced, Bounds, Template, counts
 from fedtopics.errors import FederationError
 from fedtopics.text.vocabulary import MOST_MARKED, VocabularyLimits
 from fedtopics.text.words import is_word
@@ -46,8 +46,7 @@ def template_of_table(size: int, n_clients: int) -> Template:
 
 
 def template_of_counts(n_words: int) -> Template:
-    column = Bounds((n_words,), MOST_COUNT, 0, dtype="int64")
-    return {"documents": Announced({}), **dict.fromkeys(COLUMNS, column)}
+    return {"documents": Announced({}), **dict.fromkeys(COLUMNS, counts(n_words))}
 
 
 STEPS = (
@@ -130,15 +129,14 @@ def joined(
 
 def counts_over(own: CountsByWord, words: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     place = {word: row for row, word in enumerate(own.names)}
-    counts = np.zeros((len(words), len(COLUMNS)), np.int64)
-    for row, word in enumerate(words):
-        if word in place:
-            counts[row] = own.values[place[word]]
-    return dict(zip(COLUMNS, counts.T, strict=True))
+    # The last row, of zeros, is for words that this member does not have.
+    values = np.vstack([own.values, np.zeros((1, len(COLUMNS)), np.int64)])
+    rows = [place.get(word, -1) for word in words]
+    return dict(zip(COLUMNS, values[rows].T, strict=True))
 
 
 def named(total: Mapping[str, Any], words: Sequence[str]) -> CountsByWord:
     """Return the total counts of the listed words, without those that nobody has."""
-    counts = np.column_stack([total[name] for name in COLUMNS])
-    rows = np.flatnonzero(counts[:, 0])
-    return CountsByWord([words[row] for row in rows.tolist()], counts[rows])
+    values = np.column_stack([total[name] for name in COLUMNS])
+    rows = np.flatnonzero(values[:, 0])
+    return CountsByWord([words[row] for row in rows.tolist()], values[rows])

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -38,9 +37,11 @@ def dossier_of(
     about = disclosure(
         model, documents, others=others, earlier=[*map(TopicModel.from_pretrained, earlier)]
     )
-    inputs = "; the documents given" if documents is not None else ""
-    cited = partial(Statement, source=f"the model's files{inputs}")
-    statements = {name: [*map(cited, sentences)] for name, sentences in about.remarks.items()}
+    source = "the model's files" + ("" if documents is None else "; the documents given")
+    statements = {
+        name: [Statement(sentence, source) for sentence in sentences]
+        for name, sentences in about.remarks.items()
+    }
     digests = [
         [name, "SHA-256", hashlib.sha256(read_bytes(folder / name)).hexdigest()]
         for name in UNEDITED
@@ -50,7 +51,7 @@ def dossier_of(
         "What the model is": [
             Statement(
                 f"The method is {model.info.get('method', 'not known')}; the number of topics is "
-                f"{about.n_topics:,}, that of words {about.n_words:,}, and that of clients "
+                f"{model.n_topics:,}, that of words {len(model.vocabulary):,}, and that of clients "
                 f"{len(model.documents):,}.",
                 "config.json",
             )
@@ -63,7 +64,7 @@ def dossier_of(
         "An attack": [*statements["attack"], *([] if records is None else audit_table(records))],
         "Differences from earlier models": statements["differences"],
         "Noise": statements["noise"],
-        "What to look at": [*map(cited, about.to_check)],
+        "What to look at": [Statement(sentence, source) for sentence in about.to_check],
         "Digests": [
             FormTable(DIGESTS, [*digests, *([] if records is None else digests_of(records))])
         ],

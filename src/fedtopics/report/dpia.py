@@ -31,8 +31,6 @@ from fedtopics.report.dpia_records import (
     CONDITIONS,
     TABLES,
     Records,
-    answer_or_gap,
-    to_controller,
 )
 from fedtopics.report.run import LedgerFacts
 
@@ -75,12 +73,11 @@ def assess(
     sections = []
     for number, section in SECTIONS.items():
         parts = [
-            part
+            answered(number, part, answers)
             for entry in section.get("parts", ())
             for part in _parts(entry, records, phrases)
             if not isinstance(part, FormTable) or part.rows  # no record, or an empty one
         ]
-        parts = [answered(number, part, answers) for part in parts]
         sections.append(Section(number, section["title"], parts))
     sections.append(Section("A", "Digests", [FormTable(DIGESTS, digests_of(records))]))
     return Document(
@@ -166,12 +163,19 @@ def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -
         case ["say", *texts]:
             return [Statement(*(text.format(**phrases) for text in texts))]
         case ["each ledger", *texts]:
-            every = ({**phrases, **_of_ledger(facts)} for facts in records.ledgers)
-            return [Statement(*(text.format(**names) for text in texts)) for names in every]
+            return [
+                Statement(*(text.format(**phrases, **_of_ledger(facts)) for text in texts))
+                for facts in records.ledgers
+            ]
         case ["answer", name, question]:
-            return [answer_or_gap(records, name, question)]
+            # The study's [about] may answer it.
+            answers = dict(records.study.about.rows())
+            if name not in answers:
+                return [Gap(WHO["controller"], question)]
+            text = f"{name.capitalize()}: {answers[name]}"
+            return [Statement(text, f"{CITED}, [about] {name}")]
         case ["before a run", question]:
-            return [] if records.ledgers else [to_controller(question)]
+            return [] if records.ledgers else [Gap(WHO["controller"], question)]
         case ["table", name]:
             table = TABLES[name]
             return [FormTable(table["head"], table["rows"], table["source"].format(**phrases))]
@@ -252,12 +256,16 @@ def _files(records: Records) -> list[Part]:
         **({"model": NOISY_MODEL} if records.bounded else {}),
     }
     holder = "the server" if records.place == "server" else "each participant, its own"
-    has_run = records.place != "study"
     return [
         FormTable(
             head=["file", "content", "who has it", "bytes here"],
             rows=[
-                [name, what, whose.get(name, holder), records.size(name) if has_run else ""]
+                [
+                    name,
+                    what,
+                    whose.get(name, holder),
+                    "" if records.place == "study" else records.size(name),
+                ]
                 for name, what in files.items()
             ],
             source=f"files in the folder; {PROGRAM} deletes none of them",

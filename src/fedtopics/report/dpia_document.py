@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -57,11 +56,6 @@ class Section:
     title: str
     parts: list[Part] = field(default_factory=list)
 
-    @property
-    def level(self) -> int:
-        """The depth of the heading, from 1."""
-        return 1 + self.number.count(".")
-
 
 @dataclass(frozen=True)
 class Document:
@@ -74,14 +68,19 @@ class Document:
     @cached_property
     def sources(self) -> list[str]:
         """The records that parts name, in order of their first appearance."""
-        parts = [part for section in self.sections for part in section.parts]
-        of_parts = [part.source.split("; ") for part in parts if not isinstance(part, Gap)]
-        return list(dict.fromkeys(chain.from_iterable(of_parts)))
+        return list(
+            dict.fromkeys(
+                source
+                for section in self.sections
+                for part in section.parts
+                if not isinstance(part, Gap)
+                for source in part.source.split("; ")
+            )
+        )
 
     def cited(self, source: str) -> str:
         """Return the numbers of a part's records in the list at the end."""
-        numbers = [self.sources.index(record) + 1 for record in source.split("; ")]
-        return f"[{', '.join(map(str, numbers))}]"
+        return str([self.sources.index(record) + 1 for record in source.split("; ")])
 
     @property
     def gaps(self) -> int:
@@ -103,6 +102,7 @@ def form_as_markdown(form: Document) -> str:
 def form_as_html(form: Document) -> str:
     """Return a page without scripts that loads nothing from other hosts."""
     templates = report_templates(visible)
-    rules = resource(templates, "colours.css") + resource(templates, "dpia.css")
-    style = Markup(rules)  # noqa: S704 - ours
+    style = Markup(  # noqa: S704 - ours
+        resource(templates, "colours.css") + resource(templates, "dpia.css")
+    )
     return templates.get_template("dpia.html.j2").render(form=form, style=style)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +17,9 @@ from fedtopics.federation.study_tables import FEWEST_CLIENTS
 from fedtopics.files import read_toml
 from fedtopics.guarantees import not_promised
 from fedtopics.privacy.recipe import RECIPES
-from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
 CITED = "study.toml"  # the study, whose fingerprint is in the annex
-to_controller = partial(Gap, "the controller")
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,12 @@ class Records:
         elif not (place / "study.toml").is_file():
             raise RunError(f"There is no study.toml in {place}; give a run's folder, or a study.")
         else:
-            ledgers = [
-                facts
-                for facts in map(LedgerFacts.read, find_ledgers(place).values())
-                if facts.began_line
-            ]
+            ledgers = map(LedgerFacts.read, find_ledgers(place).values())
             records = cls(
-                place, Study.read(place / "study.toml"), place_of(place, ran=True), ledgers
+                folder=place,
+                study=Study.read(place / "study.toml"),
+                place=place_of(place, ran=True),
+                ledgers=[facts for facts in ledgers if facts.began_line],
             )
         audit_of_run = records.folder / AUDIT
         audit = audit or (audit_of_run if audit_of_run.exists() else None)
@@ -75,14 +71,20 @@ class Records:
     @property
     def unit(self) -> str:
         """What sentences count, in the plural."""
-        units = [exposure.unit for _, _, exposure in self.exposures if exposure.unit != "documents"]
-        return next(iter(units), "persons" if self.bounded == "person" else "documents")
+        return next(
+            (exposure.unit for _, _, exposure in self.exposures if exposure.unit != "documents"),
+            "persons" if self.bounded == "person" else "documents",
+        )
 
     @property
     def not_promised(self) -> list[str]:
         """What the study does not promise."""
-        has = {"secure": self.masked, "noise": bool(self.bounded), "draws": self.study.method.draws}
-        return not_promised(**has, persons=self.unit != "documents")
+        return not_promised(
+            secure=self.masked,
+            noise=bool(self.bounded),
+            draws=self.study.method.draws,
+            persons=self.unit != "documents",
+        )
 
     @property
     def masked(self) -> bool:
@@ -166,11 +168,3 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
 
 
 TABLES = read_toml(Path(__file__).with_name("dpia_tables.toml"))
-
-
-def answer_or_gap(records: Records, name: str, question: str) -> Part:
-    """Return the answer in the study's [about], or the question to the controller."""
-    rows = dict(records.study.about.rows())
-    if name in rows:
-        return Statement(f"{name.capitalize()}: {rows[name]}", f"{CITED}, [about] {name}")
-    return to_controller(question)

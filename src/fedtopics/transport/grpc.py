@@ -332,8 +332,12 @@ class GrpcLink:
         self._address = address + self.through
         self._seconds = seconds
         credentials, name = channel_credentials(key, certificate, server)
-        options = [*OPTIONS, ("grpc.ssl_target_name_override", name)]
-        self._connect = partial(grpc.secure_channel, address, credentials, options)
+        self._connect = partial(
+            grpc.secure_channel,
+            address,
+            credentials,
+            options=[*OPTIONS, ("grpc.ssl_target_name_override", name)],
+        )
         self._channel = self._connect()
         self._closed = False
         self._lock = threading.Lock()
