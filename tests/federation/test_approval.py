@@ -152,7 +152,7 @@ def farewell(airlock: Airlock, successor: str, *names: str) -> list[str]:
     certificate.write_bytes(key_of(successor or "anna").certificate)
     path = propose_farewell(airlock.folder, "ben", certificate if successor else None)
     airlock.says(*names, page=path.name)
-    return [*airlock.gate.people]
+    return [*airlock.gate.people()]
 
 
 def test_all_others_replace_an_approver(airlock: Airlock) -> None:
@@ -166,7 +166,7 @@ def test_all_others_replace_an_approver(airlock: Airlock) -> None:
     assert airlock.sends() == ""
     airlock.ends()
     again = Airlock(airlock.folder)
-    assert [*again.gate.people] == ["anna", "carl", "dora"]
+    assert [*again.gate.people()] == ["anna", "carl", "dora"]
     again.receives()
     ledger = again.ends()
     assert checked(ledger)[0][0]

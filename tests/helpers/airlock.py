@@ -1,5 +1,6 @@
 """A member whose policy names approvers: its gate, its ledger, and what people say of pages."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Airlock:
             run=PLAN.fingerprint,
             sign=key.sign,
             is_own=key.has_signed,
-            copy=Egress(**egress).copier("north", PLAN.fingerprint),
+            copy=partial(Egress(**egress).copy, "north", PLAN.fingerprint),
         )
         (folder / "study.toml").write_text(PLAN.to_toml(), "utf-8")
         self.ledger.write_start(

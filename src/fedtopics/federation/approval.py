@@ -224,11 +224,10 @@ class ApprovalGate:
         self._rows = {row.function: row for row in exposure.rows}
         self._notified: tuple[str, int] = ("", 0)
         self._write(STUDY, self._study_page)
-        self._write_people(self.people)
+        self.people()
 
-    @property
     def people(self) -> People:
-        """Who may approve now, after the farewells that the others have signed."""
+        """Return who may approve now, after the farewells that the others have signed."""
         policy = self._exposure.policy
         people: People = policy.approvers_by_name
         pages = [read_text(path) for path in sorted(self._folder.glob(f"{FAREWELL}*.md"))]
@@ -238,6 +237,8 @@ class ApprovalGate:
             people = follow(page, before, policy.approvals, verdicts)
             if people != before and digest(page) not in self._ledger.approved:
                 self._record(page, verdicts(page, before))
+        shown = {name: certificate_fingerprint(pem) for name, pem in people.items()}
+        self._write(PEOPLE, msgspec.json.encode(shown).decode())
         return people
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
@@ -255,7 +256,7 @@ class ApprovalGate:
             raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
         title = f"{turn:04}-{exchange}-{file_name(function)}"
         page = self._page(sent, keyed)
-        people = self.people
+        people = self.people()
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
             if self._is_approved(text, people):
                 self._keep(title, secret, content, people)
@@ -292,17 +293,12 @@ class ApprovalGate:
     def _pend(self, name: str, page: str, people: People) -> str:
         """Write a page that waits; return since when it does."""
         path = self._write(name, page)
-        self._write_people(people)
         n_verdicts = len(verdicts_of(self._folder, page, people))
         if self._notified != (page, n_verdicts):
             self._notified = page, n_verdicts
             needed = self._exposure.policy.approvals
             self._notify(Pending(str(path), n_verdicts, needed, str(self._folder.parent)))
         return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
-
-    def _write_people(self, people: People) -> None:
-        shown = {name: certificate_fingerprint(pem) for name, pem in people.items()}
-        self._write(PEOPLE, msgspec.json.encode(shown).decode())
 
     def _write(self, name: str, content: str) -> Path:
         path = self._folder / name

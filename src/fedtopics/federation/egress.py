@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,24 +44,18 @@ class Egress:
     log: str = ""
     keep: Path | None = None
 
-    def copier(self, client: str, study: str) -> Callable[[bytes], None]:
-        """Return the function that copies a line of a client's ledger before anything is sent."""
-        if not self.log:
-            return lambda line: None
-        return to_syslog if self.log == SYSLOG else self._to_folder(client, study)
-
-    def _to_folder(self, client: str, study: str) -> Callable[[bytes], None]:
-        path = Path(self.log) / f"{file_name(client)}-{study[:16]}.jsonl"
-        make_folder(path.parent)
-
-        def copy(line: bytes) -> None:
+    def copy(self, client: str, study: str, line: bytes) -> None:
+        """Copy a line of a client's ledger, before it is written there and anything is sent."""
+        if self.log == SYSLOG:
+            to_syslog(line)
+        elif self.log:
+            make_folder(Path(self.log))
             # Only ever appended to: where the system allows nothing else, that is enough.
+            path = Path(self.log) / f"{file_name(client)}-{study[:16]}.jsonl"
             with open_private(path, "ab") as file:
                 file.write(line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-
-        return copy
 
     def store(self, title: str, secret: bytes, content: bytes, people: Mapping[str, bytes]) -> None:
         """Keep an update, and the secret of its keyed digest, for these people."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ class Participation:
         return Door(self.name, client_of(study, site), policy, self._ledger)
 
     def _gate(self, study: Study, policy: Policy, ledger: Ledger) -> ApprovalGate | None:
-        """Return what asks people before anything is sent, if the policy requires their approval."""
+        """Return what asks people before anything is sent, if the policy requires approvals."""
         if not policy.approvals:
             return None
         return ApprovalGate(
@@ -225,7 +226,7 @@ class Participation:
             seen=not study.is_secure,
             begun=has_begun,
             is_own=self.key.has_signed,
-            copy=self.egress.copier(self.name, study.fingerprint),
+            copy=partial(self.egress.copy, self.name, study.fingerprint),
         )
 
     def finished(self, study: Study) -> TopicModel | None:

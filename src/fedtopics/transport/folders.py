@@ -90,22 +90,20 @@ class Exchange:
         self._refused: set[str] = set()  # sentences that were shown
 
     def newest(self) -> dict[str, Sealed]:
-        """Return the newest file of each sender; tell which files cannot be used."""
-        newest: dict[str, Sealed] = {}
-        for folder in self._folders:
-            for path in sorted(folder.glob(f"*{SUFFIX}")):
-                try:
-                    sealed = self._read(path)
-                except (FedTopicsError, OSError) as error:
-                    problem = f"{path} is not used: {error}"
-                    if problem not in self._refused:
-                        self._refused.add(problem)
-                        self._notify(problem)
-                    continue
-                before = newest.get(sealed.name)
-                if before is None or sealed.number > before.number:
-                    newest[sealed.name] = sealed
-        return newest
+        """Return the newest file of each sender; report which files cannot be used."""
+        paths = [path for of in self._folders for path in sorted(of.glob(f"*{SUFFIX}"))]
+        files = [sealed for path in paths if (sealed := self._usable(path))]
+        return {sealed.name: sealed for sealed in sorted(files, key=lambda sealed: sealed.number)}
+
+    def _usable(self, path: Path) -> Sealed | None:
+        try:
+            return self._read(path)
+        except (FedTopicsError, OSError) as error:
+            problem = f"{path} is not used: {error}"
+        if problem not in self._refused:
+            self._refused.add(problem)
+            self._notify(problem)
+        return None
 
     def _read(self, path: Path) -> Sealed:
         check_size(path.stat().st_size, self._largest + OVERHEAD)
