@@ -107,18 +107,6 @@ def verdicts_of(folder: Path, page: str, people: People) -> dict[str, Verdict]:
     return newest(verdicts, page, people)
 
 
-def farewell(name: str, certificate: str, successor: bytes | None) -> str:
-    """Return the page by which the others replace an approver, given the SHA-256 of a certificate.
-
-    The successor's certificate is in PEM.
-    """
-    end = "Nobody takes this place.\n" if successor is None else successor.decode()
-    return (
-        f"# The approver {name} with the certificate {certificate} leaves"
-        f"\n\nAll other approvers have to approve this page. Who takes this place:\n\n{end}"
-    )
-
-
 def follow(page: str, people: People, needed: int, verdicts: VerdictsOf) -> People:
     """Return who may approve, after a farewell of one of `people`, if all others have signed it.
 
@@ -244,8 +232,8 @@ class ApprovalGate:
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """See `Gate.waits`."""
         sent = self._ledger.newest
-        turn, attempt, exchange = sent.get("position", (0, 0, 0))
-        before = self._ledger.released.get((function, turn, attempt, exchange))
+        position = tuple(sent.get("position", (0, 0, 0)))
+        before = self._ledger.released.get((function, position))
         keyed = hmac.digest(secret, content, "sha256").hex()
         is_recorded = sent.get("function") == function
         # A client that is not drawn adds zeros, of which the ledger has no line.
@@ -254,7 +242,7 @@ class ApprovalGate:
             return ""
         if not is_recorded:
             raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
-        title = f"{turn:04}-{exchange}-{file_name(function)}"
+        title = f"{position[0]:04}-{position[-1]}-{file_name(function)}"
         page = self._page(sent, keyed)
         people = self.people()
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
@@ -272,7 +260,7 @@ class ApprovalGate:
         if row is None or row.bytes is None:
             return False
         times = row.calls * (2 if AFTER_COUNTS in row.often else 1)
-        n_released = sum(place[0] == row.function for place in self._ledger.released)
+        n_released = sum(function == row.function for function, _ in self._ledger.released)
         return n_released < times and sent["bytes"] <= row.bytes
 
     def _is_approved(self, page: str, people: People) -> bool:
@@ -406,8 +394,13 @@ def propose_farewell(folder: Path, name: str, successor: Path | None) -> Path:
     people = people_of(folder)
     if name not in people:
         raise StudyError(f"There is no approver {name!r}; {nearest_names(name, people)}")
-    certificate = None if successor is None else alone(read_pem(successor), str(successor))
-    page = farewell(name, people[name], certificate)
+    end = b"Nobody takes this place.\n"
+    if successor is not None:
+        end = alone(read_pem(successor), str(successor))
+    page = (
+        f"# The approver {name} with the certificate {people[name]} leaves\n\n"
+        f"All other approvers have to approve this page. Who takes this place:\n\n{end.decode()}"
+    )
     path = folder / PENDING / f"{FAREWELL}{name}-{people[name][:8]}.md"
     write_durably(path, page.encode(), public=True)
     return path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Finished, WaitsFor
-from fedtopics.errors import IdentityError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import relay_of
@@ -61,11 +61,7 @@ def relay_by_folders(
     turns: float = 1,
 ) -> None:
     """Take turns of a relay until all members have the model; NotYetError after the last turn."""
-    if plan.certificate != key.certificate:
-        raise IdentityError(
-            f"The certificate of {key.name!r} is not the one that the study names for its server; "
-            "give the server's key."
-        )
+    plan.require_key(key)
     with hold(folder):
         service = relay_of(plan, folder)
         shown: Mapping[str, str] = {}

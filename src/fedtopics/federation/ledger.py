@@ -155,8 +155,7 @@ class Ledger:
         self.sent: dict[Position, SentReply] = {}  # of this run
         self.newest: Mapping[str, Any] = {}  # the line of the last of them
         self.approved: dict[str, int] = {}  # how many people approved a page, by its SHA-256
-        # Keyed digests of what left, by function, turn, attempt and exchange.
-        self.released: dict[tuple[str, int, int, int], str] = {}
+        self.released: dict[tuple[str, tuple[int, ...]], str] = {}  # keyed digests, by position
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
         self._before = ""
@@ -369,14 +368,12 @@ class Ledger:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         """Remember what the gate of approvals asks for."""
-        match line["what"]:
-            case "sent":
-                self.newest = line
-            case "approved":
-                self.approved[digest(line["page"])] = len(line["approvals"])
-            case "released":
-                turn, attempt, exchange = line["position"]
-                self.released[line["function"], turn, attempt, exchange] = line["content"]
+        if line["what"] == "sent":
+            self.newest = line
+        elif line["what"] == "approved":
+            self.approved[digest(line["page"])] = len(line["approvals"])
+        elif line["what"] == "released":
+            self.released[line["function"], tuple(line["position"])] = line["content"]
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["run"] == self.run:

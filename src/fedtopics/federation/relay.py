@@ -16,7 +16,7 @@ import msgspec
 
 from fedtopics import errors, waiting
 from fedtopics.contract import events
-from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
 from fedtopics.federation.progress import recording
 from fedtopics.federation.server_plan import ServerPlan
@@ -72,11 +72,7 @@ def listening(
     plan: ServerPlan, key: Key, address: str, service: Service, notify: Notify
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT; port 0 means any free port."""
-    if plan.certificate != key.certificate:
-        raise IdentityError(
-            f"The certificate of {key.name!r} is not the one that the study names for its server; "
-            "give the server's key, or correct [server] in all members' study files."
-        )
+    plan.require_key(key)
     server = GrpcServer(
         service=service,
         address=address,

@@ -36,6 +36,14 @@ class ServerPlan(msgspec.Struct, frozen=True):
             )
         return self.roster.server
 
+    def require_key(self, key: Key) -> None:
+        """Raise IdentityError for another key than the server's."""
+        if self.certificate != key.certificate:
+            raise IdentityError(
+                f"The certificate of {key.name!r} is not the one that the study names for its "
+                "server; give the server's key, or correct [server] in all members' study files."
+            )
+
     def link(self, key: Key) -> GrpcLink:
         return GrpcLink(
             address=self.address,

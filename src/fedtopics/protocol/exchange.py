@@ -146,21 +146,17 @@ class MemberSteps:
     def _wait_at(self, gate: Gate, function: str, content: bytes) -> None:
         """Wait until a vector or reply may leave; meanwhile only the wait itself is known."""
         secret = derive(self.member.record.private, "page")
-        while since := self._answer_of(gate, function, content, secret):
-            question = self.member.question(f"{UNAPPROVED} since {since}")
-            answer = decode(self._patience(partial(self._link.ask, question)), Answer)
-            if isinstance(answer.message, List | Stop):
-                messages = self.member.answer(answer.message)
-                # A body has to wait, even if the relay has the part from an earlier process.
-                if self.member.phase == "stopped":
-                    self._say(messages)
-                    self._ended()
-            time.sleep(waiting.NEXT_TURN)
-
-    def _answer_of(self, gate: Gate, function: str, content: bytes, secret: bytes) -> str:
-        """Ask the gate; a refusal stops the run."""
         try:
-            return gate.waits(function, content, secret)
+            while since := gate.waits(function, content, secret):
+                question = self.member.question(f"{UNAPPROVED} since {since}")
+                answer = decode(self._patience(partial(self._link.ask, question)), Answer)
+                if isinstance(answer.message, List | Stop):
+                    messages = self.member.answer(answer.message)
+                    # A body has to wait, even if the relay has the part from an earlier process.
+                    if self.member.phase == "stopped":
+                        self._say(messages)
+                        self._ended()
+                time.sleep(waiting.NEXT_TURN)
         except PolicyError as refusal:
             self._say(self.member.stop(str(refusal).removesuffix(".")))
             raise

@@ -211,7 +211,7 @@ def state_of(seconds: float | None, ended: str = "", reason: str = "") -> str:
     return "connected" if seconds < waiting.AWAY else f"no call for {seconds:.0f} s"
 
 
-class Arrived(NamedTuple):
+class FromMember(NamedTuple):
     """What a member has sent: messages that others may still need, and its last question."""
 
     sent: float  # seconds since 1970
@@ -254,15 +254,13 @@ class RelayService:
             for name in self.relay.missing()
         }
 
-    def take(self, arrived: Mapping[str, Arrived]) -> dict[str, Answer]:
+    def take(self, arrived: Mapping[str, FromMember]) -> dict[str, Answer]:
         """Take the messages that members have sent at any time; return the answer to each."""
-        now = time.time()
         with self._changed:
             self.relay.halted = None  # a Stop that still holds is among the messages
             for name, of in arrived.items():  # first, so that a stop reaches all these processes
-                self._called[name] = 0, time.monotonic() - max(0.0, now - of.sent)
-                written = datetime.fromtimestamp(of.sent, UTC)
-                self._written[name] = f"last message of {written:%Y-%m-%d %H:%M} UTC"
+                at = datetime.fromtimestamp(of.sent, UTC)
+                self._written[name] = f"last message of {at:%Y-%m-%d %H:%M} UTC"
                 self.relay.ask(name, of.ask)
             parts = [(name, m) for name, of in arrived.items() for m in of.messages[:1]]
             others = [(name, m) for name, of in arrived.items() for m in of.messages[1:]]

@@ -30,7 +30,7 @@ from fedtopics.protocol.messages import (
     decode,
     encode,
 )
-from fedtopics.protocol.relay import Arrived, RelayService
+from fedtopics.protocol.relay import FromMember, RelayService
 from fedtopics.protocol.roster import Key, Roster, has_signed
 
 SUFFIX = ".fedtopics"
@@ -220,7 +220,7 @@ def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
     newest = exchange.newest()
     ours = newest.pop(RELAY, Sealed(exchange.study, RELAY, 0))
     arrived = {
-        name: Arrived(sealed.number / 1000, sealed.ask, sealed.messages)
+        name: FromMember(sealed.number / 1000, sealed.ask, sealed.messages)
         for name, sealed in newest.items()
     }
     answers = {name: (arrived[name].ask, answer) for name, answer in service.take(arrived).items()}
