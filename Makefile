@@ -59,8 +59,9 @@ image:
 
 # NAME=federation: a server and three clients, each a process, over mutual TLS.
 # NAME=peers: five participants without a server; two of them are killed and come back.
+# NAME=airlock: three participants without a network, by files that two people approve.
 example: .venv/ready
-	$(if $(NAME),,$(error Name an example: make example NAME=federation, or NAME=peers))
+	$(if $(NAME),,$(error Name an example: make example NAME=federation, peers or airlock))
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/$(NAME).sh
 
 # A benchmark, such as NAME=quality DATA=folder. NAME=list prints their names, NAME=all QUICK=1 runs
