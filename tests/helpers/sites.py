@@ -56,9 +56,9 @@ def serve() -> None:
     import pandas  # noqa: F401
     import sklearn.feature_extraction.text  # noqa: F401
 
-    import fedtopics.federation.by_folders  # noqa: F401
-    import fedtopics.federation.simulation  # noqa: F401
-    import fedtopics.methods.nmf.method  # noqa: F401
+    import fedtopics.federation.by_folders
+    import fedtopics.federation.simulation
+    import fedtopics.methods.nmf.method
     import fedtopics.report  # noqa: F401
     from fedtopics.cli import federation, main  # noqa: F401
     from fedtopics.text.languages import find_likely

@@ -285,6 +285,7 @@ def serve(
         if plan.is_secure:
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
+        # Only a trusted server needs these: they load the methods.
         from fedtopics import Study, TopicModel
         from fedtopics.federation.participant import start_of
         from fedtopics.federation.serve import lead
