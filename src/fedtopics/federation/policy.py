@@ -207,16 +207,12 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def check_approvers(self, which: str) -> None:
         """Refuse a policy, `which` it is, without enough different approvers."""
-        names = self.approvers_by_name
-        if len(names) < len(self.approvers):
+        n_people = len(self.approvers_by_name)
+        if n_people < max(self.approvals, len(self.approvers)):
             raise PolicyError(
-                f"Two approvers of the policy {which} have the same name; each person has one "
-                "certificate, with a name of its own."
-            )
-        if self.approvals > len(names):
-            raise PolicyError(
-                f"The policy {which} requires {self.approvals} approvals, but names "
-                f"{len(names)} approvers; name more people, or lower approvals."
+                f"The policy {which} requires {self.approvals} approvals, and names "
+                f"{len(self.approvers)} certificates of {n_people} different names as approvers; "
+                "name each person once, with a name of its own, and enough of them."
             )
 
     def names_in(self, text: TextRules) -> frozenset[str]:
