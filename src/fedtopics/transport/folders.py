@@ -186,7 +186,8 @@ class FolderLink:
         is_own = isinstance(news, Stop) and news.name == self._key.name
         is_cut = isinstance(news, Total) and not relay.total
         if news is None or is_old or is_sent or is_own or is_cut:
-            raise NotYetError({} if is_old else answer.waiting)
+            others = {n: state for n, state in answer.waiting.items() if n != self._key.name}
+            raise NotYetError({} if is_old else others)
         self._total = relay.total
         return encode(answer)
 
