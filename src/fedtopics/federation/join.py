@@ -251,7 +251,6 @@ def _secure(
         step=step,
         turn=turn,
         limits=study.vocabulary,
-        study=member.study,
         identity=software_of(study, part.begun(study)),
         notify=run.event,
     )
