@@ -125,8 +125,11 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
 
 def create(path: Path, content: bytes, public: bool = False) -> None:
     """Write a new file durably, all or nothing; FileExistsError if the file exists already."""
-    mode = 0o666 if public else FILE  # minus the umask
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    handle = os.open(
+        path,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+        0o666 if public else FILE,  # minus the umask
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

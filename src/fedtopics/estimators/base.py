@@ -305,8 +305,12 @@ class TopicEstimator(
             columns_of(documents, words) for documents in inputs_by_client.documents.values()
         )
         counted = next((names for names in words_by_client if names is not None), None)
-        analyse = self._analyser(self._as_study(0).text)
-        read = partial(corpus_of, words=counted, analyse=analyse, columns=inputs_by_client.columns)
+        read = partial(
+            corpus_of,
+            words=counted,
+            analyse=self._analyser(self._as_study(0).text),
+            columns=inputs_by_client.columns,
+        )
         corpora = corpora_by_name(inputs_by_client.documents, read)
         return Inputs(
             corpora=corpora,
@@ -370,8 +374,12 @@ class TopicEstimator(
                 raise DataError(
                     "The model knows no word of these counts; give the columns' words as words=..."
                 )
-        analyse = self._analyser(self._fitted().text)
-        return corpus_of(documents, columns, analyse, Columns(text=text))
+        return corpus_of(
+            data=documents,
+            words=columns,
+            analyse=self._analyser(self._fitted().text),
+            columns=Columns(text=text),
+        )
 
     def _analyser(self, rules: TextRules) -> Splitter | None:
         """Return the function that splits texts, if the user gave a tokenizer or analyzer."""

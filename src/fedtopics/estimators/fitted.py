@@ -242,10 +242,11 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             for name, value in self.get_params(deep=False).items()
             if name not in NOT_SAVED and _succeeds(json.dumps, value, default=_plain)
         }
-        content = {"estimator": type(self).__name__, "parameters": plain}
-        text = as_json(content, indent=1, default=_plain) + "\n"
+        text = as_json(
+            {"estimator": type(self).__name__, "parameters": plain}, indent=1, default=_plain
+        )
         folder = Path(path).expanduser()
-        write_model(model, folder, {FILE: text.encode()})
+        write_model(model, folder, {FILE: f"{text}\n".encode()})
         return folder
 
     @classmethod

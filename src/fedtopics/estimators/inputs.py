@@ -7,7 +7,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,9 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
     """Return the words of counts, by default x0, x1, ...; None if the data are not counts."""
     if words is not None:
         return words
-    kind = getattr(getattr(data, "dtype", None), "kind", "")
-    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.ndim == 2 and kind in "iuf"):
+    if sparse.issparse(data) or (
+        isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "iuf"
+    ):
         return [f"x{number}" for number in range(data.shape[1])]
     return None
 
@@ -223,9 +224,10 @@ NAMES_HERE = {
 def check_settings(settings: Mapping[str, Any], method: str, parameters: list[str]) -> None:
     """Raise StudyError for a setting that neither estimator, method nor study has."""
     if method in METHODS.names:  # else the study refuses it
-        tables = find_method(method).settings, TextRules, VocabularyLimits
         names = [
-            *chain.from_iterable(table.model_fields for table in tables),
+            *find_method(method).settings.model_fields,
+            *TextRules.model_fields,
+            *VocabularyLimits.model_fields,
             *parameters,
             *(f"embedding_{key}" for key in EmbeddingSettings.model_fields),
         ]

@@ -61,8 +61,9 @@ class Door:
         self._write(call, reply, **notes)
 
     def _write(self, call: Call, reply: Payload, **notes: Any) -> None:
-        persons = self._client.persons
-        if not self._ledger.write_reply(self.client, call, reply, persons=persons, **notes):
+        if not self._ledger.write_reply(
+            self.client, call, reply, persons=self._client.persons, **notes
+        ):
             raise PolicyError(
                 f"{self._describe_answer(call.function, call.position)}, and the reply would be "
                 "different now, as the documents or the client's secret have changed. Nothing was "

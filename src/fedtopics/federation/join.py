@@ -101,8 +101,13 @@ def _tell_cause(part: Participation, study: Study, link: Link, error: Exception)
     reason = cause_of(error)
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown
         if not study.is_secure:
-            software = software_of(study, part.begun(study))
-            left = PlainAsk(software=software, run=b"", step=0, phase="left", reason=reason)
+            left = PlainAsk(
+                software=software_of(study, part.begun(study)),
+                run=b"",
+                step=0,
+                phase="left",
+                reason=reason,
+            )
             link.ask(encode(left))
             return
         if reason == REFUSED:
@@ -251,7 +256,6 @@ def _secure(
         step=step,
         turn=turn,
         limits=study.vocabulary,
-        study=member.study,
         identity=software_of(study, part.begun(study)),
         notify=run.event,
     )

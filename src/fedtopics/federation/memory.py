@@ -241,8 +241,11 @@ class Memory:
         company = left[:0]
         if 0 < len(left) < choice.least:
             candidates = np.setdiff1d(whose, left)
-            number = min(choice.least - len(left), len(candidates))
-            company = self._lot(group).choice(candidates, number, replace=False)
+            company = self._lot(group).choice(
+                candidates,
+                size=min(choice.least - len(left), len(candidates)),
+                replace=False,
+            )
         joins_them = np.isin(whose, company)
         if len(np.unique(whose[~joins_them])) >= choice.least:
             choice.staying[group] = rows[~joins_them]
@@ -276,12 +279,11 @@ class Memory:
         earlier = np.isin(self.persons, persons).sum()
         changed = 1 - len(rows) / max(earlier, 1)
         if earlier and changed >= NEARLY_ALL:
-            day = self.header.releases[-1].time[:10]
             raise PolicyError(
-                f"Of the texts of persons in earlier runs, {changed:.0%} changed since {day}. If "
-                "they were only cleaned, this run could tell who left in the "
-                "meantime. Nothing was sent; give the texts as they were. If these are other "
-                "documents, or if nobody left, add --texts-changed."
+                f"Of the texts of persons in earlier runs, {changed:.0%} changed since "
+                f"{self.header.releases[-1].time[:10]}. If they were only cleaned, this run could "
+                "tell who left in the meantime. Nothing was sent; give the texts as they were. If "
+                "these are other documents, or if nobody left, add --texts-changed."
             )
 
     def record(self, choice: Choice, release: Release, closed: bool = False) -> None:

@@ -110,8 +110,13 @@ class RunStatus:
     def take(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
         self.updated = event.get("time", self.updated)
-        begins = ("started", "resumed", "listening", "joined", "failed")
-        if self.state == "finished" and kind in begins:
+        if self.state == "finished" and kind in (
+            "started",
+            "resumed",
+            "listening",
+            "joined",
+            "failed",
+        ):
             return  # a later process had nothing to do
         self._take(kind, event)
         waited = event["seconds"] if kind == "waits for" else 0.0

@@ -303,8 +303,12 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
     for part in path:
         if part in model.model_fields:  # otherwise it names a client
             kind = model.model_fields[part].annotation
-            kinds = (kind, *get_args(kind))  # such as a table, dict[str, table] or table | None
-            model = next(option for option in kinds if hasattr(option, "model_fields"))
+            model = next(
+                option
+                # such as a table, dict[str, table] or table | None
+                for option in (kind, *get_args(kind))
+                if hasattr(option, "model_fields")
+            )
         if model is TopicSettings:
             model = find_method(content[part].get("name", DEFAULT_METHOD)).settings
     return [*model.model_fields]

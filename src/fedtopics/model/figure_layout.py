@@ -60,11 +60,12 @@ def topic_map(
     radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)
     radii = np.clip(radii, SMALLEST_RADIUS, 0.16 * min(width, height))
     at = scaled(positions[[t["topic"] for t in topics]], width, height, 0.76)
-    places = _apart(at, radii, size)
     circles = [
         {"topic": topic, "x": round(x, 1), "y": round(y, 1), "r": round(r, 1)}
         | {"numbered": r >= NUMBERED[0] + NUMBERED[1] * len(str(topic["topic"]))}
-        for topic, (x, y), r in zip(topics, places.tolist(), radii.tolist(), strict=True)
+        for topic, (x, y), r in zip(
+            topics, _apart(at, radii, size).tolist(), radii.tolist(), strict=True
+        )
     ]
     _name(circles, width, height)
     return {"size": size, "width": width, "height": height, "circles": circles}
@@ -116,8 +117,7 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
             )
             for x, y, anchor in _places_around(circle)
         }
-        others = taken[:place] + taken[place + 1 :]
-        for box in _free(boxes, others, width, height, edge=2):
+        for box in _free(boxes, taken[:place] + taken[place + 1 :], width, height, edge=2):
             circle["name"] = boxes[box]
             taken.append(box)
 
@@ -225,5 +225,10 @@ def curve(rows: Sequence[Mapping[str, Any]], name: str) -> Shape | None:
     first = points[0][0]
     last = points[-1][0]
     relative = [((x - first) / max(last - first, 1), y - lowest) for x, y in points]
-    most = max(y for _, y in relative)
-    return {"path": line(relative), "first": first, "last": last, "most": most, "lowest": lowest}
+    return {
+        "path": line(relative),
+        "first": first,
+        "last": last,
+        "most": max(y for _, y in relative),
+        "lowest": lowest,
+    }

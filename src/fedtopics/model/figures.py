@@ -138,8 +138,11 @@ def drawn(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def _specific(client: str, rows: Sequence[Topic]) -> list[dict[str, Any]]:
     """Return topics whose share at a client most exceeds that over all clients."""
-    shown = [row for row in rows if row["clients"][client] is not None]
-    ratio = {row["topic"]: row["clients"][client] / max(row["share"], 1e-12) for row in shown}
+    ratio = {
+        row["topic"]: row["clients"][client] / max(row["share"], 1e-12)
+        for row in rows
+        if row["clients"][client] is not None
+    }
     most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
     return [{"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE]
 

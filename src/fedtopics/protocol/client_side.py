@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from fedtopics.contract.events import Defect, Event
@@ -47,34 +48,30 @@ class MemberDoor(CallableClient, Protocol):
         """Record a total received."""
 
 
+@dataclass(repr=False)  # its own repr would print what others sent
 class ClientSide:
     """A client's door (None for server and observers); if it refuses or fails, the program ends."""
 
-    def __init__(
-        self, door: MemberDoor | None, stop: Callable[[str], None], notify: Callable[[Event], None]
-    ) -> None:
-        self.door = door
-        self.round = 0
-        self._stop = stop
-        self._notify = notify
-        self._skipped: list[Call] = []
+    door: MemberDoor | None
+    stop: Callable[[str], None]
+    notify: Callable[[Event], None]
+    round: int = 0
+    skipped: list[Call] = field(default_factory=list)
 
     def begin(self, round_: int) -> None:
         """Begin a round, or an attempt at it; forget calls that were skipped before."""
         self.round = round_
-        self._skipped.clear()
+        self.skipped.clear()
 
     def skip(self, call: Call) -> None:
         """Record a call that an earlier process answered."""
-        self._skipped.append(call)
+        self.skipped.append(call)
 
     def repeat_skipped(self) -> dict[str, Any] | None:
         """Execute the skipped calls, now that a later one needs their side effects."""
-        reply: dict[str, Any] | None = None
-        for call in self._skipped:
-            reply = self.repeat(call)
-        self._skipped.clear()
-        return reply
+        replies = [self.repeat(call) for call in self.skipped]
+        self.skipped.clear()
+        return replies[-1] if replies else None
 
     def repeat(self, call: Call) -> dict[str, Any] | None:
         """Execute a function without sending anything."""
@@ -90,14 +87,14 @@ class ClientSide:
             raise  # the others wait until this member is back
         except FedTopicsError as error:
             with suppress(FederationError):
-                self._stop(cause_of(error))
+                self.stop(cause_of(error))
             raise
         except Exception as error:
             # Only its type: its text could quote a document.
             kind = type(error).__name__
-            self._notify(Defect("a function", self.round, kind))
+            self.notify(Defect("a function", self.round, kind))
             with suppress(LinkError):
-                self._stop(DEFECT)
+                self.stop(DEFECT)
             raise FederationError(
                 f"The software of this client has a defect ({kind} in round {self.round}); report "
                 "it, and when it is fixed, start the same command again."

@@ -87,7 +87,6 @@ class SecureClients:
         step: int,
         turn: int,
         limits: VocabularyLimits,
-        study: bytes,
         identity: str,
         notify: Callable[[Event], None],
     ) -> None:
@@ -98,7 +97,6 @@ class SecureClients:
         self._totals = {entry.step: entry for entry in totals}
         self._limits = limits
         self._notify = notify
-        self._study = study
         self.step = step
         self.turn = turn
         self._drawn: list[str] = []  # the clients of this round
@@ -154,8 +152,9 @@ class SecureClients:
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
         """Call a function of every client; all members see each reply."""
         if not self._drawn:
-            work = partial(self.call, function, template, **payload)
-            return self.round(int(payload.get("round", 0)), work)[0]
+            return self.round(
+                int(payload.get("round", 0)), partial(self.call, function, template, **payload)
+            )[0]
         own_reply = self._next(function, payload, False)
         opened = self._step(
             function, "call", b"", lambda: dumps(own_reply()) if self._is_in else b""
@@ -173,8 +172,9 @@ class SecureClients:
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """Call a function of every client; return the total; nobody sees a single reply."""
         if not self._drawn:
-            work = partial(self.sum, function, template, **payload)
-            return self.round(int(payload.get("round", 0)), work)[0]
+            return self.round(
+                int(payload.get("round", 0)), partial(self.sum, function, template, **payload)
+            )[0]
         own_reply = self._next(function, payload, True)
         if any(isinstance(field, WordCountBounds) for field in template.values()):
             return self._sum_words(template, own_reply)
@@ -207,7 +207,7 @@ class SecureClients:
     ) -> dict[str, Any]:
         """Return the total counts of the words that may be agreed on."""
         reply = cache(own)  # three steps need it, and its function may run only once
-        study = self._study
+        study = self._member.study
         least = self._limits.clients_per_word(len(self.names))
 
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -318,10 +318,11 @@ class SecureClients:
         # After a crash, bytes that may have been sent are sent again, not computed again.
         data = self._member.content if record.part else content()
         entry = self._exchange.step(function, kind, layout, data)
-        size = sum(map(len, entry.opened))
         if number > 0:
             self._side.guarded(
-                lambda door: door.write_total(function, self._position, entry.digest, size)
+                lambda door: door.write_total(
+                    function, self._position, entry.digest, sum(map(len, entry.opened))
+                )
             )
         return entry.opened
 

@@ -51,8 +51,17 @@ def derive(secret: bytes, *label: bytes | str | int) -> bytes:
 
 def context_of(study: bytes, part: Part, names: Sequence[str]) -> bytes:
     """Return the digest of everything that the members of a step agree on beforehand."""
-    place = part.run, part.step, part.transcript
-    return digest_of_fields("context", study, *place, part.function, part.kind, part.layout, *names)
+    return digest_of_fields(
+        "context",
+        study,
+        part.run,
+        part.step,
+        part.transcript,
+        part.function,
+        part.kind,
+        part.layout,
+        *names,
+    )
 
 
 def next_transcript(
@@ -60,8 +69,9 @@ def next_transcript(
 ) -> bytes:
     """Return the transcript after a step, given the digest of its result."""
     # With a key: otherwise a small total could be found by trying all possible ones.
-    content = framed(before, function, list_, opened)
-    return hmac.new(derive(group, "transcript"), content, hashlib.sha256).digest()
+    return hmac.digest(
+        derive(group, "transcript"), framed(before, function, list_, opened), "sha256"
+    )
 
 
 def one_time(fresh: bytes, context: bytes, content: bytes) -> bytes:
@@ -77,8 +87,9 @@ def public_key(private: bytes) -> bytes:
 def shared(private: bytes, public: bytes) -> bytes:
     """Return the shared secret of two keys; FederationError if the public one is not a key."""
     try:
-        other = X25519PublicKey.from_public_bytes(public)
-        return X25519PrivateKey.from_private_bytes(private).exchange(other)
+        return X25519PrivateKey.from_private_bytes(private).exchange(
+            X25519PublicKey.from_public_bytes(public)
+        )
     except ValueError:
         raise FederationError("a one-time key is not valid") from None
 

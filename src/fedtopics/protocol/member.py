@@ -97,12 +97,13 @@ class Member:
         content_digest = digest_of_fields(content)
         private = keys.one_time(self._random(LENGTH), context, content_digest)
         key = keys.public_key(private)
-        signature = self._sign(self._signed("part", context, self.name, key))
-        signed = encode(msgspec.structs.replace(part, key=key, signature=signature))
+        signed = msgspec.structs.replace(
+            part, key=key, signature=self._sign(self._signed("part", context, self.name, key))
+        )
         self.content = content
         self._save(
             msgspec.structs.replace(
-                self.record, private=private, content=content_digest, part=signed
+                self.record, private=private, content=content_digest, part=encode(signed)
             ),
             content,
         )
@@ -137,8 +138,9 @@ class Member:
             if isinstance(message, Want):
                 return [self.record.part] if message.what == "part" else self._bodies()
             if isinstance(message, Stop):
-                signed = self._signed("stop", *_fields(message))
-                is_real = self._verify(message.name, message.signature, signed)
+                is_real = self._verify(
+                    message.name, message.signature, self._signed("stop", *_fields(message))
+                )
                 self.phase = "stopped"
                 self.reason = (
                     f"{message.name if is_real else 'the relay'}: {as_sentence(message.reason)}"
@@ -164,8 +166,11 @@ class Member:
         for part in parts:  # before all else: a forged part must not put the blame on a member
             self._check_signature(part)
         if record.parts:
-            pairs = zip(parts, message.parts, record.parts, strict=True)
-            names = ", ".join(part.name for part, now, before in pairs if now != before)
+            names = ", ".join(
+                part.name
+                for part, now, before in zip(parts, message.parts, record.parts, strict=True)
+                if now != before
+            )
             raise FederationError(f"there are two different parts of {names}")
         for part in parts:
             self._check(part, mine)
@@ -199,8 +204,9 @@ class Member:
     def _bound(self) -> tuple[list[Part], bytes]:
         """Return the parts of the list, and the digest that binds the keys to this step."""
         parts = [decode(part, Part) for part in self.record.parts]
-        context = context_of(self.study, parts[0], self.names)
-        return parts, digest_of_fields(context, self.record.list_digest)
+        return parts, digest_of_fields(
+            context_of(self.study, parts[0], self.names), self.record.list_digest
+        )
 
     def _bodies(self) -> list[bytes]:
         record = self.record
@@ -268,8 +274,10 @@ class Member:
                 raise FederationError(f"The signature of {name} is wrong.")
             replies.append(sealed)
         if record.step > 0:
-            pairs = zip(names, replies, strict=True)
-            return [keys.unseal(derive(record.group, "call", bound, n), r) for n, r in pairs], b""
+            return [
+                keys.unseal(derive(record.group, "call", bound, name), sealed)
+                for name, sealed in zip(names, replies, strict=True)
+            ], b""
         if self.name == names[0]:
             return [], self.content
         boxes = decode(replies[0], Parts)

@@ -168,8 +168,9 @@ class PlainClients:
     def _exchanged(self, request: Request, payload: Mapping[str, Any]) -> dict[str, Any]:
         attempt = self._attempt
         if attempt is None:  # an exchange outside a round is a round of its own
-            work = partial(self._exchanged, request, payload)
-            return self.round(int(payload.get("round", 0)), work)[0]
+            return self.round(
+                int(payload.get("round", 0)), partial(self._exchanged, request, payload)
+            )[0]
         function = request.function
         position = Position(self.turn, attempt.number, attempt.exchanges + 1)
         own_reply = None
@@ -181,8 +182,11 @@ class PlainClients:
                 own_reply = self._reply(call, attempt)
         content = self._source.add(self.step, attempt, request, own_reply)
         entry = self._read(content, function)
-        digest = digest_of_fields(content)
-        self._side.guarded(lambda door: door.write_total(function, position, digest, len(content)))
+        self._side.guarded(
+            lambda door: door.write_total(
+                function, position, digest_of_fields(content), len(content)
+            )
+        )
         attempt.missing |= entry["missing"]
         attempt.members = [name for name in attempt.members if name not in entry["missing"]]
         if entry["again"]:

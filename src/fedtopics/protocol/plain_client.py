@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedtopics import waiting
@@ -20,12 +21,11 @@ from fedtopics.protocol.plain import (
 )
 
 
+@dataclass(eq=False)
 class StateError(Exception):
     """The server no longer has entries this old; it sent a checkpoint instead."""
 
-    def __init__(self, content: bytes) -> None:
-        super().__init__()
-        self.content = content
+    content: bytes
 
 
 class Remote:

@@ -120,8 +120,10 @@ class Rounds:
         return client.absence() or f"its policy requires {client.least} clients"
 
     def _too_few(self, round_: int) -> FederationError:
-        clients = self._server.clients
-        states = (f"{n}: {clients[n].absence() or 'connected'}" for n in self._server.names)
+        states = (
+            f"{name}: {self._server.clients[name].absence() or 'connected'}"
+            for name in self._server.names
+        )
         return FederationError(
             f"Round {round_} has fewer than quorum = {self._rules.quorum} clients "
             f"({'; '.join(states)}); start the same command again when the others are back. If "

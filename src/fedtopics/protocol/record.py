@@ -101,8 +101,9 @@ class Folder:
         os.fsync(self._totals.fileno())
         if content is not None:
             write_durably(self._folder / "content", content)
-        numbered = msgspec.structs.replace(record, format=RECORD)
-        write_durably(self._folder / "record", encode(numbered))
+        write_durably(
+            self._folder / "record", encode(msgspec.structs.replace(record, format=RECORD))
+        )
 
     def append(self, entry: OpenedStep) -> None:
         left = memoryview(packed_record(entry))

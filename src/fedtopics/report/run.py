@@ -117,8 +117,10 @@ class LedgerFacts:
     @property
     def rows(self) -> Rows:
         """Data sent and received, one row per function."""
-        nothing = {"documents": 0, "masked": False}
-        return [row if row["replies"] else row | nothing for row in self.functions.values()]
+        return [
+            row if row["replies"] else row | {"documents": 0, "masked": False}
+            for row in self.functions.values()
+        ]
 
     @property
     def head(self) -> str:

@@ -35,8 +35,9 @@ class Terminal(Console):
     ) -> Iterable[Segment]:
         """Render text with escapes; only rich's own control sequences take effect."""
         for text, style, control in super().render(renderable, options):
-            shown = for_encoding(for_terminal(text), self.encoding)
-            yield Segment(text if control else shown, style, control)
+            yield Segment(
+                text if control else for_encoding(for_terminal(text), self.encoding), style, control
+            )
 
 
 console = Terminal()

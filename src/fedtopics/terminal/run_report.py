@@ -28,8 +28,11 @@ def write_run_report(run: Path, quiet: bool = False) -> None:
     try:
         news = f"The report:             {write_report_of(run)}"
     except Exception as error:
-        expected = isinstance(error, (FedTopicsError, OSError))
-        reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
+        reason = (
+            str(error)
+            if isinstance(error, (FedTopicsError, OSError))
+            else f"a defect of fedtopics, {type(error).__name__}."
+        )
         news = f"There is no report: {reason} Try again with: {display.program_name()} report {run}"
     if not quiet:
         say(news)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,18 +45,18 @@ def is_tokens(kind: pa.DataType) -> bool:
     return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
 
 
+@dataclass(repr=False)  # its own repr would print documents
 class Column:
     """The values of a column, in parts: arrays of Arrow or numpy, data frames' columns, lists."""
 
-    def __init__(self, parts: Sequence[Any], place: str) -> None:
-        self._parts = parts
-        self._place = place  # such as "column 'text' of north.csv"
+    parts: Sequence[Any]
+    place: str  # such as "column 'text' of north.csv"
 
     @cached_property
     def arrow(self) -> pa.ChunkedArray | None:
         """The whole column as one Arrow type; None if that is not possible."""
         try:
-            return concatenate([_arrow(part) for part in self._parts])
+            return concatenate([_arrow(part) for part in self.parts])
         except NOT_ARROW:
             return None
 
@@ -77,7 +78,7 @@ class Column:
             column = column.cast(pa.large_list(pa.large_string()))
             if not pc.list_flatten(column).null_count:
                 return pc.if_else(pc.is_null(column), pa.scalar([], column.type), column)
-        return Column([self._checked(may_be_words)], self._place).documents()
+        return Column([self._checked(may_be_words)], self.place).documents()
 
     def _checked(self, may_be_words: bool) -> list[Any]:
         """Return documents that Arrow can store; refuse others."""
@@ -108,12 +109,12 @@ class Column:
 
     @property
     def _of(self) -> str:
-        return self._place and f" of {self._place}"
+        return self.place and f" of {self.place}"
 
     def names(self) -> pa.ChunkedArray:
         """Return names, such as identifiers, as strings; "" for missing ones."""
         names = []
-        for row, value in enumerate((v for part in self._parts for v in _written(part)), 1):
+        for row, value in enumerate((v for part in self.parts for v in _written(part)), 1):
             name = "" if is_missing(value) else str(value)
             if isinstance(value, NESTED) or not is_unicode(name):
                 raise DataError(
@@ -128,7 +129,7 @@ class Column:
         column = self.names() if self.arrow is None else self.arrow
         if is_list(column.type):
             return column
-        present = [value is not None for value in Column([column], self._place).plain()]
+        present = [value is not None for value in Column([column], self.place).plain()]
         return pc.if_else(pa.array(present, pa.bool_()), column, pa.scalar(None, column.type))
 
     def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
@@ -140,7 +141,7 @@ class Column:
             if not strict:
                 return None  # not embeddings, despite the column's usual name
             kind = "of several types" if column is None else column.type
-            raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
+            raise DataError(f"{self.place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         dimension = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
         with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
@@ -162,12 +163,12 @@ class Column:
     def _refuse_rows(self, bad: NDArray[np.bool_], problem: str, remedy: str) -> None:
         if bad.any():
             raise DataError(
-                f"In {self._place}, {int(bad.sum())} of {len(bad)} rows {problem}, the first of "
+                f"In {self.place}, {int(bad.sum())} of {len(bad)} rows {problem}, the first of "
                 f"them row {int(bad.argmax()) + 1} (counted from 1); {remedy}."
             )
 
     def _values(self) -> Iterable[Any]:
-        for part in self._parts:
+        for part in self.parts:
             try:
                 yield from part.to_pylist() if _is_arrow(part) else part
             except (pa.ArrowException, ValueError, OverflowError):
@@ -194,8 +195,11 @@ def _arrow(part: Any) -> Any:
     if not _is_arrow(part):
         if str(getattr(part, "dtype", "")) == "Object":
             raise TypeError  # polars would give Arrow their addresses
-        has_stream = hasattr(part, "__arrow_c_stream__")
-        part = pa.chunked_array(part) if has_stream else pa.array(part, from_pandas=True)
+        part = (
+            pa.chunked_array(part)
+            if hasattr(part, "__arrow_c_stream__")
+            else pa.array(part, from_pandas=True)
+        )
     if pa.types.is_dictionary(part.type):
         part = part.cast(part.type.value_type)
     if isinstance(part.type, pa.BaseExtensionType):

@@ -93,8 +93,11 @@ class Corpus:
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
-        source = f"{first.source} and {len(parts) - 1} more files"
-        return replace(cls.pool(parts), source=source, person_column=first.person_column)
+        return replace(
+            cls.pool(parts),
+            source=f"{first.source} and {len(parts) - 1} more files",
+            person_column=first.person_column,
+        )
 
     @classmethod
     def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:
@@ -159,9 +162,8 @@ class Corpus:
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
-            missing = any(part is None for part in parts)
             try:
-                columns[name] = None if missing else concatenate(parts)
+                columns[name] = None if any(part is None for part in parts) else concatenate(parts)
             except pa.ArrowException:
                 raise DataError(
                     f"The corpora have {name} of different types; convert all to {kinds[name]}."
@@ -205,17 +207,21 @@ class Corpus:
         # A folder has no columns, so none needs a name.
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)
-        raw = None if columns.tokens is None else columns.text
         ids = table.read_column(columns.id, ID_NAMES, Column.names)
-        strict = columns.embedding is not None
         corpus = cls(
             ids=_numbered(table.n_rows) if ids is None else ids,
             documents=table.column(name).documents(),
             labels=table.read_column(columns.label, LABEL_NAMES, Column.values),
             embeddings=table.read_column(
-                columns.embedding, EMBEDDING_NAMES, lambda column: column.embeddings(strict)
+                columns.embedding,
+                EMBEDDING_NAMES,
+                lambda column: column.embeddings(strict=columns.embedding is not None),
             ),
-            raw=table.read_column(raw, (), lambda column: column.documents(may_be_words=False)),
+            raw=table.read_column(
+                None if columns.tokens is None else columns.text,
+                (),
+                lambda column: column.documents(may_be_words=False),
+            ),
             rounds=table.read_column(columns.rounds, (), Column.values),
             persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), Column.values),

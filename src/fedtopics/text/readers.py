@@ -125,8 +125,12 @@ def text_files(folder: Path) -> tuple[list[Path], int]:
         if not isinstance(error, FileNotFoundError):
             raise DataError(f"{error.filename} cannot be opened: {error.strerror}.")
 
-    walked = os.walk(folder, onerror=refuse)  # rglob skips unreadable folders silently
-    files = sorted(Path(inside, name) for inside, _, names in walked for name in names)
+    files = sorted(
+        Path(inside, name)
+        # Not rglob, which skips unreadable folders silently.
+        for inside, _, names in os.walk(folder, onerror=refuse)
+        for name in names
+    )
     texts = [
         path
         for path in files

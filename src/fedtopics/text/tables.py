@@ -144,8 +144,11 @@ class Table:
         wanted = columns.text if columns.tokens is None else columns.tokens
         name = self.find(wanted, TEXT_NAMES + TOKEN_NAMES)
         if name is None and self.has_types:
-            named_parts = zip(self.names, self.parts, strict=True)
-            texts = [n for n, parts in named_parts if Column(parts, "").is_text] or self.names
+            texts = [
+                name
+                for name, parts in zip(self.names, self.parts, strict=True)
+                if Column(parts, "").is_text
+            ] or self.names
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
