@@ -36,7 +36,7 @@ def put(airlock: Airlock, verdict: Verdict, page: str = PAGE) -> None:
 
 def test_two_people_let_it_pass_and_one_person_twice_does_not(airlock: Airlock) -> None:
     assert airlock.sends().endswith(" UTC")
-    assert "40 documents, thresholds count 30 persons" in airlock.page()
+    assert "40 documents; thresholds count 30 persons" in airlock.page()
     airlock.says("ben", page=PAGE)
     put(airlock, Verdict.of(airlock.page(), key_of("ben")))
     assert airlock.sends()
@@ -150,7 +150,9 @@ def farewell(airlock: Airlock, successor: str, *names: str) -> list[str]:
     """Let ben leave, as people with these names approve; return who may then approve."""
     certificate = airlock.folder / "certificate.pem"
     certificate.write_bytes(key_of(successor or "anna").certificate)
-    path = propose_farewell(airlock.folder, "ben", certificate if successor else None)
+    path = propose_farewell(
+        airlock.folder, key_of("anna"), "ben", certificate if successor else None
+    )
     airlock.says(*names, page=path.name)
     return [*airlock.gate.people()]
 

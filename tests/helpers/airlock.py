@@ -81,7 +81,7 @@ class Airlock:
     def receives(self, function: str = SHARES, turn: int = 1) -> None:
         self.ledger.write_total(Position(turn), function, "f00d", 100)
 
-    def says(self, *names: str, page: str = STUDY, refused: str = "") -> None:
+    def says(self, *names: str, page: str = STUDY, refused: str | None = None) -> None:
         """Let people approve a page, or refuse it."""
         for name in names:
             decide(self.pending / page, self.page(page), key_of(name), refused)

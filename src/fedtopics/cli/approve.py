@@ -23,7 +23,7 @@ from fedtopics.terminal.display import say
     metavar="NAME",
     help="Only this page, such as study.md: all steps at once.  [default: ask for each page]",
 )
-@click.option("--refuse", default="", metavar="REASON", help="Stop the run; all learn the reason.")
+@click.option("--refuse", metavar="REASON", help="Stop the run; all members learn the reason.")
 @click.option("--replace", default="", metavar="NAME", help="Another approver, who leaves.")
 @click.option("--by", type=FOLDER, metavar="PEM", help="Certificate of who follows --replace.")
 @click.option("--yes", is_flag=True, help="Show the page of --page, but do not ask.")
@@ -31,7 +31,7 @@ def approve(
     folder: Path,
     key_folder: Path,
     chosen: str,
-    refuse: str,
+    refuse: str | None,
     replace: str,
     by: Path | None,
     yes: bool,
@@ -42,13 +42,19 @@ def approve(
     says what would leave; your key signs the page that you saw. A step leaves when as many people
     have approved its page, or that of the whole study, as the policy requires.
     """
-    from fedtopics.federation.approval import VERDICT, decide, pages_in, propose_farewell
+    from fedtopics.federation.approval import (
+        decide,
+        newest,
+        pages_in,
+        propose_farewell,
+        verdicts_in,
+    )
     from fedtopics.protocol.roster import Key
 
     key = Key.load(key_folder)
     if replace:
-        chosen = propose_farewell(folder, replace, by).name
-    if (yes or refuse) and not chosen:
+        chosen = propose_farewell(folder, key, replace, by).name
+    if (yes or refuse is not None) and not chosen:
         raise click.UsageError(
             "--yes and --refuse need --page NAME, so that you name what you saw."
         )
@@ -56,10 +62,11 @@ def approve(
     if not pages:
         raise click.UsageError(f"There is no page {chosen} in {folder}; leave out --page.")
     for path, page in pages.items():
-        if not chosen and path.with_name(f"{path.stem}.{key.name}{VERDICT}").exists():
+        mine = newest(verdicts_in(path.parent), page, {key.name: key.certificate})
+        if mine and not chosen:
             continue
         say(page)
-        what = "Refuse" if refuse else "Approve"
+        what = "Approve" if refuse is None else "Refuse"
         if yes or _confirmed(f"{what} {path.name}?"):
             decide(path, page, key, refuse)
             say(f"You {what.lower()} {path.name}.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -21,14 +21,21 @@ import msgspec
 from pydantic import BaseModel
 
 from fedtopics.contract.events import Event, Pending
-from fedtopics.errors import IdentityError, PolicyError, RunError, StudyError, nearest_names
+from fedtopics.errors import (
+    FedTopicsError,
+    IdentityError,
+    PolicyError,
+    RunError,
+    StudyError,
+    nearest_names,
+)
 from fedtopics.escaping import as_sentence, file_name, for_markdown
 from fedtopics.federation.data_sent import AFTER_COUNTS
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.ledger import Ledger, Line
-from fedtopics.federation.policy import Policy
+from fedtopics.federation.policy import Policy, n_different
 from fedtopics.federation.proposal import proposal_lines
-from fedtopics.files import digest, make_folder, read_bytes, read_text, write_durably
+from fedtopics.files import digest, read_bytes, read_text, write_durably
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.roster import (
     Key,
@@ -49,6 +56,7 @@ LONGEST_REASON = 100  # characters of a refusal
 REPLACED = re.compile(r"# The approver ([\w.-]+) with the certificate ([0-9a-f]{64}) leaves\n")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n[\w+/=\n]+-----END CERTIFICATE-----\n")
 KEYED = "Keyed SHA-256 of the update before it is masked: "
+WHOLE = " would send, in the whole study"  # end of the title of its page
 COVERS = (
     "An approval of this page covers each step of these functions, so often and with at most so "
     "many bytes. What is beyond that, and functions with ? bytes, wait for approvals of their own."
@@ -97,32 +105,44 @@ def newest(verdicts: Iterable[Verdict], page: str, people: People) -> dict[str, 
     return {verdict.name: verdict for verdict in sorted(signed, key=lambda v: v.time)}
 
 
-def verdicts_of(folder: Path, page: str, people: People) -> dict[str, Verdict]:
-    """Return the last verdict in a folder of each of these people about a page."""
-    verdicts = []
+def verdicts_in(folder: Path) -> Iterator[Verdict]:
+    """Yield what people say of pages in a folder; a file may be half copied, or somebody else's."""
     for path in sorted(folder.glob(f"*{VERDICT}")):
-        # A file can be in the middle of being copied, or of somebody else.
         with suppress(OSError, ValueError):
-            verdicts.append(msgspec.json.decode(read_bytes(path), type=Verdict))
-    return newest(verdicts, page, people)
+            yield msgspec.json.decode(read_bytes(path), type=Verdict)
 
 
-def follow(page: str, people: People, needed: int, verdicts: VerdictsOf) -> People:
+def texts_in(folder: Path, names: str) -> dict[Path, str]:
+    """Return the pages in a folder that can be read, by file."""
+    pages = {}
+    for path in sorted(folder.glob(names)):
+        with suppress(OSError, ValueError):
+            pages[path] = read_text(path)
+    return pages
+
+
+def place_of(client: str, study: str, number: int) -> str:
+    """Return the sentence that says where a farewell counts: once, after so many others."""
+    return f"It counts for {client} in the study {study}, after {number} others."
+
+
+def follow(page: str, people: People, needed: int, place: str, verdicts: VerdictsOf) -> People:
     """Return who may approve, after a farewell of one of `people`, if all others have signed it.
 
     They must be as many as have to approve an output: fewer people could otherwise approve all.
     """
     match = REPLACED.match(page)
     others = {name: pem for name, pem in people.items() if match and name != match[1]}
-    if match is None or len(others) in (len(people), *range(needed)):
+    if match is None or place not in page or len(others) in (len(people), *range(needed)):
         return people
     signed_by = {name for name, verdict in verdicts(page, others).items() if not verdict.refused}
     if certificate_fingerprint(people[match[1]]) != match[2] or signed_by != others.keys():
         return people
     if pem := PEM.search(page):
-        successor = alone(pem[0].encode(), "of a successor")
-        name = name_of(successor, "of a successor")
-        return people if name in others else {**others, name: successor}
+        with suppress(FedTopicsError):
+            after = {**others, name_of(pem[0].encode(), "of a successor"): pem[0].encode()}
+            return after if n_different(after) > len(others) else people
+        return people
     return others
 
 
@@ -147,9 +167,12 @@ class ApprovedPage(BaseModel, frozen=True, use_attribute_docstrings=True):
     approved_by: tuple[Approval, ...]
     """People who might approve it, and have signed it."""
 
-    def is_about(self, keyed: str) -> bool:
-        """Whether it is about an update, given its keyed digest, or about the whole study."""
-        return f"{KEYED}{keyed}\n" in self.text or COVERS in self.text
+    def is_about(self, client: str, study: str, keyed: str) -> bool:
+        """Whether it is about an update of a client, given its keyed digest, or about the study."""
+        is_of = study in self.text and (
+            f"{KEYED}{keyed}\n" in self.text or self.text.startswith(f"# {client}{WHOLE}\n")
+        )
+        return is_of and self.text.startswith(f"# {client} would send")
 
 
 def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
@@ -158,11 +181,13 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
     Who may approve follows from the policy of the last start, and from the farewells before a page.
     """
     policy = Policy()
+    client = ""
     pages: dict[str, ApprovedPage] = {}
     earlier: list[tuple[str, VerdictsOf]] = []
     for line in lines:
         content = line.content
         if content.get("what") == "started":
+            client = content["client"]
             policy = Policy(
                 **{
                     key: value
@@ -173,9 +198,13 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
         elif content.get("what") == "approved":
             verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
             people: People = policy.approvers_by_name
+            number = 0
             # Who has left before this page does not count any more.
             for page, about in earlier:
-                people = follow(page, people, policy.approvals, about)
+                before = people
+                place = place_of(client, content["study"], number)
+                people = follow(page, before, policy.approvals, place, about)
+                number += people != before
             text = content["page"]
             earlier.append((text, verdicts))
             approvals = [
@@ -191,6 +220,15 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
     return pages
 
 
+class Notice(msgspec.Struct):
+    """A file next to pages that wait: whose they are, and who may approve them."""
+
+    client: str
+    study: str
+    number: int  # of approvers who have left
+    people: dict[str, str]  # SHA-256 of certificates, by name
+
+
 class ApprovalGate:
     """Lets an update of a member pass once enough people have approved its page, or the study's."""
 
@@ -202,6 +240,7 @@ class ApprovalGate:
         client: str,
         notify: Callable[[Event], None],
         keep: Callable[[str, bytes, bytes, People], None],  # stores an update that may leave
+        run: str = "",  # an identity of the run's folder: its approvals count for no other
     ) -> None:
         self._folder = folder / PENDING
         self._exposure = exposure
@@ -209,25 +248,42 @@ class ApprovalGate:
         self._client = client
         self._notify = notify
         self._keep = keep
+        self._run = run
         self._rows = {row.function: row for row in exposure.rows}
         self._notified: tuple[str, int] = ("", 0)
+        if (self._folder / PEOPLE).exists() and notice_of(folder).client != client:
+            raise RunError(
+                f"The pages in {self._folder} are of another member; give each an own folder."
+            )
         self._write(STUDY, self._study_page)
         self.people()
 
     def people(self) -> People:
         """Return who may approve now, after the farewells that the others have signed."""
         policy = self._exposure.policy
+        study = self._exposure.study.fingerprint
         people: People = policy.approvers_by_name
-        pages = [read_text(path) for path in sorted(self._folder.glob(f"{FAREWELL}*.md"))]
+        number = 0
+        # Those that were followed before count first, and also if their files are gone.
+        recorded = [page for page, _ in self._ledger.approved.values()]
+        pages = [*recorded, *texts_in(self._folder, f"{FAREWELL}*.md").values()]
         for page in [page for _ in pages for page in pages]:  # one can follow from another
-            verdicts = partial(verdicts_of, self._folder)
             before = people
-            people = follow(page, before, policy.approvals, verdicts)
-            if people != before and digest(page) not in self._ledger.approved:
-                self._record(page, verdicts(page, before))
+            place = place_of(self._client, study, number)
+            people = follow(page, before, policy.approvals, place, self._verdicts)
+            if people != before:
+                number += 1
+                self._record(page, self._verdicts(page, before))
         shown = {name: certificate_fingerprint(pem) for name, pem in people.items()}
-        self._write(PEOPLE, msgspec.json.encode(shown).decode())
+        notice = Notice(self._client, study, number, shown)
+        self._write(PEOPLE, msgspec.json.encode(notice).decode())
         return people
+
+    def _verdicts(self, page: str, people: People) -> dict[str, Verdict]:
+        """Return the last verdict of each of these people about a page: recorded, or in a file."""
+        _, recorded = self._ledger.approved.get(digest(page), ("", []))
+        earlier = msgspec.convert(recorded, list[Verdict])
+        return newest([*earlier, *verdicts_in(self._folder)], page, people)
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """See `Gate.waits`."""
@@ -236,23 +292,34 @@ class ApprovalGate:
         before = self._ledger.released.get((function, position))
         keyed = hmac.digest(secret, content, "sha256").hex()
         is_recorded = sent.get("function") == function
+        title = f"{position[0]:04}-{position[-1]}-{file_name(function)}"
         # A client that is not drawn adds zeros, of which the ledger has no line.
         is_absent = not content.strip(b"\0") and (before is not None or not is_recorded)
         if before == keyed or is_absent:
-            return ""
+            return self._passed(title)
         if not is_recorded:
             raise PolicyError(f"No line of the ledger is about {function!r}, so nothing was sent.")
-        title = f"{position[0]:04}-{position[-1]}-{file_name(function)}"
         page = self._page(sent, keyed)
         people = self.people()
+        verdicts = {text: self._verdicts(text, people) for text in (page, self._study_page)}
+        for verdict in [*verdicts[page].values(), *verdicts[self._study_page].values()]:
+            if verdict.refused:  # also of a page that was approved before
+                raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
-            if self._is_approved(text, people):
-                self._keep(title, secret, content, people)
+            if len(verdicts[text]) >= self._exposure.policy.approvals:
+                self._record(text, verdicts[text])
+                study = self._exposure.study.fingerprint
+                kept = f"{file_name(self._client)}-{study[:8]}-{title}"
+                self._keep(kept, secret, content, people)
                 self._ledger.write_released(keyed, len(content), digest(text))
-                for path in self._folder.glob(f"{title}.*"):
-                    path.unlink(missing_ok=True)
-                return ""
-        return self._pend(f"{title}.md", page, people)
+                return self._passed(title)
+        return self._pend(f"{title}.md", page, len(verdicts[page]))
+
+    def _passed(self, title: str) -> str:
+        """Remove the page of a step that may leave."""
+        for path in self._folder.glob(f"{title}.*"):
+            path.unlink(missing_ok=True)
+        return ""
 
     def _is_covered(self, sent: Mapping[str, Any]) -> bool:
         """Whether the page of the study covers an update, given its line in the ledger."""
@@ -260,28 +327,17 @@ class ApprovalGate:
         if row is None or row.bytes is None:
             return False
         times = row.calls * (2 if AFTER_COUNTS in row.often else 1)
-        n_released = sum(function == row.function for function, _ in self._ledger.released)
+        n_released = self._ledger.n_released[row.function]
         return n_released < times and sent["bytes"] <= row.bytes
-
-    def _is_approved(self, page: str, people: People) -> bool:
-        verdicts = verdicts_of(self._folder, page, people)
-        for verdict in verdicts.values():
-            if verdict.refused:  # also of a page that was approved before
-                raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
-        needed = self._exposure.policy.approvals
-        is_recorded = self._ledger.approved.get(digest(page), 0) >= needed
-        if not is_recorded and len(verdicts) >= needed:
-            self._record(page, verdicts)
-        return is_recorded or len(verdicts) >= needed
 
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
         approvals = [msgspec.to_builtins(v) for v in verdicts.values() if not v.refused]
-        self._ledger.write_approved(page, approvals)
+        if self._ledger.approved.get(digest(page)) != (page, approvals):
+            self._ledger.write_approved(page, approvals)
 
-    def _pend(self, name: str, page: str, people: People) -> str:
+    def _pend(self, name: str, page: str, n_verdicts: int) -> str:
         """Write a page that waits; return since when it does."""
         path = self._write(name, page)
-        n_verdicts = len(verdicts_of(self._folder, page, people))
         if self._notified != (page, n_verdicts):
             self._notified = page, n_verdicts
             needed = self._exposure.policy.approvals
@@ -291,7 +347,7 @@ class ApprovalGate:
     def _write(self, name: str, content: str) -> Path:
         path = self._folder / name
         if not path.exists() or read_text(path) != content:
-            make_folder(self._folder)
+            self._folder.mkdir(parents=True, exist_ok=True)  # approvers are other users
             write_durably(path, content.encode(), public=True)
         return path
 
@@ -301,14 +357,12 @@ class ApprovalGate:
         """Return the page of an update, given its line in the ledger and its keyed digest."""
         row = self._rows.get(sent["function"])
         study = self._exposure.study
-        unit = self._exposure.unit
         n_persons = sent["documents"] if sent["persons"] is None else sent["persons"]
         turn, attempt, exchange = sent["position"]
         lines = [
             f"Study: {for_markdown(study.name)}, {study.fingerprint}",
             f"Function: {sent['function']}, turn {turn}, attempt {attempt}, exchange {exchange}",
-            f"Behind it: {sent['documents'] or 0:,} documents, thresholds count {n_persons or 0:,} "
-            f"{unit}",
+            f"Behind it: {self._counts(sent['documents'], n_persons)}",
             f"Bytes: {sent['bytes']:,}",
             f"{KEYED}{keyed}",
         ]
@@ -331,15 +385,21 @@ class ApprovalGate:
             for row in exposure.rows
         ]
         return self._as_page(
-            f"{self._client} would send, in the whole study",
+            f"{self._client}{WHOLE}",
             [
                 *map(for_markdown, proposal_lines(exposure.study)),
-                f"Documents: {exposure.documents or 0:,}, of {exposure.persons or 0:,} "
-                f"{exposure.unit}",
+                f"Run: {self._run[:16]}, over {self._counts(exposure.documents, exposure.persons)}",
                 f"At most {exposure.steps:,} steps and {exposure.bytes:,} bytes:",
                 *rows,
                 COVERS,
             ],
+        )
+
+    def _counts(self, documents: int | None, persons: int | None) -> str:
+        if self._exposure.study.differential_privacy is not None:
+            return "documents whose number noise hides"
+        return (
+            f"{documents or 0:,} documents; thresholds count {persons or 0:,} {self._exposure.unit}"
         )
 
     def _as_page(self, title: str, lines: Sequence[str]) -> str:
@@ -373,47 +433,60 @@ class ApprovalGate:
 
 def pages_in(folder: Path) -> dict[Path, str]:
     """Return the pages that wait in a folder, by file."""
-    pages = {path: read_text(path) for path in sorted((folder / PENDING).glob("*.md"))}
+    pages = texts_in(folder / PENDING, "*.md")
     if not pages:
         raise RunError(
-            f"Nothing waits for approval in {folder}; name an outbox, or a run's folder."
+            f"Nothing waits for approval in {folder}; name an outbox, or the folder of a run."
         )
     return pages
 
 
-def people_of(folder: Path) -> dict[str, str]:
-    """Return who may approve the pages in a folder: the SHA-256 of certificates, by name."""
+def notice_of(folder: Path) -> Notice:
+    """Return whose the pages in a folder are, and who may approve them."""
     path = folder / PENDING / PEOPLE
-    if not path.exists():
-        raise RunError(f"Nothing waits for approval in {folder}; start the member's step there.")
-    return msgspec.json.decode(read_bytes(path), type=dict[str, str])
+    try:
+        return msgspec.json.decode(read_bytes(path), type=Notice)
+    except (OSError, ValueError):
+        raise RunError(
+            f"Nothing waits for approval in {folder}; start the member's step there."
+        ) from None
 
 
-def propose_farewell(folder: Path, name: str, successor: Path | None) -> Path:
-    """Write the page by which an approver leaves; return its path."""
-    people = people_of(folder)
-    if name not in people:
-        raise StudyError(f"There is no approver {name!r}; {nearest_names(name, people)}")
+def require_approver(folder: Path, key: Key) -> Notice:
+    """Return the notice in a folder; IdentityError if this person may not approve its pages."""
+    notice = notice_of(folder)
+    if notice.people.get(key.name) != certificate_fingerprint(key.certificate):
+        raise IdentityError(
+            f"The certificate of {key.name!r} is not that of an approver; these may approve: "
+            f"{', '.join(notice.people)}. A new one may after the next step of this member."
+        )
+    return notice
+
+
+def propose_farewell(folder: Path, key: Key, name: str, successor: Path | None) -> Path:
+    """Write the page by which an approver leaves, as another one asks; return its path."""
+    notice = require_approver(folder, key)
+    if name not in notice.people:
+        raise StudyError(f"There is no approver {name!r}; {nearest_names(name, notice.people)}")
     end = b"Nobody takes this place.\n"
     if successor is not None:
         end = alone(read_pem(successor), str(successor))
     page = (
-        f"# The approver {name} with the certificate {people[name]} leaves\n\n"
-        f"All other approvers have to approve this page. Who takes this place:\n\n{end.decode()}"
+        f"# The approver {name} with the certificate {notice.people[name]} leaves\n\n"
+        "All other approvers have to approve this page. "
+        f"{place_of(notice.client, notice.study, notice.number)} Who takes this place:\n\n"
+        f"{end.decode()}"
     )
-    path = folder / PENDING / f"{FAREWELL}{name}-{people[name][:8]}.md"
+    path = folder / PENDING / f"{FAREWELL}{name}-{digest(page)[:8]}.md"
     write_durably(path, page.encode(), public=True)
     return path
 
 
-def decide(path: Path, page: str, key: Key, refused: str = "") -> None:
+def decide(path: Path, page: str, key: Key, refused: str | None = None) -> None:
     """Write what an approver says of a page, which was shown; IdentityError for other people."""
-    people = people_of(path.parent.parent)
-    if people.get(key.name) != certificate_fingerprint(key.certificate):
-        raise IdentityError(
-            f"The certificate of {key.name!r} is not that of an approver; these may approve: "
-            f"{', '.join(people)}. A new one may after the next step of this member."
-        )
-    verdict = Verdict.of(page, key, refused)
+    require_approver(path.parent.parent, key)
+    if refused is not None and not as_sentence(refused):
+        raise StudyError("A refusal needs a reason; all members learn it.")
+    verdict = Verdict.of(page, key, refused or "")
     target = path.with_name(f"{path.stem}.{key.name}{VERDICT}")
     write_durably(target, msgspec.json.encode(verdict), public=True)

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -21,7 +19,7 @@ from fedtopics.escaping import file_name
 from fedtopics.files import make_folder, open_private, read_bytes, write_durably
 from fedtopics.protocol.keys import derive, seal, unseal
 from fedtopics.protocol.messages import Message, decode, encode
-from fedtopics.protocol.roster import Key, certificate_fingerprint
+from fedtopics.protocol.roster import Key, certificate_fingerprint, public_key_of
 
 SYSLOG = "syslog"  # as the place of a copy
 SYSLOG_SOCKET = "/dev/log"
@@ -68,7 +66,7 @@ class Egress:
 def to_syslog(line: bytes) -> None:
     """Send the digest of a ledger's line to the system's log; the line can be too long for it."""
     content = json.loads(line)
-    shown = {key: content.get(key) for key in ("what", "study", "function", "bytes", "page")}
+    shown = {key: content.get(key) for key in ("what", "study", "function", "bytes")}
     text = json.dumps({**shown, "sha256": hashlib.sha256(line).hexdigest()})
     try:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as log:
@@ -95,10 +93,9 @@ def sealed_for(people: Mapping[str, bytes], content: bytes) -> SealedUpdate:
     private = ec.generate_private_key(ec.SECP256R1())
     boxes = {}
     for pem in people.values():
-        # `read_certificate` takes no other kind of key.
-        public = cast("ec.EllipticCurvePublicKey", x509.load_pem_x509_certificate(pem).public_key())
         whose = certificate_fingerprint(pem)
-        boxes[whose] = seal(derive(private.exchange(ec.ECDH(), public), "kept", whose), secret)
+        shared = private.exchange(ec.ECDH(), public_key_of(pem))
+        boxes[whose] = seal(derive(shared, "kept", whose), secret)
     point = private.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
     return SealedUpdate(point, boxes, seal(secret, content))
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -154,7 +155,9 @@ class Ledger:
         self.last = SentReply(Position(0))
         self.sent: dict[Position, SentReply] = {}  # of this run
         self.newest: Mapping[str, Any] = {}  # the line of the last of them
-        self.approved: dict[str, int] = {}  # how many people approved a page, by its SHA-256
+        # Pages and what people said of them, by SHA-256 of the page.
+        self.approved: dict[str, tuple[str, Sequence[Mapping[str, Any]]]] = {}
+        self.n_released = Counter[str]()  # by function
         self.released: dict[tuple[str, tuple[int, ...]], str] = {}  # keyed digests, by position
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
@@ -371,9 +374,10 @@ class Ledger:
         if line["what"] == "sent":
             self.newest = line
         elif line["what"] == "approved":
-            self.approved[digest(line["page"])] = len(line["approvals"])
+            self.approved[digest(line["page"])] = line["page"], line["approvals"]
         elif line["what"] == "released":
             self.released[line["function"], tuple(line["position"])] = line["content"]
+            self.n_released[line["function"]] += 1
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["run"] == self.run:

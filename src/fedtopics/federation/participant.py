@@ -200,6 +200,7 @@ class Participation:
             client=self.name,
             notify=self.notify,
             keep=self.egress.store,
+            run=self._noise,
         )
 
     def _require_same_documents(self, state: Path, corpus: Corpus) -> None:

@@ -21,7 +21,13 @@ from fedtopics.files import read_bytes, read_text, read_toml
 from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
-from fedtopics.protocol.roster import alone, certificate_fingerprint, name_of, read_pem
+from fedtopics.protocol.roster import (
+    alone,
+    certificate_fingerprint,
+    name_of,
+    public_key_of,
+    read_pem,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import Several, TextRules
 from fedtopics.text.words import has_name
@@ -207,7 +213,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def check_approvers(self, which: str) -> None:
         """Refuse a policy, `which` it is, without enough different approvers."""
-        n_people = len(self.approvers_by_name)
+        n_people = n_different(self.approvers_by_name)
         if n_people < max(self.approvals, len(self.approvers)):
             raise PolicyError(
                 f"The policy {which} requires {self.approvals} approvals, and names "
@@ -495,6 +501,11 @@ def _fingerprints_of(entries: Sequence[str]) -> set[str]:
                 "read. Nothing was sent; correct the policy."
             ) from None
     return fingerprints
+
+
+def n_different(people: Mapping[str, bytes]) -> int:
+    """Return of how many different keys certificates are, in PEM."""
+    return len({public_key_of(pem).public_numbers() for pem in people.values()})
 
 
 def _content_of(path: Path) -> str:

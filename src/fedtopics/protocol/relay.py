@@ -257,6 +257,7 @@ class RelayService:
     def take(self, arrived: Mapping[str, FromMember]) -> dict[str, Answer]:
         """Take the messages that members have sent at any time; return the answer to each."""
         with self._changed:
+            faults: dict[str, str] = {}
             self.relay.halted = None  # a Stop that still holds is among the messages
             for name, of in arrived.items():  # first, so that a stop reaches all these processes
                 at = datetime.fromtimestamp(of.sent, UTC)
@@ -268,8 +269,9 @@ class RelayService:
                 try:
                     self.relay.say(name, message)
                 except FederationError as error:
-                    self.relay.ended[name] = as_sentence(str(error)[:LONGEST_REASON])
+                    faults[name] = as_sentence(str(error)[:LONGEST_REASON])
             answers = {name: self.relay.ask(name, of.ask) for name, of in arrived.items()}
+            self.relay.ended |= faults  # a question would take them back
             self._changed.notify_all()
             return {
                 name: answer or Answer(waiting=self._waiting()) for name, answer in answers.items()

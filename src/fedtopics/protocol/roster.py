@@ -260,10 +260,15 @@ def shown(content: bytes) -> str:
     return " ".join(wrap(certificate_fingerprint(content), width=4))
 
 
-def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:
+def public_key_of(certificate: bytes) -> ec.EllipticCurvePublicKey:
+    # `read_certificate` accepts no other kind of key.
     public = x509.load_pem_x509_certificate(certificate).public_key()
-    try:  # `read_certificate` accepts no other kind of key
-        cast("ec.EllipticCurvePublicKey", public).verify(signature, content, SIGNATURE)
+    return cast("ec.EllipticCurvePublicKey", public)
+
+
+def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:
+    try:
+        public_key_of(certificate).verify(signature, content, SIGNATURE)
     except InvalidSignature:
         return False
     return True

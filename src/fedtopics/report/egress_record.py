@@ -93,18 +93,22 @@ def egress_record(run: Path) -> EgressRecord:
             for line in lines
             if line.content["what"] == "sent"
         }
-        outputs = [
-            {
-                **sent[line.content["function"], *line.content["position"]],
-                **line.content,
-                "keyed_sha256": line.content.get("content", ""),
-                "page": line.content.get("page", ""),
-                "line": line.number,
-                "line_sha256": line.sha256,
-            }
-            for line in lines
-            if line.content["what"] == ("released" if policy.get("approvals") else "sent")
-        ]
+        outputs = {}
+        wanted = ""
+        for line in lines:
+            content = line.content
+            if content["what"] == "started":
+                wanted = "released" if content["policy"].get("approvals") else "sent"
+            elif content["what"] == wanted:
+                place = content["function"], *content["position"]
+                outputs[place] = {  # a process that is started again may repeat the line
+                    **sent[place],
+                    **content,
+                    "keyed_sha256": content.get("content", ""),
+                    "page": content.get("page", ""),
+                    "line": line.number,
+                    "line_sha256": line.sha256,
+                }
         return EgressRecord.model_validate(
             {
                 **start,
@@ -116,7 +120,7 @@ def egress_record(run: Path) -> EgressRecord:
                 },
                 "lines": len(lines),
                 "last_line": digests[-1],
-                "outputs": outputs,
+                "outputs": [*outputs.values()],
                 "approvals": approved_pages(lines),
             }
         )

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from fedtopics.errors import FederationError, FedTopicsError, RunError
+from fedtopics.escaping import as_sentence
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import NotYetError, check_size
@@ -26,11 +27,10 @@ from fedtopics.protocol.messages import (
     Part,
     Stop,
     Total,
-    Want,
     decode,
     encode,
 )
-from fedtopics.protocol.relay import FromMember, RelayService
+from fedtopics.protocol.relay import LONGEST_REASON, FromMember, RelayService
 from fedtopics.protocol.roster import Key, Roster, has_signed
 
 SUFFIX = ".fedtopics"
@@ -49,7 +49,9 @@ class Sealed(Message):
     # Milliseconds since 1970: it grows with each other file of a sender.
     number: Annotated[int, msgspec.Meta(ge=0, le=LAST_NUMBER)]
     ask: Ask = msgspec.field(default_factory=lambda: NO_QUESTION)
-    messages: list[bytes] = msgspec.field(default_factory=list)
+    messages: Annotated[list[bytes], msgspec.Meta(max_length=8)] = msgspec.field(
+        default_factory=list
+    )
     # By name: a question, and its answer.
     answers: dict[str, tuple[Ask, Answer]] = msgspec.field(default_factory=dict)
     total: bytes = b""
@@ -92,8 +94,20 @@ class Exchange:
     def newest(self) -> dict[str, Sealed]:
         """Return the newest file of each sender; report which files cannot be used."""
         paths = [path for of in self._folders for path in sorted(of.glob(f"*{SUFFIX}"))]
-        files = [sealed for path in paths if (sealed := self._usable(path))]
-        return {sealed.name: sealed for sealed in sorted(files, key=lambda sealed: sealed.number)}
+        newest: dict[str, Sealed] = {}
+        for sealed in filter(None, map(self._usable, paths)):  # one at a time: they can be large
+            newest[sealed.name] = max(
+                sealed, newest.get(sealed.name, sealed), key=lambda of: of.number
+            )
+        return newest
+
+    def shown(self, answer: Answer, name: str) -> dict[str, str]:
+        """Return for whom a study waits, besides this member, as far as a relay may say it."""
+        return {
+            other: as_sentence(state[:LONGEST_REASON])
+            for other, state in answer.waiting.items()
+            if other in self._certificates and other != name
+        }
 
     def _usable(self, path: Path) -> Sealed | None:
         try:
@@ -158,6 +172,7 @@ class FolderLink:
         # A process that begins has nothing new to say about the step, but does not stop for it.
         self._messages = [m for m in self._last.messages if _kind_of(m) != "stop"]
         self._total = b""
+        self._heard: object = None  # the last question that had an answer, and the relay's file
 
     def say(self, message: bytes) -> None:
         """See `Link.say`; all but a Stop is written by the next question."""
@@ -178,16 +193,14 @@ class FolderLink:
             raise NotYetError({"the relay": "no message yet"})
         question, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
         news = answer.message
-        is_old = (question.step, question.phase, question.list) != (ask.step, ask.phase, ask.list)
-        # Nothing is wanted of a member that waits for approval.
-        is_sent = isinstance(news, Want) and (
-            bool(ask.reason) or news.what in map(_kind_of, self._messages)
-        )
+        place = ask.step, ask.phase, ask.list
+        is_old = (question.step, question.phase, question.list) != place
         is_own = isinstance(news, Stop) and news.name == self._key.name
-        is_cut = isinstance(news, Total) and not relay.total
-        if news is None or is_old or is_sent or is_own or is_cut:
-            others = {n: state for n, state in answer.waiting.items() if n != self._key.name}
-            raise NotYetError({} if is_old else others)
+        # An answer that did not help, as of a relay that lies, does not help a second time.
+        is_same = self._heard == (place, relay.number)
+        if news is None or is_old or is_own or is_same:
+            raise NotYetError({} if is_old else self._exchange.shown(answer, self._key.name))
+        self._heard = place, relay.number
         self._total = relay.total
         return encode(answer)
 
