@@ -4,6 +4,7 @@ Look here for what a client refuses to send during a run; `policy` has the check
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -172,16 +173,16 @@ class Door:
             )
 
 
+@dataclass(repr=False)  # its own repr would print clients
 class AtOnce:
     """Computes sums over all clients of a simulation at once; policies apply, no ledger is kept."""
 
-    def __init__(self, doors: Mapping[str, Door]) -> None:
-        self._doors = doors
-        self._round: tuple[Sequence[str], Any] = ([], None)  # clients, and what computes for them
+    doors: Mapping[str, Door]
+    _round: tuple[Sequence[str], Any] = ((), None)  # clients, and what computes for them
 
     def sum(self, names: Sequence[str], call: Call) -> dict[str, Any] | None:
         """Return the sum of clients' replies, or None if each must be computed separately."""
-        doors = [self._doors[name] for name in names]
+        doors = [self.doors[name] for name in names]
         if self._round[0] != names:
             join = doors[0]._client.together
             self._round = names, join and join([door._client for door in doors])

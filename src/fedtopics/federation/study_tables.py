@@ -114,8 +114,14 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
             include={"text", "tokens", "id", "label", "embedding", "person", "time"}
         )
         try:
-            rules = None if self.text_rules is None else read_rules(self.text_rules)
-            return Corpus.read(self.data, Columns(**names, rounds=self.round, rules=rules))
+            return Corpus.read(
+                self.data,
+                Columns(
+                    **names,
+                    rounds=self.round,
+                    rules=None if self.text_rules is None else read_rules(self.text_rules),
+                ),
+            )
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
 

@@ -77,8 +77,9 @@ class Results(Message):
 
 
 def _signed(study: str, session: bytes, calls: Calls) -> bytes:
-    unsigned = msgspec.structs.replace(calls, signature=b"")
-    return framed("fedtopics carried", study, session, encode(unsigned))
+    return framed(
+        "fedtopics carried", study, session, encode(msgspec.structs.replace(calls, signature=b""))
+    )
 
 
 class CarriedLink:

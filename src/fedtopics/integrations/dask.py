@@ -125,13 +125,11 @@ class RemotePart:
         return RemotePart, self._made_of  # a copy elsewhere repeats the requests
 
 
+@sizeof.register((Corpus, RemotePart))  # type: ignore[untyped-decorator]
 def size_of(documents: Corpus | RemotePart) -> int:
     """Return their bytes, so that Dask computes where they are."""
     corpus = documents.client.corpus if isinstance(documents, RemotePart) else documents
     return corpus.text_bytes
-
-
-sizeof.register((Corpus, RemotePart), size_of)
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,7 @@ class RemoteClient(ClientFacts):
         self.allowed = frozenset(kind.in_study(study.method))
         self._functions = kind.functions()
         self._remembers = kind.remembers
-        self._least = policy.min_persons
-        self._least_clients = policy.min_clients_per_group
+        self._policy = policy
         self._parts = parts
         self._cluster = cluster
         self._submit = partial(cluster.submit, pure=False)
@@ -205,8 +202,8 @@ class RemoteClient(ClientFacts):
         total = result(self._cluster, reply)
         if "least" in total and len(self._parts) > 1:  # a limit, which does not add up
             total = total | {
-                "least": self._least,
-                "least_clients": self._least_clients,
+                "least": self._policy.min_persons,
+                "least_clients": self._policy.min_clients_per_group,
                 "counts_first": min(total["counts_first"], 1),
             }
         if "clients" in total:  # of a group: its parts are one client
@@ -226,10 +223,9 @@ class RemoteClient(ClientFacts):
                 payload = payload | {"counted_words": self._sum("counted_words", {})}
                 return self._sum("proposed", payload, self._parts[:1])
             if self._functions[name].has_groups and not payload.get("groups"):
-                groups: dict[str, Any] = {"least": self._least, "clients": 1}
-                counts = self._sum(name, payload | {"groups": groups})
-                groups = groups | {"counted": counts}
-                payload = payload | {"groups": groups}
+                groups: dict[str, Any] = {"least": self._policy.min_persons, "clients": 1}
+                counted = self._sum(name, payload | {"groups": groups})
+                payload = payload | {"groups": groups | {"counted": counted}}
         return self._sum(name, payload)
 
     def _request(self, name: str, payload: dict[str, Any]) -> Any:
@@ -389,8 +385,9 @@ class DaskEngine:
 
 
 def path_or_corpus(documents: Any) -> Any:
-    is_path = isinstance(documents, (str, Path))
-    return ClientData(data=documents) if is_path else Corpus.of(documents)
+    return (
+        ClientData(data=documents) if isinstance(documents, (str, Path)) else Corpus.of(documents)
+    )
 
 
 def read_documents(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:

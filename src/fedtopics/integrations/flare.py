@@ -49,8 +49,11 @@ class StudyServer:
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; copy the run, or the reason of a failure, to the job's results."""
-        own_folder = context.workspace / FOLDER / self.run
-        folder = Path(self.out) if self.out and context.simulated else own_folder
+        folder = (
+            Path(self.out)
+            if self.out and context.simulated
+            else context.workspace / FOLDER / self.run
+        )
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             lead_carried(Study.read(context.config / STUDY_FILE), folder, carrier, _log)
