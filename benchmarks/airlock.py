@@ -18,7 +18,7 @@ from experiments.made_up import write as write_made_up
 from fedtopics import Policy, Study
 from fedtopics.methods.core.plan import fingerprint_of
 from tests.helpers.by_folders import Carried
-from tests.helpers.grpc_federation import federated, keys_of
+from tests.helpers.grpc_federation import federated
 
 FACTS = """20 topics, seed 0, one thread. {}. \
 Command: `OMP_NUM_THREADS=1 make bench NAME=airlock DATA=folder`."""
@@ -51,7 +51,7 @@ class Timed(Carried):
         return n_copied
 
     def _copies(self) -> set[Path]:
-        return {path for site in self.sites.values() for path in site.inbox.iterdir()}
+        return {path for name in self.folders for path in self.inbox(name).iterdir()}
 
 
 def measure(data: Path, work: Path, documents: str, method: str) -> Row:
@@ -60,13 +60,10 @@ def measure(data: Path, work: Path, documents: str, method: str) -> Row:
         method={"name": method, "n_components": 20}, vocabulary=WORDS, aggregation="secure"
     )
     with tempfile.TemporaryDirectory() as folder:
-        keys = keys_of(Path(folder) / "keys", *corpora, "server")
-        scene = Timed(
-            plan, corpora, Path(folder) / "carried", keys, dict.fromkeys(corpora, Policy())
-        )
+        scene = Timed(plan, corpora, Path(folder) / "carried", dict.fromkeys(corpora, Policy()))
         scene.run()
         began = perf_counter()
-        connected = federated(plan, corpora, Path(folder) / "connected", Policy(), keys=keys)
+        connected = federated(plan, corpora, Path(folder) / "connected", Policy(), keys=scene.keys)
         seconds = perf_counter() - began
         record = Path(folder) / "carried" / NAMES[0] / "run/ledger.jsonl"
         steps = 1 + record.read_text("utf-8").count('"what": "received"')

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedtopics.terminal import display
-from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, typist
+from tests.helpers.command_line import CANARY, STUDY, Done, Refused, Typed, typist
 
 # Files that take long, by their path. They come first: with some processes, each of which takes one
 # file after the other, none is left alone with one of them in the end.
@@ -96,6 +96,18 @@ def trained(folder: Path, typed: Typed, tmp_path_factory: pytest.TempPathFactory
 def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
     """Type a command; return its exit code, and what it said."""
     return typist(monkeypatch, capsys)
+
+
+@pytest.fixture
+def done(typed: Typed) -> Done:
+    """Type a command that succeeds; return what it printed."""
+
+    def type_in(*arguments: object) -> str:
+        code, printed, err = typed(*arguments)
+        assert (code, err) == (0, "")
+        return printed
+
+    return type_in
 
 
 @pytest.fixture

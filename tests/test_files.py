@@ -225,8 +225,9 @@ def test_a_task_with_a_row_is_not_done_again(tmp_path: Path) -> None:
 
 
 def test_rows_are_strict_json(tmp_path: Path) -> None:
-    row = {"a": float("nan"), "b": float("-inf"), "c": 0.5}
-    written = files.RowFile(tmp_path / "rows.jsonl").keep(row)
+    written = files.RowFile(tmp_path / "rows.jsonl").keep(
+        {"a": float("nan"), "b": float("-inf"), "c": 0.5}
+    )
     assert written == {"a": None, "b": None, "c": 0.5}
     assert json.loads((tmp_path / "rows.jsonl").read_text()) == written
 

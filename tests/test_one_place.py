@@ -130,8 +130,9 @@ def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
 
 def test_a_run_is_resumed_to_the_same_bits(page: dict[str, Any], tmp_path: Path) -> None:
     def study(rounds: float) -> Study:
-        method = METHOD | {"stop_when": {"enough": rounds}}
-        return Study.make(method=method, vocabulary=LIMITS, checkpoint_every=1)
+        return Study.make(
+            method=METHOD | {"stop_when": {"enough": rounds}}, vocabulary=LIMITS, checkpoint_every=1
+        )
 
     whole = train(study(4.0), page["corpora"])
     train_until_killed(2, study(4.0), page["corpora"], out=tmp_path / "run")

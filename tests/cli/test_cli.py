@@ -16,12 +16,13 @@ from fedtopics.federation.study import example_study
 from fedtopics.methods.registry import METHODS
 from fedtopics.terminal.display import program_name
 from fedtopics.versions import VERSION
-from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, commands
+from tests.helpers.command_line import CANARY, STUDY, Done, Refused, Typed, commands
 
 
-def test_from_study_to_theta_and_a_rare_word_is_nowhere(folder: Path, typed: Typed) -> None:
-    code, out, err = typed("train", "study.toml", "--out", "out")
-    assert (code, err) == (0, "")
+def test_from_study_to_theta_and_a_rare_word_is_nowhere(
+    folder: Path, typed: Typed, done: Done
+) -> None:
+    out = done("train", "study.toml", "--out", "out")
     assert "agreed on 52 words; 100 documents" in out
     assert (folder / "out/report.html").exists()
     assert (folder / "out/report.md").exists()
@@ -231,6 +232,7 @@ def test_commands_are_shown_as_they_can_be_typed(
 
 
 def test_python_runs_the_package() -> None:
-    command = [sys.executable, "-m", "fedtopics", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedtopics", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"fedtopics, version {VERSION}\n"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.command_line import Refused, Typed
+from tests.helpers.command_line import Done, Refused, Typed
 
 NAMES = ("north", "south")
 STUDY = """
@@ -64,14 +64,13 @@ def edit(folder: Path, old: str, new: str) -> None:
     (folder / "study.toml").write_text(content.replace(old, new, 1))
 
 
-def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
-    code, out, err = typed("train", "study.toml", "--out", "out")
-    assert (code, err) == (0, "")
+def test_from_study_to_theta(folder: Path, done: Done) -> None:
+    out = done("train", "study.toml", "--out", "out")
     assert "80 documents, 0 of them without an agreed word" in out
 
     unheard = {"words": [["unheard", "of"]] * 40, "text": [""] * 40}
     write(folder / "new.parquet", vectors(0, 40), **unheard)
-    code, out, _ = typed(
+    out = done(
         "transform",
         "out/model",
         "new.parquet",
@@ -84,7 +83,6 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
         "--embedding-model",
         "/models/tiny",
     )
-    assert code == 0
     assert out.startswith("40 documents are in theta.parquet. In 0 of them the model knows no")
     table = pq.read_table("theta.parquet").to_pydict()
     assert table["known_words"] == [0] * 40

@@ -137,8 +137,7 @@ def test_wrong_arguments(case: str, here: Path, typed: Typed) -> None:
     (here / "notes.csv").write_text("mine\n")
     before = {path: path.read_bytes() for path in here.glob("*.csv")}
     arguments, message = WRONG[case]
-    command = app if arguments[0] == "topics" else flda.flda_group
-    code, out, err = typed(*arguments, command=command)
+    code, out, err = typed(*arguments, command=app if arguments[0] == "topics" else flda.flda_group)
     assert (code, out) == (2, "")
     assert message in err
     assert {path: path.read_bytes() for path in here.glob("*.csv")} == before

@@ -39,8 +39,7 @@ def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, ty
     assert said.startswith("error: File too large")
     assert not list(folder.rglob("*.tmp"))
     for path in (folder / "run").rglob("*.jsonl"):
-        whole = path.read_text().rpartition("\n")[0]
-        assert all(json.loads(line) for line in whole.splitlines())
+        assert all(json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines())
     again = ["--resume"] if (folder / "run/events.jsonl").exists() else []
     code, _, said = typed(*run, *again)
     if code == 2:  # what failed before training is simply tried again
@@ -61,8 +60,9 @@ def test_a_folder_that_nobody_can_write_to(typed: Typed) -> None:
 
 def test_too_little_memory(folder: Path) -> None:
     """By `ulimit -v`, once all is loaded: a network that does not fit."""
-    large = STUDY.replace("[method]", "[method]\nhidden = [20000, 20000]")
-    (folder / "study.toml").write_text(large)
+    (folder / "study.toml").write_text(
+        STUDY.replace("[method]", "[method]\nhidden = [20000, 20000]")
+    )
     code = (
         "import resource, sys\n"
         "import fedtopics, fedtopics.federation.simulation, fedtopics.methods.gfedntm.method\n"

@@ -7,14 +7,13 @@ import pytest
 
 from fedtopics import TopicModel
 from fedtopics.methods.core.plan import fingerprint_of
-from tests.helpers.command_line import STUDY, Refused, Typed
+from tests.helpers.command_line import STUDY, Done, Refused, Typed
 
 CONTINUE = ["train", "study.toml", "--from", "out/model"]
 
 
-def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
-    code, out, err = typed(*CONTINUE, "--rounds", 5)
-    assert (code, err) == (0, "")
+def test_more_rounds(trained: Path, typed: Typed, done: Done, refused: Refused) -> None:
+    out = done(*CONTINUE, "--rounds", 5)
     before = TopicModel.from_pretrained(trained / "model")
     print_ = fingerprint_of(before)
     for sentence in (
@@ -41,11 +40,10 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
-def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
+def test_other_methods(vocabulary: str, folder: Path, done: Done) -> None:
     Path("study.toml").write_text(STUDY.replace("gfedntm", "lda").replace("= 12", "= 3"))
-    assert typed("train", "study.toml", "--out", "out")[0] == 0
-    code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
-    assert (code, err) == (0, "")
+    done("train", "study.toml", "--out", "out")
+    done(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     continued = TopicModel.from_pretrained("runs/study-continued/model")
     assert continued.info["rounds"] == (5 if vocabulary == "keep" else 2)
     assert continued.info["continued"]["method"] == "lda"
@@ -83,13 +81,12 @@ def test_no_way_on(
 
 
 @pytest.mark.usefixtures("folder")
-def test_merge(typed: Typed) -> None:
+def test_merge(typed: Typed, done: Done) -> None:
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("gfedntm", "nmf"))
         assert typed("train", "alone.toml", "--out", name)[0] == 0
-    code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
-    assert code == 0
+    out = done("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert "4 topics (merged from 6 of 2 models) are in both." in out
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
     assert typed("topics", "both")[0] == 0

@@ -10,7 +10,7 @@ from fedtopics.federation.memory import changed_memory
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import Key
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Refused, Typed
 
 STUDY = """
 aggregation = "plain"
@@ -38,7 +38,7 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study.toml"
 
 
-def test_what_would_leave(typed: Typed, study: Path) -> None:
+def test_what_would_leave(typed: Typed, refused: Refused, done: Done, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents")
     assert code == 3, "plain aggregation is for more documents, by default"
     assert "words with their counts the server 1" in " ".join(out.split())
@@ -46,25 +46,21 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
         path.write_text(f"{path.read_text()} seldom")
     policy = study.parent / "own.toml"
     policy.write_text("min_persons = 100\nmin_persons_per_word = 30\n")
-    code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
-    said = " ".join(out.split())
-    assert code == 0
+    checks = "check", study, "--data", study.parent / "documents", "--policy", policy
+    said = " ".join(done(*checks).split())
     assert "Words: 6 occur in enough" in said
     assert "A sum over all documents is of 140 documents of this client. From one member" in said
     policy.write_text("min_persons = 100\nmin_persons_per_word = 5\n")
-    _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
-    assert "Words: 7 occur in enough" in out
+    assert "Words: 7 occur in enough" in done(*checks)
     policy.write_text("min_persons = 100\nmin_persons_per_word = 141\n")
-    code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", policy)
-    assert (code, "No word is in the documents of 141" in err) == (2, True)
-    code, out, _ = typed("check", study, "--json")
-    checked = json.loads(out)
+    assert "No word is in the documents of 141" in refused(*checks)
+    checked = json.loads(typed("check", study, "--json")[1])
     assert checked["exposure"]["documents"] is None
     assert checked["aggregation"] == "plain"
     assert checked["exposure"]["adversaries"]["The server"].startswith("every update of every")
 
 
-def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
+def test_attacks_on_ones_own_documents(done: Done, study: Path) -> None:
     written = study.parent / "audit.json"
     data = study.parent / "documents"
     names = ("north", "south", "west")
@@ -73,18 +69,17 @@ def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     certified = "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in names)
     study.write_text(STUDY.partition("[clients")[0] + certified)
     attack = ("audit", "attack", study, "--data", data, "--shadow-models", 4)
-    code, out, _ = typed(*attack, "-o", written)
-    assert code == 0
+    out = done(*attack, "-o", written)
     attack_result = json.loads(written.read_text())
     assert (attack_result["shadows"], attack_result["documents"]) == (4, 4 * 140)
     assert f"AUC of {attack_result['auc']:.3f} (.500 by chance)" in " ".join(out.split())
 
 
-def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
+def test_attacks_on_the_study_of_a_run(done: Done, study: Path) -> None:
     plan = Study.read(study)
     corpus = Corpus.read(study.parent / "documents")
     train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
-    code, out, _ = typed(
+    out = done(
         "audit",
         "attack",
         study.parent / "run",
@@ -94,26 +89,19 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
         4,
         "--json",
     )
-    assert code == 0
     assert json.loads(out)["study"] == plan.fingerprint
 
 
-def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
+def test_what_was_spent(refused: Refused, done: Done, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('max_epsilon = 4\nmemory = "memory"\n')
     account = Account().charged("north", "abc", "run", Privacy(epsilon=3), 4)
     with changed_memory(tmp_path / "memory") as memory:
         memory.header.account = [*account.entries]
-    code, out, _ = typed("audit", "budget", policy)
-    assert code == 0
-    assert "epsilon 3 at delta 1e-06; the policy allows 4" in " ".join(out.split())
-    code, out, _ = typed("audit", "budget", policy, "--json")
-    assert json.loads(out)["delta"] == 1e-6
+    budget = " ".join(done("audit", "budget", policy).split())
+    assert "epsilon 3 at delta 1e-06; the policy allows 4" in budget
+    assert json.loads(done("audit", "budget", policy, "--json"))["delta"] == 1e-6
     policy.write_text("max_epsilon = 4\n")
-    code, _, err = typed("audit", "budget", policy)
-    assert code == 2
-    assert "add --key" in err
+    assert "add --key" in refused("audit", "budget", policy)
     policy.write_text("")
-    code, _, err = typed("audit", "budget", policy)
-    assert code == 2
-    assert "has no max_epsilon" in err
+    assert "has no max_epsilon" in refused("audit", "budget", policy)

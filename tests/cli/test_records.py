@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Typed
 from tests.helpers.records import written
 
 
@@ -15,17 +15,15 @@ def recorded(folder: Path) -> None:
     written(folder / "run")
 
 
-def test_an_ended_run(trained: Path, typed: Typed) -> None:
-    code, out, _ = typed("status", trained)
-    assert code == 0
+def test_an_ended_run(trained: Path, done: Done) -> None:
+    out = done("status", trained)
     first, second, *_ = out.splitlines()
     assert first == "study: finished: the model is there"
     assert second.startswith("round 12 of 12, ")
     assert "left" not in second
     assert "Topics\n    0  " in out
-    code, out, _ = typed("status", trained, "--json")
-    status = json.loads(out)
-    assert (code, status["state"], status["running"], status["round"]) == (0, "finished", False, 12)
+    status = json.loads(done("status", trained, "--json"))
+    assert (status["state"], status["running"], status["round"]) == ("finished", False, 12)
     assert {name: c["rounds"] for name, c in status["clients"].items()} == {
         "north": 12,
         "south": 12,
@@ -40,10 +38,8 @@ def test_the_status_of_no_run_and_of_half_of_one(trained: Path, typed: Typed) ->
 
 
 @pytest.mark.usefixtures("recorded")
-def test_verify(typed: Typed) -> None:
-    code, out, _ = typed("audit", "verify", "run")
-    assert code == 0
-    assert [line.split()[:2] for line in out.splitlines()] == [
+def test_verify(typed: Typed, done: Done) -> None:
+    assert [line.split()[:2] for line in done("audit", "verify", "run").splitlines()] == [
         ["ok", "lines"],
         ["ok", "end"],
         ["--", "signature"],
@@ -65,7 +61,6 @@ def test_verify(typed: Typed) -> None:
 
 
 @pytest.mark.usefixtures("recorded")
-def test_dpia(typed: Typed) -> None:
-    code, out, _ = typed("audit", "dpia", "run", "-o", "papers/dpia.html")
-    assert code == 0
-    assert out.startswith("The draft is in papers/dpia.html; ")
+def test_dpia(done: Done) -> None:
+    said = done("audit", "dpia", "run", "-o", "papers/dpia.html")
+    assert said.startswith("The draft is in papers/dpia.html; ")

@@ -56,7 +56,6 @@ FIELDS = "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']"
 CANNOT = "contains numbers outside the agreed bounds"
 NOT_FINITE = "contains NaN or infinite numbers"
 NAN = float("nan")
-INFINITE = float("inf")
 
 
 def of_shape(field: str, found: Any, wanted: Any) -> str:
@@ -96,7 +95,7 @@ FAULTS = [
     (fitting(x=np.full((2, 4), 1e31)), f"its field 'x' {CANNOT}"),
     (fitting(x=np.full((2, 4), NAN)), f"its field 'x' {NOT_FINITE}"),
     (fitting(rows=rows([1], [[1, NAN]], n_rows=4)), f"its field 'rows' {NOT_FINITE}"),
-    (fitting(map={"y": np.zeros(7), "z": -INFINITE}), f"its field 'map.z' {NOT_FINITE}"),
+    (fitting(map={"y": np.zeros(7), "z": -np.inf}), f"its field 'map.z' {NOT_FINITE}"),
 ]
 
 

@@ -211,16 +211,18 @@ def test_compose_restarts_nothing_that_needs_a_person(
     code: int, shown: int, tmp_path: Path
 ) -> None:
     for service in COMPOSE.values():
-        command = container(service, f"exit $(({code} + $# - 2))", tmp_path)
-        done = subprocess.run(**command, capture_output=True)
+        done = subprocess.run(
+            **container(service, f"exit $(({code} + $# - 2))", tmp_path), capture_output=True
+        )
         assert done.returncode == shown
         assert (f"exit code {code};" in done.stderr.decode()) == (code in NEED_A_PERSON)
 
 
 def test_a_stopped_container_lets_the_program_end(tmp_path: Path) -> None:
     script = "trap 'sleep 0.2; echo ended; exit 5' TERM\necho begun\nwhile :; do sleep 0.1; done"
-    command = container(COMPOSE["member"], script, tmp_path)
-    with subprocess.Popen(**command, stdout=subprocess.PIPE) as shell:
+    with subprocess.Popen(
+        **container(COMPOSE["member"], script, tmp_path), stdout=subprocess.PIPE
+    ) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"begun\n"
         shell.terminate()

@@ -129,8 +129,7 @@ def test_sums_of_sums_are_the_sums_of_all(method: dict[str, Any], near: float) -
     names = sorted(devices)
     method = {"n_components": 8, "max_rounds": 10, **method}
     # Secure, groups would be counted over all devices in one study, and not in the other.
-    words = {"min_clients_per_word": 1}
-    study = Study.make(method=method, vocabulary=words, aggregation="plain")
+    study = Study.make(method=method, vocabulary={"min_clients_per_word": 1}, aggregation="plain")
     clients = {
         "north": {name: devices[name] for name in names[::3]},
         "south": {name: devices[name] for name in names[1::3] + names[2::3]},

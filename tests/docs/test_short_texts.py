@@ -15,7 +15,6 @@ from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import CLUSTERS, DIMENSION, blobs, labels_of, spread
 
 CORPUS = blobs(300)
-TRUTH = labels_of(CORPUS)
 
 
 def clustering(n_clusters: int | list[int] = CLUSTERS, **given: object) -> ShortTextClustering:
@@ -27,10 +26,11 @@ def clustering(n_clusters: int | list[int] = CLUSTERS, **given: object) -> Short
 def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
     given: dict[str, Any] = {"method": method, "min_persons_per_word": 1}
     alone = clustering(**given).fit(CORPUS)
-    assert clustering_accuracy(TRUTH, alone.labels_) > 0.95
+    assert clustering_accuracy(labels_of(CORPUS), alone.labels_) > 0.95
     clients = spread(CORPUS, 3)
-    policies = dict.fromkeys(clients, OPEN_POLICY)
-    together = clustering(**given).fit_clients(clients, policies=policies)
+    together = clustering(**given).fit_clients(
+        clients, policies=dict.fromkeys(clients, OPEN_POLICY)
+    )
     np.testing.assert_array_equal(together.predict(CORPUS), alone.labels_)
     for name, corpus in clients.items():
         np.testing.assert_array_equal(together.labels_[name], alone.predict(corpus))

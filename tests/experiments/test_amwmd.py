@@ -232,13 +232,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_missing_is_one_sentence(case: str, data: Path, experiments: Typed) -> None:
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_missing_is_one_sentence(
+    arguments: tuple[str, str], message: str, data: Path, experiments: Typed
+) -> None:
     table = pq.read_table(data / "s2_tiny.parquet")
     for name, part in {"bare": table.drop_columns("node"), "one": table.slice(0, 10)}.items():
         Path(name).mkdir()
         pq.write_table(part, f"{name}/s2_tiny.parquet")
-    arguments, message = WRONG[case]
     code, _, said = experiments(*ARGUMENTS, *arguments)
     assert code == 2
     assert message in said

@@ -30,8 +30,7 @@ def checked(place: Path) -> list[tuple[bool | None, str]]:
 
 
 def put(airlock: Airlock, verdict: Verdict, page: str = PAGE) -> None:
-    name = f"{Path(page).stem}.anna{VERDICT}"
-    (airlock.pending / name).write_bytes(msgspec.json.encode(verdict))
+    (airlock.pending / f"{Path(page).stem}.anna{VERDICT}").write_bytes(msgspec.json.encode(verdict))
 
 
 def test_two_people_let_it_pass_and_one_person_twice_does_not(airlock: Airlock) -> None:

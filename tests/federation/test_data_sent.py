@@ -145,6 +145,5 @@ def test_an_output_that_differs_is_noticed(
 ) -> None:
     outputs, rows = trained
     function, change = MUTANTS[mutant]
-    mutated = replace(description_of(function), **change)
-    monkeypatch.setitem(vars(function), "published", mutated)
+    monkeypatch.setitem(vars(function), "published", replace(description_of(function), **change))
     assert disagreements(rows, outputs) == {"check", "DPIA before", "verify"}

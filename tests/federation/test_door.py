@@ -78,8 +78,7 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
         },
     ],
 )
-def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], path: Path) -> None:
     half = Echo(**reply)
     assert door(half, Policy(), path=path).ask("echo", {}) is half.reply
     assert json.loads(path.read_text())["documents"] == 0
@@ -118,8 +117,7 @@ def test_positions_only_grow() -> None:
     assert guarded.turn == 7
 
 
-def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(path: Path) -> None:
     position = Position(3, 2, 1)
     payload = {"round": 4, "weights": {"w": np.arange(3.0)}, "words": ["oak"]}
     half = Echo(documents=10, sums=np.arange(4.0))
@@ -143,8 +141,7 @@ def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_another_run_begins_at_the_first_turn_and_its_rounds_count(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_another_run_begins_at_the_first_turn_and_its_rounds_count(path: Path) -> None:
     policy = Policy(max_rounds=2)
     door(Echo(documents=10), policy, path=path, run="a").ask("echo", {"round": 1}, Position(9))
     other = door(Echo(documents=10), policy, path=path, run="b")
@@ -187,8 +184,7 @@ def test_attempts_count_as_rounds() -> None:
         guarded.ask("echo", {"round": 1}, Position(2, 4))
 
 
-def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_rounds_that_the_ledger_has_count(path: Path) -> None:
     first = door(Echo(documents=10), Policy(max_rounds=2), path=path)
     for payload in ({}, {"round": 7}, {"round": 8}):
         first.ask("echo", payload)
@@ -249,6 +245,12 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
         ("min_persons = true", "'min_persons' is True: Input should be a valid integer"),
         ("methods = 3", "'methods' is 3: Input should be a valid tuple"),
         ("min_documents = 3", "there is no key 'min_documents'; use min_persons"),
+        ("min_documents_in_sum = 3", "use min_persons_in_sum"),
+        ("min_document_frequency = 3", "use min_persons_per_word"),
+        ("account = 'x'", "use memory"),
+        ("person_column = 'patient'", "Input should be 'required'"),
+        ("unknown_persons = 'many'", "Input should be 'one'"),
+        ("min_clients_per_group = 0", "greater than or equal to 1"),
         ("min_persons = ", "Invalid"),
         (None, "there is no such file"),
     ],

@@ -15,7 +15,7 @@ from fedtopics.federation.egress import Egress, opened
 from fedtopics.protocol.roster import certificate_fingerprint
 from fedtopics.report.egress_record import EgressRecord, egress_record
 from tests.helpers.airlock import MOST, PAGE, PLAN, SECRET, SHARES, UPDATE, Airlock, policy_of
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Typed
 from tests.helpers.damage import damages
 from tests.helpers.keys import key_of
 
@@ -89,13 +89,11 @@ def test_without_approvals_the_record_has_all_that_was_sent(tmp_path: Path) -> N
 
 
 def test_the_command_and_its_crate(
-    record: EgressRecord, run: Path, tmp_path: Path, typed: Typed
+    record: EgressRecord, run: Path, tmp_path: Path, typed: Typed, done: Done
 ) -> None:
     folder = tmp_path / "crate"
     command = "audit", "egress", run, "-o", tmp_path / "egress.json", "--crate", folder
-    code, shown, _ = typed(*command)
-    assert code == 0
-    assert "egress.json has 2 outputs and 2 approved pages." in shown
+    assert "egress.json has 2 outputs and 2 approved pages." in done(*command)
     assert "has files already; name a new folder" in typed(*command)[2]
     crate = ROCrate(folder)
     files = {"study.toml", "ledger.jsonl", "README.md", "egress.json"}
@@ -168,7 +166,6 @@ def test_nothing_is_sent_without_a_copy_of_its_line(
     airlock.ends()
     with pytest.raises(RunError, match="so nothing was sent"):
         Airlock(tmp_path, log="syslog")
-    again = Airlock(tmp_path, log=str(tmp_path / "log"))
-    assert again.gate.waits(SHARES, UPDATE, SECRET) == ""
+    assert Airlock(tmp_path, log=str(tmp_path / "log")).gate.waits(SHARES, UPDATE, SECRET) == ""
     (copy,) = (tmp_path / "log").iterdir()
     assert b'"released"' in copy.read_bytes(), "the next process writes the line again"

@@ -112,8 +112,7 @@ def adversaries(corpus: Corpus | None = None, **settings: Any) -> list[str]:
 
 
 def test_four_adversaries() -> None:
-    secure = adversaries(method={"name": "nmf"}, aggregation="secure")
-    relay, one, together, reader = secure
+    relay, one, together, reader = adversaries(method={"name": "nmf"}, aggregation="secure")
     assert relay.startswith("The relay: the members' names, which functions run, sizes, times, r")
     assert "A sum over all documents is of all persons of this client; those of the" in one
     assert together.startswith("All 2 other members together: this client's own sums, which are")
@@ -134,8 +133,7 @@ def test_sentences_name_what_the_column_of_persons_names(tmp_path: Path) -> None
     corpus = Corpus.read(tmp_path / "a.csv", Columns(person="patient"))
     assert "of 2 patients of this client" in adversaries(corpus, **few)[1]
     assert corpus.whose == "of 2 patients, at most 18 of one"
-    named = Corpus.read(tmp_path / "*.csv", Columns(person="patient"))
-    assert named.unit == "patients"
+    assert Corpus.read(tmp_path / "*.csv", Columns(person="patient")).unit == "patients"
     assert Corpus.read(tmp_path / "a.csv", Columns()).unit == "documents"
 
 

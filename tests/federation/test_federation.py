@@ -38,13 +38,16 @@ from tests.helpers.services import free_port
 
 SIZES = {"north": 40, "east": 30, "south": 50}
 USUAL = Policy(min_persons=10, min_persons_per_word=2, min_clients_in_sum=2)
-WAITS = {"round_timeout": 60, "join_timeout": 60, "quorum_timeout": 60}
-PATIENT = FederationSettings(quorum=2, outliers="none", **WAITS)
+PATIENT = FederationSettings(
+    quorum=2, outliers="none", round_timeout=60, join_timeout=60, quorum_timeout=60
+)
 ROUNDS = {"plain": 4, "secure": 50}
 METRICS = (
     "waiting_since_seconds", "refusals_total", "failed", "finished", "rounds", "rounds_planned",
 )  # fmt: skip
-STATES = "connected", "away"
+PART_OF_B = Part(
+    run=b"", step=0, transcript=b"", function="f", kind="call", layout=b"", name="b", key=b""
+)
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 
 
@@ -53,8 +56,9 @@ def planned(aggregation: str = "plain", *, federation: Any = None, **method: obj
     settings = PATIENT if aggregation == "plain" else FederationSettings()
     if federation and aggregation == "plain":
         settings = PATIENT.model_copy(update=federation)
-    changes = {"federation": settings, "aggregation": aggregation}
-    return study(**{"max_rounds": 4, **method}).model_copy(update=changes)
+    return study(**{"max_rounds": 4, **method}).model_copy(
+        update={"federation": settings, "aggregation": aggregation}
+    )
 
 
 def with_canaries() -> dict[str, Corpus]:
@@ -100,8 +104,7 @@ def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -
     """To the bit with plain aggregation, but for rounding with secure aggregation."""
     kind, _, outcome = finished
     plan = planned(kind, max_rounds=ROUNDS[kind])
-    policies = dict.fromkeys(SIZES, USUAL)
-    here = train(plan, with_canaries(), policies=policies, at_once=False)
+    here = train(plan, with_canaries(), policies=dict.fromkeys(SIZES, USUAL), at_once=False)
     if kind == "plain":
         assert_same_bits(outcome.model, here)
     assert outcome.model.vocabulary.words == here.vocabulary.words
@@ -130,8 +133,9 @@ def test_metrics_are_those_of_the_folder(finished: tuple[str, Path, Outcome]) ->
     rounds = outcome.partners["north"].events.of("round")[-1]["round"]
     assert numbers == waits | {"rounds": rounds, "rounds_planned": ROUNDS[kind]}
     assert float(lines["fedtopics_bytes_sent_total"]) == TRAFFIC["sent"]
-    members = [float(lines[f'fedtopics_members{{state="{state}"}}']) for state in STATES]
-    assert members == [0, len(SIZES)]  # as no process works on the run
+    # As no process works on the run, nobody is connected.
+    assert float(lines['fedtopics_members{state="connected"}']) == 0
+    assert float(lines['fedtopics_members{state="away"}']) == len(SIZES)
     assert not any(name in "".join(lines) for name in SIZES)
     with serve_metrics(f"{HOST}:{free_port()}", lambda: folder / "nothing"):
         pass  # which has not begun
@@ -139,14 +143,12 @@ def test_metrics_are_those_of_the_folder(finished: tuple[str, Path, Outcome]) ->
 
 def test_a_refusal_is_shown_to_others_at_once() -> None:
     service = RelayService(Relay(["a", "b"], b"", lambda file: None), 1000)
-    part = Part(
-        run=b"", step=0, transcript=b"", function="f", kind="call", layout=b"", name="b", key=b""
-    )
-    service.say("b", encode(part))
+    service.say("b", encode(PART_OF_B))
     waiting = Background(lambda: service.ask("b", encode(Ask(b"", 0, "part", b""))))
     until(lambda: "b" in service.present())
-    refusal = Ask(b"", 0, "refused", b"", "its policy refuses (max_rounds)")
-    LoopbackLink(service, "a").ask(encode(refusal))
+    LoopbackLink(service, "a").ask(
+        encode(Ask(b"", 0, "refused", b"", "its policy refuses (max_rounds)"))
+    )
     assert decode(waiting.result(), Answer).waiting == {
         "a": "ended: its policy refuses (max_rounds)"
     }
@@ -210,30 +212,6 @@ def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
         assert word.encode() not in everything
 
 
-def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    keys = keys_of(tmp_path / "keys", *SIZES, "desk", "server")
-    plan = signed(planned("secure").with_clients(SIZES), {n: keys[n] for n in (*SIZES, "server")})
-    watcher = ObserverData(certificate=keys["desk"].certificate.decode())
-    plan = plan.model_copy(update={"observers": {"desk": watcher}})
-    partners: dict[str, Partner] = {}
-
-    @contextmanager
-    def listen(service: Service, notify: Any) -> Iterator[None]:
-        for name in (*SIZES, "desk"):
-            part, notes = part_of(keys[name], corpora.get(name), tmp_path / name, USUAL)
-            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes, service)
-        yield
-
-    lead_relay(plan.server_plan, tmp_path / "server", listen, Notes())
-    models = {name: partner.result() for name, partner in partners.items()}
-    assert_same_bits(models["desk"], models["north"])
-    assert models["desk"].documents == SIZES
-    assert not (tmp_path / "desk/ledger.jsonl").exists()
-    quiet = federated(planned("secure"), corpora, tmp_path / "quiet", USUAL).model
-    np.testing.assert_allclose(models["desk"].beta, quiet.beta, rtol=1e-4, atol=1e-7)
-
-
 class Scene:
     """A study whose server and members can be ended and started again."""
 
@@ -267,9 +245,12 @@ class Scene:
 
     def join(self, name: str, calls: float = math.inf) -> Partner:
         """Start a member, which is killed after so many calls or in the middle of one."""
-        part, events = part_of(self.keys[name], self.corpora[name], self.folder / name, USUAL)
+        part, events = part_of(self.keys[name], self.corpora.get(name), self.folder / name, USUAL)
         self.partners[name] = Partner(part, self.plan, self._link(self, name), events, calls=calls)
         return self.partners[name]
+
+    def join_all(self) -> list[Partner]:
+        return [self.join(name) for name in SIZES]
 
 
 class _Late:
@@ -279,6 +260,22 @@ class _Late:
 
     def __getattr__(self, method: str) -> Any:
         return getattr(LoopbackLink(self._scene.service, self._name), method)
+
+
+def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> None:
+    scene = Scene(planned("secure"), tmp_path)
+    scene.keys |= keys_of(tmp_path / "keys", "desk")
+    watcher = ObserverData(certificate=scene.keys["desk"].certificate.decode())
+    scene.plan = scene.plan.model_copy(update={"observers": {"desk": watcher}})
+    server = scene.serve()
+    partners = {name: scene.join(name) for name in (*SIZES, "desk")}
+    models = {name: partner.result() for name, partner in partners.items()}
+    server.result()
+    assert_same_bits(models["desk"], models["north"])
+    assert models["desk"].documents == SIZES
+    assert not (tmp_path / "desk/ledger.jsonl").exists()
+    quiet = federated(planned("secure"), scene.corpora, tmp_path / "quiet", USUAL).model
+    np.testing.assert_allclose(models["desk"].beta, quiet.beta, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["plain", "secure"])
@@ -318,8 +315,7 @@ def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
     monkeypatch.setattr(Passes, "topic_gradients", raises)
     scene = Scene(planned("secure"), tmp_path)
     scene.serve()
-    for name in SIZES:
-        scene.join(name)
+    scene.join_all()
     errors = {name: partner.error() for name, partner in scene.partners.items()}
     for name, error in errors.items():
         assert isinstance(error, FederationError), name
@@ -344,8 +340,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     monkeypatch.setattr(Passes, "batch_sums", of_few)
     scene = Scene(planned(kind, federation={"round_timeout": 2.0}), tmp_path)
     scene.serve()
-    for name in SIZES:
-        scene.join(name)
+    scene.join_all()
     error = scene.partners["north"].error()
     assert isinstance(error, PolicyError)
     assert str(error) == (
@@ -377,9 +372,8 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
         until(lambda: scene.events.of("halted"))
         scene.partners["south"].error()
         shutil.rmtree(tmp_path / "north")
-        for name in SIZES:  # with one study now, and the same server
-            scene.join(name)
-        assert [partner.result().documents for partner in scene.partners.values()] == [SIZES] * 3
+        partners = scene.join_all()  # with one study now, and the same server
+        assert [partner.result().documents for partner in partners] == [SIZES] * 3
         server.result()
         lead_relay(scene.plan.server_plan, tmp_path / "server", None, scene.events)  # type: ignore[arg-type]
         assert scene.events[-1]["event"] == "already finished"
@@ -432,10 +426,7 @@ def test_a_run_goes_on_with_the_documents_that_it_began_with(
 
 def test_who_sent_its_part_and_has_not_asked_learns_why_the_run_stopped() -> None:
     relay = Relay(["a", "b", "c"], b"", bytes)
-    part = Part(
-        run=b"", step=0, transcript=b"", function="f", kind="call", layout=b"", name="b", key=b""
-    )
-    relay.say("b", encode(part))
+    relay.say("b", encode(PART_OF_B))
     relay.ask("c", Ask(b"of c", 0, "compute", b""))
     relay.ask("c", Ask(b"also of c", 0, "compute", b""))  # another process with the same key
     relay.say("a", encode(Stop("a", b"of a", b"", 0, "its software has a defect")))
@@ -444,8 +435,7 @@ def test_who_sent_its_part_and_has_not_asked_learns_why_the_run_stopped() -> Non
         assert answer is not None
         assert answer.message == Stop("a", b"of a", b"", 0, "its software has a defect")
     # A process that starts later waits for the one that stopped, and sees why.
-    later = Ask(b"later", 0, "part", b"")
-    assert relay.ask("b", later) == Answer(Want("part"))
+    assert relay.ask("b", Ask(b"later", 0, "part", b"")) == Answer(Want("part"))
     service = RelayService(relay, 1000)
     assert service.waiting()[1]["a"] == "ended: its software has a defect"
     relay.ask("a", Ask(b"again", 0, "compute", b""))
@@ -457,8 +447,7 @@ def test_a_member_that_had_the_model_does_not_wait_for_a_server_that_ended(
 ) -> None:
     scene = Scene(planned("secure", max_rounds=2), tmp_path)
     server = scene.serve()
-    for name in SIZES:
-        scene.join(name)
+    scene.join_all()
     server.result()
     until(lambda: (tmp_path / "north/state/done").exists())
     shutil.rmtree(tmp_path / "north")
@@ -510,8 +499,7 @@ def test_each_write_fails_once_and_the_model_is_the_same(
     with monkeypatch.context() as patch:
         disk = FullDisk(patch, lambda path: whose in path.parts, torn)
         server = scene.serve()
-        for name in SIZES:
-            scene.join(name)
+        scene.join_all()
         work = server if whose == "server" else scene.partners["north"]
         while (error := work.error()) is not None:
             assert isinstance(error, OSError) or "the same command again" in str(error)

@@ -81,7 +81,7 @@ def test_too_small_a_total_is_never_opened(
 ) -> None:
     """One member wants more persons in a sum than the study has: before it, all stop."""
     strict = Policy(**OPEN, min_persons_in_sum=least)
-    policies = {"north": strict, "south": Policy(**OPEN), "west": Policy(**OPEN)}
+    policies = dict.fromkeys(NAMES, Policy(**OPEN)) | {"north": strict}
     plan = study(**method)
     with pytest.raises((FederationError, PolicyError)):
         federated(plan, corpora(letters=letters), tmp_path, policies=policies)
@@ -244,26 +244,6 @@ def test_rounds_of_minibatches_are_half_as_many_as_persons(tmp_path: Path) -> No
         many, corpora(n=20), tmp_path / "more", policy=Policy(**OPEN, max_rounds=31)
     )
     assert allowed.model.info["rounds"] == 31
-
-
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("min_documents = 3", "use min_persons"),
-        ("min_documents_in_sum = 3", "use min_persons_in_sum"),
-        ("min_document_frequency = 3", "use min_persons_per_word"),
-        ("account = 'x'", "use memory"),
-        ("person_column = 'patient'", "Input should be 'required'"),
-        ("unknown_persons = 'many'", "Input should be 'one'"),
-        ("min_clients_per_group = 0", "greater than or equal to 1"),
-    ],
-)
-def test_keys_of_a_policy(line: str, advice: str, tmp_path: Path) -> None:
-    """Old keys are refused with the new name, and new ones take only what they can mean."""
-    path = tmp_path / "policy.toml"
-    path.write_text(line)
-    with pytest.raises(StudyError, match=advice):
-        Policy.read(path)
 
 
 def test_a_policy_can_ask_for_words_of_more_clients() -> None:

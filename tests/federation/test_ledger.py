@@ -76,8 +76,7 @@ def test_ledger_line(tmp_path: Path) -> None:
     }
 
 
-def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_of_many_words_the_ledger_has_the_number_and_fingerprint(path: Path) -> None:
     for number in (20, 21):
         words = [f"w{i}" for i in range(number)]
         door(Echo(documents=1), path=path).ask("echo", {"words": words})
@@ -119,8 +118,7 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
         }
     ]
     assert find_ledgers(tmp_path / "run") == {"south": path}
-    again = Ledger("gfedntm", "0123abcd", path)
-    assert again.last.position == Position(0), "only what left counts"
+    assert Ledger("gfedntm", "0123abcd", path).last.position == Position(0), "only what left counts"
 
 
 @pytest.mark.parametrize(
@@ -128,9 +126,8 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     [("seeded", "secret", "from the study's seed"), ("seen", "masked", False)],
 )
 def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
-    given: str, key: str, value: Any, tmp_path: Path
+    given: str, key: str, value: Any, path: Path
 ) -> None:
-    path = tmp_path / "ledger.jsonl"
     for is_so in (False, True):
         ledger = Ledger("gfedntm", "0123abcd", path, **{given: is_so})  # type: ignore[arg-type]
         ledger.write_reply("north", Call("echo", {}, Position(1 + is_so)), {"documents": 10})
@@ -141,8 +138,7 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
     assert values == [None, None, value, value]
 
 
-def test_ledger_holds_no_values(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_ledger_holds_no_values(path: Path) -> None:
     half = Echo(words=CountsByWord(["quetzalcoatl"], np.array([[12_345]])), documents=10)
     door(half, path=path).ask("echo", {})
     assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
@@ -156,8 +152,7 @@ def test_non_contiguous_arrays_have_the_digest_of_their_values(tmp_path: Path) -
     assert lines[0]["sha256"] == lines[1]["sha256"]
 
 
-def test_summary(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_summary(path: Path) -> None:
     half = Echo(x=np.zeros((2, 3), np.float32), documents=12)
     guarded = door(half, path=path)
     guarded.ask("echo", {"round": 1})
@@ -183,8 +178,7 @@ def test_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [b"{", b"[]", b'{"function": "echo"}', b"3", b"\xff\xfe", b"[" * 100_000]
 )
-def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_damaged_ledger(path: Path, damage: bytes) -> None:
     door(Echo(documents=1), path=path).ask("echo", {})
     path.write_bytes(path.read_bytes() + damage + b"\n")
     with pytest.raises(RunError, match=r"Line 2 of the ledger .*ledger\.jsonl is damaged"):
@@ -217,9 +211,8 @@ def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
-    tmp_path: Path, spoil: Callable[[Path], object], fault: str
+    path: Path, spoil: Callable[[Path], object], fault: str
 ) -> None:
-    path = tmp_path / "ledger.jsonl"
     half = Echo(documents=1)
     for turn in (1, 2, 3):
         door(half, path=path).ask("echo", {"round": turn})
@@ -240,17 +233,15 @@ def signed(path: Path, name: bytes = b"north") -> Ledger:
     )
 
 
-def test_a_head_that_somebody_else_signed(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+def test_a_head_that_somebody_else_signed(path: Path) -> None:
     signed(path).close()
     signed(path).close()
     with pytest.raises(RunError, match="its head is not signed with this client's key"):
         signed(path, b"south")
 
 
-def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
+def test_lines_that_somebody_adds_are_not_signed_for(path: Path) -> None:
     """The head does not count them, as it does not count a line at which the client was killed."""
-    path = tmp_path / "ledger.jsonl"
     signed(path).close()
     head = head_path(path).read_bytes()
     with closing(signed(path)) as ledger:

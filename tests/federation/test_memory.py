@@ -23,7 +23,7 @@ from fedtopics.federation.participant import Participation
 from fedtopics.protocol.roster import Key
 from fedtopics.text.growing import Follow
 from fedtopics.text.tables import Columns
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Refused
 from tests.helpers.grpc_federation import federated, keys_of, signed
 from tests.helpers.models import made
 
@@ -292,8 +292,7 @@ def test_a_memory_that_is_lost_or_damaged(keys: dict[str, Key], tmp_path: Path) 
     with pytest.raises(PolicyError, match="add --first-release"):
         begin(keys, 1)
     begin(keys, 1, first_release=True)
-    line = next(lines_of(tmp_path / "out 1/ledger.jsonl"))
-    assert line.content["confirmed"] == ["first release"]
+    assert next(lines_of(tmp_path / "out 1/ledger.jsonl")).content["confirmed"] == ["first release"]
     assert Memory.read(place).header.releases[0].confirmed == ("first release",)
     begin(keys, 2)
 
@@ -438,15 +437,14 @@ def test_three_years_of_releases(every: int, stopped: int, releases: int, used: 
     assert (cost.stopped, cost.releases, round(cost.used, 3)) == (stopped, releases, used)
 
 
-def test_forget_on_the_command_line(keys: dict[str, Key], tmp_path: Path, typed: Typed) -> None:
+def test_forget_on_the_command_line(
+    keys: dict[str, Key], tmp_path: Path, refused: Refused, done: Done
+) -> None:
     begin(keys)
-    code, out, _ = typed("audit", "forget", "7", "--key", tmp_path / "north")
-    assert code == 0
+    out = done("audit", "forget", "7", "--key", tmp_path / "north")
     assert re.search(r"Earlier runs \(1\) used 3 documents.*at least 10 persons in all", out, re.S)
     assert begin(keys, 1) == 1200 - 30
-    code, _, err = typed("audit", "forget", "7")
-    assert code == 2
-    assert "add --key" in err
+    assert "add --key" in refused("audit", "forget", "7")
 
 
 def test_answers_reach_flower_and_flare(tmp_path: Path) -> None:
@@ -454,6 +452,5 @@ def test_answers_reach_flower_and_flare(tmp_path: Path) -> None:
     flare = pytest.importorskip("fedtopics.integrations.flare")
     answers = {"first_release": True, "texts_changed": True}
     (tmp_path / "study.toml").write_text('name = "letters"\n')
-    node = flower._node({"name": "north", **answers}, tmp_path / "study.toml")
-    assert node.settings == answers
+    assert flower._node({"name": "north", **answers}, tmp_path / "study.toml").settings == answers
     assert answers.items() <= vars(flare.SiteSettings(**answers)).items()

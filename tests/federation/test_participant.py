@@ -73,8 +73,9 @@ def looked(plan: Study, policy: Policy) -> dict[str, Any]:
 
 
 def test_what_is_shown_of_a_secure_study() -> None:
-    plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
-    shown = looked(plan, Policy())
+    shown = looked(
+        planned(aggregation=None, federation=FederationSettings()).with_clients("abc"), Policy()
+    )
     assert shown["seen"].startswith("The relay: the members' names, which functions run, sizes,")
     assert shown["policy"].startswith(
         "By this client's policy, an update sums over at least 10 doc"
@@ -156,10 +157,9 @@ ARCHIVES = {name: Corpus.of(["oak elm fir"] * 30) for name in ("north", "south")
 
 def about(**changes: Any) -> Study:
     method = {"name": "lda", "n_components": 2, "max_rounds": 1, "coherence": "nothing"}
-    limits = {"max_document_share": 1.0}
-    clients: dict[str, Any] = {"north": {}, "south": {}}
     told = {"about": ABOUT | changes} if changes.get("purpose", "x") else {}
-    return Study.make(method=method, vocabulary=limits, clients=clients, **told)
+    limits = {"max_document_share": 1.0}
+    return Study.make(method=method, vocabulary=limits, **told).with_clients(ARCHIVES)
 
 
 def test_it_is_part_of_what_is_agreed() -> None:
@@ -228,8 +228,9 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
     def plan(*names: str, **changes: Any) -> Study:
         clients = {name: {"certificate": keys[name].certificate.decode()} for name in names}
         server = {"certificate": keys["s"].certificate.decode()}
-        method = {"name": "lda", "n_components": 2}
-        return Study.make(method=method, clients=clients, server=server, **changes)
+        return Study.make(
+            method={"name": "lda", "n_components": 2}, clients=clients, server=server, **changes
+        )
 
     def begin(
         study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "", joins: bool = True

@@ -142,8 +142,9 @@ def test_an_event_of_infinite_numbers_is_a_defect_and_not_written(tmp_path: Path
         for loss in (math.inf, math.nan):
             with pytest.raises(ValueError, match="JSON compliant"):
                 run.event(RoundEnded(4, {"loss": loss}, {}))
-    lines = (tmp_path / "before.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["started"]
+    assert [
+        json.loads(line)["event"] for line in (tmp_path / "before.jsonl").read_text().splitlines()
+    ] == ["started"]
     assert len(seen) == 1
 
 
@@ -369,8 +370,12 @@ class Shown:
             self.progress({"event": "round", "round": number} | more)
 
 
-def test_what_events_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(monkeypatch)
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    return Shown(monkeypatch)
+
+
+def test_what_events_say(shown: Shown) -> None:
     shown.progress({"event": "vocabulary", "words": 3})
     for done in (5, 10):
         shown.progress({"event": "embedding", "client": "a", "done": done, "documents": 20})
@@ -384,16 +389,14 @@ def test_what_events_say(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(shown.progress) == "round 10 of 10"
 
 
-def test_time_left_is_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_is_of_this_process(shown: Shown) -> None:
     """Rounds of before an interruption took it no time."""
-    shown = Shown(monkeypatch)
     shown.progress({"event": "training", "done": 5, "rounds": 10})
     shown.rounds(6, 7, 200.0)
     assert str(shown.progress) == "round 7 of 10, 10 min left"
 
 
-def test_a_log_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(monkeypatch)
+def test_a_log_has_a_line_a_minute(shown: Shown) -> None:
     with shown.progress as running:
         running(TRAINING)
         shown.rounds(1, 9, 20.0)
@@ -405,10 +408,7 @@ def test_a_log_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.screen.getvalue() == ""
 
 
-def test_no_news_no_log(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = Shown(monkeypatch)
+def test_no_news_no_log(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     with shown.progress:
         pass
     assert shown.lines == []

@@ -59,8 +59,9 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     run = killed("discriminative", tmp_path / "half")
     assert run.topics == ()
     assert "they come with the model" in run.title
-    plan = cut(planned("kmeans", None), 3)
-    model = train(plan, CORPORA, out=tmp_path / "whole", policies=POLICIES)
+    model = train(
+        cut(planned("kmeans", None), 3), CORPORA, out=tmp_path / "whole", policies=POLICIES
+    )
     ended = read_run(tmp_path / "whole")
     assert (ended.state, ended.plain()["topics_of_round"]) == ("finished", None)
     assert ended.topics == [row["words"][:LINE_WORDS] for row in model.get_topic_info()]
@@ -68,8 +69,9 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
 
 def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
-    plan = with_noise("nmf", 8).model_copy(update={"checkpoint_every": 1})
-    train_until_killed(4, plan, corpora, out=tmp_path)
+    train_until_killed(
+        4, with_noise("nmf", 8).model_copy(update={"checkpoint_every": 1}), corpora, out=tmp_path
+    )
     reading = read_run(tmp_path)
     assert reading.topics == ()
     assert "they come with the model" in reading.title

@@ -55,8 +55,9 @@ LDA: dict[str, dict[str, Any]] = {
 
 def check(plan: Study, corpora: Any, folder: Path, outliers: Rule = "clip") -> None:
     """Compare a plain study with one process to the bit, a secure one but for rounding."""
-    rules = FederationSettings(outliers=outliers)
-    plan = plan.model_copy(update={"federation": rules, "aggregation": "plain"})
+    plan = plan.model_copy(
+        update={"federation": FederationSettings(outliers=outliers), "aggregation": "plain"}
+    )
     check_plain(plan, corpora, folder)
     if plan.method.adds_up and outliers == "clip":
         update = {"federation": FederationSettings(), "aggregation": "secure"}

@@ -23,24 +23,16 @@ from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios,
 from fedtopics.federation.ledger import client_of_ledger, head_path
 from fedtopics.federation.verify import verify
 from fedtopics.privacy import Privacy
-from fedtopics.protocol.roster import Key
 from fedtopics.report.run import LedgerFacts
 from tests.helpers.federation import ANY_WORDS, subjects
-from tests.helpers.records import answered, opened, written
-
-
-@pytest.fixture(scope="module")
-def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
-    folder: Path = tmp_path_factory.mktemp("pki")
-    return {name: Key.create(folder / name, name) for name in ("north", "south")}
+from tests.helpers.keys import key_of
+from tests.helpers.records import answered, opened, signed_by, written
 
 
 @pytest.fixture(scope="module", params=["signed", "unsigned"])
-def signer(request: pytest.FixtureRequest, signers: dict[str, Key]) -> dict[str, Any]:
+def signer(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the client signs its ledger with, or nothing."""
-    key = signers["north"]
-    signing = {"sign": key.sign, "certificate": key.certificate}
-    return signing if request.param == "signed" else {}
+    return signed_by("north") if request.param == "signed" else {}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +49,9 @@ def ledger(original: Path, tmp_path: Path) -> Path:
 
 
 def faults(ledger: Path, certificate: Path | None = None, head: str = "") -> list[str]:
-    checks = verify(ledger.parent, certificate, head)
-    return [check.what for check in checks if check.holds is False]
+    return [
+        check.what for check in verify(ledger.parent, certificate, head) if check.holds is False
+    ]
 
 
 def lines_of(ledger: Path) -> list[bytes]:
@@ -109,8 +102,9 @@ def test_any_byte_of_any_line(ledger: Path) -> None:
 )
 def test_what_the_study_does_not_send(function: str, says: str, tmp_path: Path) -> None:
     ledger = opened(tmp_path)
-    reply = {"x": np.zeros(100), "documents": 20}
-    ledger.write_reply("north", Call(function, {}, Position(1)), reply)
+    ledger.write_reply(
+        "north", Call(function, {}, Position(1)), {"x": np.zeros(100), "documents": 20}
+    )
     ledger.close()
     (check,) = [check for check in verify(tmp_path) if check.holds is False]
     assert re.search(says, check.text)
@@ -208,19 +202,17 @@ def test_a_line_that_was_not_counted(ledger: Path, signer: dict[str, Any]) -> No
 
 
 def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
-    signers: dict[str, Key], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    certificates = {name: tmp_path / f"{name}.crt" for name in signers}
+    certificates = {name: tmp_path / f"{name}.crt" for name in ("north", "south")}
     for name, path in certificates.items():
-        path.write_bytes(signers[name].certificate)
-    north = signers["north"]
-    south = signers["south"]
-    true = written(tmp_path / "true", north.sign, north.certificate)
+        path.write_bytes(key_of(name).certificate)
+    true = written(tmp_path / "true", **signed_by("north"))
     assert faults(true, certificates["north"]) == []
     assert faults(true, certificates["south"]) == ["signature"]
-    forged = written(tmp_path / "forged", south.sign, north.certificate)
+    forged = written(tmp_path / "forged", key_of("south").sign, key_of("north").certificate)
     assert faults(forged) == ["signature"], "a certificate without its key"
-    named = written(tmp_path / "named", south.sign, south.certificate)
+    named = written(tmp_path / "named", **signed_by("south"))
     assert faults(named) == ["signature"], "another client's"
     plain = written(tmp_path / "plain")
     assert faults(plain) == [], "whoever has no signature to compare with has nothing"
@@ -230,12 +222,9 @@ def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
         faults(true, true)
 
 
-def test_lines_of_another_key_after_the_own(signers: dict[str, Key], tmp_path: Path) -> None:
-    north = signers["north"]
-    south = signers["south"]
-    of_south = {"sign": south.sign, "certificate": south.certificate}
-    for number, signer in enumerate([of_south, {"sign": south.sign}, {}]):
-        ledger = written(tmp_path / str(number), north.sign, north.certificate)
+def test_lines_of_another_key_after_the_own(tmp_path: Path) -> None:
+    for number, signer in enumerate([signed_by("south"), {"sign": key_of("south").sign}, {}]):
+        ledger = written(tmp_path / str(number), **signed_by("north"))
         opened(ledger.parent, **signer).close()
         assert faults(ledger) == ["signature"]
 
@@ -295,24 +284,20 @@ def test_lawful_deletion_is_no_tampering(signer: dict[str, Any], ledger: Path) -
             delete_files(ledger.parent, [name], cast("Any", key))
 
 
-def test_a_signed_ledger_records_a_deletion_only_with_its_key(
-    signers: dict[str, Key], tmp_path: Path
-) -> None:
-    north = signers["north"]
-    path = written(tmp_path / "run", north.sign, north.certificate)
+def test_a_signed_ledger_records_a_deletion_only_with_its_key(tmp_path: Path) -> None:
+    path = written(tmp_path / "run", **signed_by("north"))
     with pytest.raises(RunError, match="is signed; give the folder of the key of 'north'"):
         delete_files(path.parent, ["model"])
     with pytest.raises(RunError, match="not signed with this client's key"):
-        delete_files(path.parent, ["model"], signers["south"])
+        delete_files(path.parent, ["model"], key_of("south"))
     assert (path.parent / "model/config.json").exists()
-    assert delete_files(path.parent, ["model"], north) == ["model/config.json"]
+    assert delete_files(path.parent, ["model"], key_of("north")) == ["model/config.json"]
     assert faults(path) == []
 
 
-def test_a_ledger_alone(signers: dict[str, Key], tmp_path: Path) -> None:
+def test_a_ledger_alone(tmp_path: Path) -> None:
     """An auditor gets the file, perhaps without its head: all lines are signed."""
-    north = signers["north"]
-    path = written(tmp_path / "run", north.sign, north.certificate)
+    path = written(tmp_path / "run", **signed_by("north"))
     alone = Path(shutil.copy(path, tmp_path / "ledger.jsonl"))
     checks = {check.what: check for check in verify(alone)}
     assert [what for what, check in checks.items() if check.holds] == [
@@ -385,10 +370,14 @@ def test_what_a_bound_allows() -> None:
 
 def test_many_topics_of_few_documents_tell_who_was_there(tmp_path: Path) -> None:
     corpus = Corpus.pool(list(subjects({"a": 60, "b": 60}).values()))
-    method = {"name": "lda", "n_components": 40, "learning": "batch", "max_rounds": 5}
-    method["coherence"] = "nothing"
-    plan = Study.make(method=method, vocabulary=ANY_WORDS)
-    plan = plan.with_clients(["north", "south"])
+    method = {
+        "name": "lda",
+        "n_components": 40,
+        "learning": "batch",
+        "max_rounds": 5,
+        "coherence": "nothing",
+    }
+    plan = Study.make(method=method, vocabulary=ANY_WORDS).with_clients(["north", "south"])
     done: list[int] = []
     audited = audit(plan, corpus, 6, on_progress=lambda number, _: done.append(number))
     assert done == [1, 2, 3, 4, 5, 6]

@@ -86,8 +86,9 @@ def test_a_model_of_another_state_is_not_called_damaged(tmp_path: Path) -> None:
         path.write_text(json.dumps(config | {"digest": content_digest(config, words)}))
         with pytest.raises(ModelError, match="train it again, or install the version that wrote"):
             TopicModel.from_pretrained(tmp_path)
-    whole = (RUN / "model/config.json").read_text()
-    path.write_text(whole.replace('"precision": "', '"precision": "x'))
+    path.write_text(
+        (RUN / "model/config.json").read_text().replace('"precision": "', '"precision": "x')
+    )
     with pytest.raises(ModelError, match="copy it again"):
         TopicModel.from_pretrained(tmp_path)
 

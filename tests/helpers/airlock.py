@@ -30,9 +30,12 @@ PAGE = f"0001-1-{SHARES}.md"
 THREE = "anna", "ben", "carl"
 
 
-def policy_of(names: tuple[str, ...] = THREE, approvals: int = 2) -> Policy:
-    approvers = tuple(key_of(name).certificate.decode() for name in names)
-    return Policy(approvals=approvals, approvers=approvers)
+def policy_of(names: tuple[str, ...] = THREE, approvals: int = 2, **rules: Any) -> Policy:
+    return Policy(
+        approvals=approvals,
+        approvers=tuple(key_of(name).certificate.decode() for name in names),
+        **rules,
+    )
 
 
 class Airlock:
@@ -74,8 +77,9 @@ class Airlock:
     ) -> str:
         """Ask the gate about an update of so many bytes; return since when it waits."""
         call = Call(function, {}, Position(turn), hidden=True)
-        reply = {"x": np.ones(size, "uint8")}
-        assert self.ledger.write_reply("north", call, reply, summed=40, persons=30)
+        assert self.ledger.write_reply(
+            "north", call, {"x": np.ones(size, "uint8")}, summed=40, persons=30
+        )
         return self.gate.waits(function, content, SECRET)
 
     def receives(self, function: str = SHARES, turn: int = 1) -> None:

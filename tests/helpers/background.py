@@ -51,10 +51,8 @@ class Background:
         return self._thread.is_alive()
 
     def result(self) -> Any:
-        self._thread.join(PATIENCE)
-        assert not self.running, "it never ended"
-        if self._error is not None:
-            raise self._error
+        if (error := self.error()) is not None:
+            raise error
         return self._found
 
     def error(self) -> BaseException | None:

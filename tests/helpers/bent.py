@@ -10,10 +10,11 @@ from fedtopics.contract.payload import SparseRows
 from fedtopics.federation.door import Door
 
 Reply = dict[str, Any]
-Bend = Callable[[str, Reply], Reply]
 
 
-def bend_replies(monkeypatch: pytest.MonkeyPatch, client: str, bend: Bend) -> None:
+def bend_replies(
+    monkeypatch: pytest.MonkeyPatch, client: str, bend: Callable[[str, Reply], Reply]
+) -> None:
     honest = Door.call
 
     def call(self: Door, asked: Call) -> Reply:

@@ -25,7 +25,6 @@ from tests.helpers.federation import ANY_WORDS, assert_same_bits, tokens_of, tra
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
 FAMILIES = ("apple", "bread", "cloud", "dance", "eagle", "field", "grape", "house")
-Points = NDArray[np.floating[Any]]
 
 
 def corpus_of(

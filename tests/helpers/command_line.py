@@ -22,6 +22,7 @@ data = "south.csv"
 """
 CANARY = "zanzibarfigs"
 Typed = Callable[..., tuple[int, str, str]]
+Done = Callable[..., str]
 Refused = Callable[..., str]
 
 

@@ -144,5 +144,6 @@ def wicked_run() -> RunFacts:
     ]
     row = {"function": "vocabulary", "method": "lda", "documents": 20, "fields": [], "replies": 1}
     study = {"name": WICKED, "method": {"name": WICKED, WICKED: WICKED}, WICKED: {"x": [WICKED]}}
-    ledgers = {WICKED: [row | {"bytes": 7, "masked": False}]}
-    return RunFacts(WICKED, study, events, ledgers, seeded=(WICKED,))
+    return RunFacts(
+        WICKED, study, events, {WICKED: [row | {"bytes": 7, "masked": False}]}, seeded=(WICKED,)
+    )

@@ -6,13 +6,13 @@ from typing import Any
 
 from fedtopics.methods.flda.labelled_pairs import TopicPair
 
-OAK = {"oak": 1.0}
-KETCH = {"ketch": 1.0}
 FIR = {"fir": 1.0}
-OAK_ELM = {"oak": 0.8, "elm": 0.6}
-KETCH_SLOOP = {"sloop": 0.8, "ketch": 0.6}
 ROUNDS = [
-    {"south": [OAK, KETCH_SLOOP], "north": [OAK_ELM, KETCH], "west": []},
+    {
+        "south": [{"oak": 1.0}, {"sloop": 0.8, "ketch": 0.6}],
+        "north": [{"oak": 0.8, "elm": 0.6}, {"ketch": 1.0}],
+        "west": [],
+    },
     {"north": [FIR], "south": [FIR]},
 ]
 # Whoever is mirrored at 0.4 gets the other label.

@@ -1,16 +1,40 @@
 """A client's records of a small run, as a participant writes them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedtopics import Corpus, Policy, Study
 from fedtopics.contract.interfaces import Call, Position
+from fedtopics.federation.audit import Audit
 from fedtopics.federation.data_sent import data_sent_in
 from fedtopics.federation.ledger import Ledger, Sign
+from tests.helpers.keys import key_of
 
 STUDY = Study.make(name="trees", method={"name": "gfedntm"}, clients={"north": {}, "south": {}})
 DATA_SENT = [row.plain() for row in data_sent_in(STUDY)]
+
+
+def signed_by(name: str) -> dict[str, Any]:
+    """What the one of this name signs a ledger with."""
+    key = key_of(name)
+    return {"sign": key.sign, "certificate": key.certificate}
+
+
+def write_audit(folder: Path, study: str, persons: int = 3200) -> Path:
+    path = folder / "audit.json"
+    audit = Audit(
+        study=study,
+        shadows=16,
+        documents=3200,
+        persons=persons,
+        auc=0.512,
+        found=0.014,
+        allowed=(0.7, 0.2),
+    )
+    path.write_text(audit.model_dump_json())
+    return path
 
 
 def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Ledger:

@@ -179,8 +179,9 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
 
 
 def test_words_move_and_extend_embeddings() -> None:
-    counts = [[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
-    bag = sparse.csr_array(np.array(counts, np.float32))
+    bag = sparse.csr_array(
+        np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0], [0, 0, 0, 0]], np.float32)
+    )
     weights = {
         "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
         "rarity": np.array([1.0, 0.0, 2.0, 2.0]),

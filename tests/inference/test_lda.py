@@ -53,8 +53,9 @@ def test_refined_theta_and_its_readouts() -> None:
     mean = neural.transform(documents, refine=True)
     root = neural.transform(documents, refine=True, readout="root")
     bag = neural.count_words(Corpus.of(documents))[:5]
-    beta = np.maximum(neural.beta.T, np.exp(-40))
-    posterior = infer(bag, beta, alpha=1.0, steps=20, start=plain[:5])
+    posterior = infer(
+        bag, np.maximum(neural.beta.T, np.exp(-40)), alpha=1.0, steps=20, start=plain[:5]
+    )
     np.testing.assert_allclose(mean[:5], posterior.read("mean"), rtol=1e-5)
     np.testing.assert_allclose(root[:5], posterior.read("root"), rtol=1e-5)
     assert (mean[5] == root[5]).all() and (mean[5] == 0.25).all()

@@ -107,8 +107,7 @@ def assert_as_here(study: Study, folders: dict[str, Path], out: Path, keys: Path
     """Compare what sites have, and what they sent, with the study in this process."""
     if study.is_secure:
         held = {name: Key.load(keys / name) for name in study.clients}
-        policy = Policy(min_persons=10)
-        model = federated(study, study.corpora(), out, policy, keys=held).model
+        model = federated(study, study.corpora(), out, Policy(min_persons=10), keys=held).model
         here = out
     else:
         model = train(study, out=out)

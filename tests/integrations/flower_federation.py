@@ -108,10 +108,12 @@ def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]
     """The same study without Flower: its model, and the folder of its clients' folders."""
     if plan.is_secure:
         corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}
-        keys = {name: Key.load(documents / name) for name in NAMES}
-        return federated(plan, corpora, out, POLICY, keys=keys).model, out
-    clients = {name: columns(documents, name) for name in NAMES}
-    whole = Study.make(**{**plan.model_dump(), "clients": clients})
+        return federated(
+            plan, corpora, out, POLICY, keys={name: Key.load(documents / name) for name in NAMES}
+        ).model, out
+    whole = Study.make(
+        **{**plan.model_dump(), "clients": {name: columns(documents, name) for name in NAMES}}
+    )
     return train(whole, out=out, policies=dict.fromkeys(NAMES, POLICY)), out / "clients"
 
 

@@ -330,8 +330,10 @@ class System:
             str(study),
             "--out",
             out,
+            "--startup-kit",
+            str(self.kits / "admin@nvidia.com"),
+            *more,
         ]
-        command += ["--startup-kit", str(self.kits / "admin@nvidia.com"), *more]
         return subprocess.Popen(
             command,
             cwd=self.folder,
@@ -460,8 +462,9 @@ def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
     assert again.returncode == 0, said
     folders = {name: walked.folder_at(name, "runs/worker") for name in SITES}
     held = {name: Key.load(walked.folder / name) for name in SITES}
-    policy = Policy(min_persons=10)
-    model = federated(study, study.corpora(), walked.folder / "p", policy, keys=held).model
+    model = federated(
+        study, study.corpora(), walked.folder / "p", Policy(min_persons=10), keys=held
+    ).model
     for folder in folders.values():
         assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
         events = (folder / "state" / "events.jsonl").read_text(encoding="utf-8").splitlines()

@@ -180,8 +180,9 @@ def trained_without(
     small = {"name": "lda", "learning": "stochastic", "n_components": 4, "batch_size": 100}
     small |= {"max_rounds": 12, **method}
     plan = Study.make(method=small, vocabulary={**ANY_WORDS, "max_words": 200})
-    corpora = subjects(dict.fromkeys(COMPASS, 50))
-    return train_and_note(plan, corpora, policies=dict.fromkeys(COMPASS, Policy()))
+    return train_and_note(
+        plan, subjects(dict.fromkeys(COMPASS, 50)), policies=dict.fromkeys(COMPASS, Policy())
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -298,8 +298,7 @@ def test_topics_of_few_documents_leave_nothing() -> None:
         "weights": np.ones(4),
         "words": np.zeros((4, client.bag.shape[1])),
     }
-    evidence = vars(mixture_method.Evidence.of(state, plan.method))
-    reply = client.function("topic_sums")(1, evidence)
+    reply = client.function("topic_sums")(1, vars(mixture_method.Evidence.of(state, plan.method)))
     few = reply["weights"] < 10
     assert few.any() and not few.all()
     assert not reply["directions"][few].any() and not reply["words"][few].any()

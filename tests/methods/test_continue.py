@@ -82,8 +82,9 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
     given = {"optimizer": "sgd", "learning_rate": 0.02, "network": network} | NORMS.get(norm, {})
     whole = train(study(max_rounds=12, **given), corpora)
     half = loaded(train(study(max_rounds=6, **given), corpora), tmp_path)
-    plan = study(max_rounds=6, **given)
-    more, events = train_and_note(plan, corpora, start=half, vocabulary="keep")
+    more, events = train_and_note(
+        study(max_rounds=6, **given), corpora, start=half, vocabulary="keep"
+    )
     assert_same_bits(more, whole)
     for stage, total in whole.shared[AVERAGES].items():
         assert torch.equal(more.shared[AVERAGES][stage], total)
@@ -269,17 +270,13 @@ def test_numbers_go_with_their_words(network: str) -> None:
 
 @pytest.mark.parametrize("other", ["combinedtm", "lda", "pair"])
 def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> None:
-    start: Any = trained["combinedtm"]
-    order = themes_of(start)
+    model = trained["combinedtm"]
     if other == "lda":
-        start = train(
-            Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 30}), themed(SOME[0])
-        )
-        order = themes_of(start)
-    elif other == "pair":
-        start = (start.beta, start.vocabulary.words)
+        plan = Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 30})
+        model = train(plan, themed(SOME[0]))
+    start: Any = (model.beta, model.vocabulary.words) if other == "pair" else model
     more = train(on_themes("prodlda", 40), themed(SOME[0], seed=1), start=start)
-    assert themes_of(more) == order
+    assert themes_of(more) == themes_of(model)
     assert more.info["rounds"] == 40
 
 

@@ -81,8 +81,9 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
         rounds=6,
     )
     np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
-    losses = [event["loss"] for event in events.of("round")]
-    np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
+    np.testing.assert_allclose(
+        [event["loss"] for event in events.of("round")], -np.array(apart[:6]), rtol=1e-9
+    )
 
 
 def split(*weights: list[float], even: tuple[bool, ...]) -> Split:
@@ -129,8 +130,9 @@ def test_a_cluster_of_few_documents_is_not_told() -> None:
     weights = 5 * shares
     plan = planned("discriminative", n_components=4, embedding={"dimension": 5}, word_weight=0)
     for least, told in ((1, 4), (5, 4), (6, 0)):
-        client = half(plan, corpus_of(np.eye(5)), Policy(min_persons=least))
-        reply = sums_of(client, np.log(shares).tolist())
+        reply = sums_of(
+            half(plan, corpus_of(np.eye(5)), Policy(min_persons=least)), np.log(shares).tolist()
+        )
         enough = np.where(np.arange(4) < told, shares, 0)
         np.testing.assert_allclose(reply["weights"], [weights])
         np.testing.assert_allclose(reply["sent"], [5 * enough])

@@ -225,8 +225,9 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         "fedtopics.methods.flda.method.coherence_of_topics", lambda *_: next(scores)
     )
-    plan = flda(stop="coherence", coherence="documents", max_rounds=9)
-    model, events = train_and_note(plan, stream(DRIFT))
+    model, events = train_and_note(
+        flda(stop="coherence", coherence="documents", max_rounds=9), stream(DRIFT)
+    )
     assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
@@ -312,8 +313,9 @@ def further(model: TopicModel) -> WarmStart:
 
 def test_one_more_round_of_new_documents() -> None:
     model, _ = trained(flda(), stream(STEADY))
-    new = stream([["apple", "bread", "dance"]], seed=1)
-    more, events = trained(flda(), new, start=further(model))
+    more, events = trained(
+        flda(), stream([["apple", "bread", "dance"]], seed=1), start=further(model)
+    )
     assert [event["round"] for event in events] == [4]
     assert themes(events[0]["vanished"]) == {"cloud"}
     assert events[0]["new"] == [3]

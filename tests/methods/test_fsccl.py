@@ -38,8 +38,9 @@ def plan(**method: Any) -> Study:
     """A small study without a model of embeddings."""
     network = {"hidden": HIDDEN, "deletion": 0, "local_steps": 10, "batch_size": 30}
     small: dict[str, Any] = {"n_components": CLUSTERS, "max_rounds": 3, "network": network}
-    model = {"model": "x", "dimension": DIMENSION}
-    return planned("fsccl", **filled(method, small | {"embedding": model}))
+    return planned(
+        "fsccl", **filled(method, small | {"embedding": {"model": "x", "dimension": DIMENSION}})
+    )
 
 
 def drawn(corpus: Any, seed: int = 0) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from fedtopics import Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -92,16 +91,12 @@ def test_an_adapter_and_a_head_by_hand() -> None:
 ONE = {"local_steps": 1, "batch_size": 40}  # all documents in one step
 
 
-def settings(**given: Any) -> Any:
-    return planned("fstc", **given).method
-
-
-def points_of(n: int = 40) -> NDArray[np.float32]:
-    return np.random.default_rng(0).normal(size=(n, DIMENSION)).astype(np.float32)
+POINTS = np.random.default_rng(0).normal(size=(40, DIMENSION)).astype(np.float32)
+LABELS = np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), len(POINTS))
 
 
 def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> EncoderTrainer:
-    method = settings(**given)
+    method = planned("fstc", **given).method
     return EncoderTrainer(
         settings=method,
         inputs=FixedInputs(points, method.network.n_views),
@@ -111,10 +106,6 @@ def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> Enco
     )
 
 
-def random_labels(n: int = 40) -> NDArray[np.float64]:
-    return np.random.default_rng(1).dirichlet(np.ones(CLUSTERS), n)
-
-
 def broadcast(round_: int = 1, present: Any = (True,) * CLUSTERS) -> dict[str, Any]:
     masses = np.ones(CLUSTERS)
     return {"round_": round_, "centres": CENTRES, "present": np.array(present), "masses": masses}
@@ -122,27 +113,25 @@ def broadcast(round_: int = 1, present: Any = (True,) * CLUSTERS) -> dict[str, A
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
     """Equation 15."""
-    points = points_of()
-    labels = random_labels()
     weights = Adapter(DIMENSION, 8, CLUSTERS).initial_weights(0)
     weights["adapter_out"] = torch.ones(8, DIMENSION)
-    represented = represent(weights, torch.from_numpy(points)).numpy()
-    sums, largest = trainer(points, labels, weights).cluster_sums()
-    expected = sums_by_label(represented, labels.argmax(1), CLUSTERS)
-    np.testing.assert_allclose(sums, expected[0], rtol=1e-6)
-    np.testing.assert_array_equal(largest, labels.argmax(1))
+    represented = represent(weights, torch.from_numpy(POINTS)).numpy()
+    sums, largest = trainer(POINTS, LABELS, weights).cluster_sums()
+    np.testing.assert_allclose(
+        sums, sums_by_label(represented, LABELS.argmax(1), CLUSTERS)[0], rtol=1e-6
+    )
+    np.testing.assert_array_equal(largest, LABELS.argmax(1))
 
 
 @pytest.mark.parametrize("alignment", [0.0, 0.5])
 def test_the_loss_of_a_step(alignment: float) -> None:
     """Equations 14, 17 and 18, of all documents in one minibatch."""
-    points = points_of()
-    labels = random_labels()
+    labels = LABELS.copy()
     labels[labels.argmax(1) == 4] = np.eye(CLUSTERS)[0]  # none is of the last cluster
     present = [True, False, True, True, True]
-    one = trainer(points, labels, alignment=alignment, network=ONE, transports=0)
+    one = trainer(POINTS, labels, alignment=alignment, network=ONE, transports=0)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
-    outputs = points @ weights["head"].T + weights["head_bias"]
+    outputs = POINTS @ weights["head"].T + weights["head_bias"]
     sums, largest = one.cluster_sums()
     counts = np.bincount(largest, minlength=CLUSTERS)
     both_have = np.array(present) & (counts > 0)
@@ -159,34 +148,31 @@ def test_the_loss_of_a_step(alignment: float) -> None:
 def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scores' softmax; the mixture is of what that misses."""
     called = noted(monkeypatch, GaussianUniformMixture, "step")
-    points = points_of()
-    labels = random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
-    one = trainer(points, labels, network=ONE, **given)
+    one = trainer(POINTS, LABELS, network=ONE, **given)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
-    scores = np.exp(points @ weights["head"].T + weights["head_bias"])
+    scores = np.exp(POINTS @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
     assert one.train(**broadcast()) == pytest.approx(
-        -(labels * np.log(probable)).sum(1).mean(), rel=1e-5
+        -(LABELS * np.log(probable)).sum(1).mean(), rel=1e-5
     )
     (((_, missed), _),) = called
-    residuals = np.sort(missed.detach().numpy(), 0)
-    np.testing.assert_allclose(residuals, np.sort(labels - probable, 0), atol=1e-6)
+    np.testing.assert_allclose(
+        np.sort(missed.detach().numpy(), 0), np.sort(LABELS - probable, 0), atol=1e-6
+    )
 
 
 def test_a_step_sees_views_in_the_documents_place() -> None:
     """Each view with the document's pseudo-label; centres are those of the documents."""
-    points = points_of()
-    labels = random_labels()
-    views = [points_of()[::-1], 2 * points_of()]
+    views = [POINTS[::-1], 2 * POINTS]
     given = {"alignment": 0.0, "network": ONE | {"deletion": 0.2}, "transports": 0}
-    one = trainer(np.concatenate([points, *views]), labels, **given)
+    one = trainer(np.concatenate([POINTS, *views]), LABELS, **given)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
-    error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
+    error = np.mean([((LABELS - output) ** 2).sum(1) for output in outputs])
     sums, largest = one.cluster_sums()
-    np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
-    np.testing.assert_array_equal(largest, labels.argmax(1))
+    np.testing.assert_allclose(sums.sum(0), POINTS.sum(0), rtol=1e-4)
+    np.testing.assert_array_equal(largest, LABELS.argmax(1))
     assert one.train(**broadcast()) == pytest.approx(error, rel=1e-5)
 
 
@@ -203,7 +189,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(EncoderTrainer, "_step", counting)
     monkeypatch.setattr(EncoderTrainer, "_steps_taken", 0, raising=False)
-    one = trainer(points_of(), random_labels(), transports=4, warm_up=0.2)
+    one = trainer(POINTS, LABELS, transports=4, warm_up=0.2)
     for round_ in (1, 2, 3, 4):
         one.train(**broadcast(round_))
     assert relabelled_at == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
@@ -211,7 +197,7 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
 
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     called = noted(monkeypatch, fstc_training.pseudo_labels, "weighted_error")
-    one = trainer(points_of(), random_labels(), mixture_from=0.5)
+    one = trainer(POINTS, LABELS, mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
         one.train(**broadcast(round_))
     weighed = [float(given[2].min()) for given, _ in called]
@@ -297,7 +283,7 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
         )
     assert [round_ for round_, _ in taken] == [2, 2, 2]
     assert all(head is payloads[2]["network"]["head"] for _, head in taken)
-    often = find_method("fstc").client.in_study(settings(average_every=2))
+    often = find_method("fstc").client.in_study(planned("fstc", average_every=2).method)
     assert str(often["network_weights"]) == "every 2 rounds, and once, at the end"
 
 

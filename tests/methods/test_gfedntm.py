@@ -26,8 +26,9 @@ SIZES = {"a": 120, "b": 60, "c": 20}
 
 
 def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
-    policies = dict.fromkeys(corpora, Policy(min_persons=least))
-    return train_and_note(study(**method), corpora, policies=policies)[1]
+    return train_and_note(
+        study(**method), corpora, policies=dict.fromkeys(corpora, Policy(min_persons=least))
+    )[1]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,9 @@ def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
     ],
 )
 def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
-    corpora = subjects({"a": 100, "b": 100})
-    events = events_of(corpora, max_rounds=40, **{"learning_rate": 0.01, **method})
+    events = events_of(
+        subjects({"a": 100, "b": 100}), max_rounds=40, **{"learning_rate": 0.01, **method}
+    )
     losses = [event["loss"] for event in events.of("round")]
     assert len(losses) == 40
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5

@@ -112,8 +112,9 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> Any:
     plan = planned("kmeans", embedding={"dimension": 60})
     corpus = corpus_of(np.eye(60)[first : first + n])
     client: Any = client_of(plan, ClientContext("a", plan.embedded(corpus), policy, masked=True))
-    words = sorted({word for batch in corpus.batches() for text in batch for word in text})
-    client.adopt(words, n, 3.0)
+    client.adopt(
+        sorted({word for batch in corpus.batches() for text in batch for word in text}), n, 3.0
+    )
     return client
 
 

@@ -21,7 +21,6 @@ from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
 from tests.helpers.lda import e_step
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
-OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
 Drawn = dict[int, list[sparse.csr_array]]
 
 
@@ -83,7 +82,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 @pytest.mark.parametrize("learning", ["batch", "stochastic"])
 def test_ten_passes_equal_one_process(learning: str, drawn: Drawn) -> None:
     plan = lda_study(learning=learning)
-    model = train(plan, subjects(SIZES), policies=OPEN)
+    model = train(plan, subjects(SIZES), policies=dict.fromkeys(SIZES, OPEN_POLICY))
     assert {len(parts) for parts in drawn.values()} == {5}
     assert len(drawn) == 10
     expected = pooled(plan, drawn, len(model.vocabulary), sum(SIZES.values()))

@@ -89,8 +89,9 @@ def test_a_documents_shares_are_the_least_squares() -> None:
     x = sparse.csr_array(rng.poisson(0.3, (40, 30)).astype(np.float64))
     points = weigh(x, np.ones(30), "binary")
     shares = solve(points, topics)
-    expected = np.array([nnls(topics, row)[0] for row in points.toarray()])
-    np.testing.assert_allclose(shares, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        shares, np.array([nnls(topics, row)[0] for row in points.toarray()]), atol=1e-6
+    )
     assert (np.linalg.norm(shares, axis=1) <= 1 + 1e-12).all()
 
 

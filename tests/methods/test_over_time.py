@@ -91,8 +91,7 @@ def test_sums_are_those_of_the_documents_of_a_period() -> None:
     thetas = lambda: iter([(np.arange(2), theta[:2]), (np.array([3, 4]), theta[2:])])  # noqa: E731
     places = np.array([0, 0, 2, 1, 1])  # the third is not seen
     compute = partial(sums_by_period, places, thetas, (2, 2), Corpus.of(["a"] * 5))
-    reply = guard.sums({}, {}, as_many, compute)
-    assert reply["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
+    assert guard.sums({}, {}, as_many, compute)["sums"].tolist() == [[1.5, 0.5], [0.25, 1.75]]
 
 
 def test_a_client_leaves_out_its_own_small_periods() -> None:

@@ -115,8 +115,9 @@ SAND = [["sand", "tea"], ["milk", "tea"]]
 def test_counts_of_a_client_by_hand() -> None:
     """Windows of two words: tea with, with milk; tea; the empty one."""
     pairs = np.array([[0, 0], [0, 1], [1, 1], [0, 2]])
-    words = ["tea", "milk", "sand"]
-    reply = count_pairs(count_words(Corpus.of(TEA), TextRules()), words, pairs, windows=[0, 2])
+    reply = count_pairs(
+        count_words(Corpus.of(TEA), TextRules()), ["tea", "milk", "sand"], pairs, windows=[0, 2]
+    )
     assert reply["0"]["windows"] == 3
     assert reply["0"]["pairs"].tolist() == [2, 1, 1, 0]
     assert reply["2"]["windows"] == 4
@@ -164,8 +165,9 @@ PAIRS = np.array(list(combinations_with_replacement(range(4), 2)))
 
 
 def client(texts: list[list[str]], **policy: int) -> Any:
-    rules = Policy(**{"min_persons": 1, **policy})
-    half: Any = client_of(study(), ClientContext("a", Corpus.of(texts), rules))
+    half: Any = client_of(
+        study(), ClientContext("a", Corpus.of(texts), Policy(**{"min_persons": 1, **policy}))
+    )
     half.adopt(WORDS, len(texts), 3.0)
     return half
 
@@ -233,8 +235,9 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
     open_ = Policy(min_persons=1)
     policies = {n: open_.model_copy(update={"min_persons_per_word": m}) for n, m in least.items()}
     plan = study(network=network, max_rounds=20, precision="float64")
-    limits = plan.vocabulary.model_copy(update={"min_persons_per_word": 2})
-    plan = plan.model_copy(update={"vocabulary": limits})
+    plan = plan.model_copy(
+        update={"vocabulary": plan.vocabulary.model_copy(update={"min_persons_per_word": 2})}
+    )
     model = train(plan, corpora, policies=policies)
     expected = np.zeros((6, len(model.vocabulary)))
     silent = 0

@@ -114,8 +114,7 @@ def test_no_curve_of_what_does_not_change_or_is_no_number() -> None:
 
 @pytest.mark.parametrize("n", [2, 199, 200, 201, 401, 12_345])
 def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
-    rows = [{"round": 1 + i, "seconds": float(i)} for i in range(n)]
-    curve: Any = layout.curve(rows, "seconds")
+    curve: Any = layout.curve([{"round": 1 + i, "seconds": float(i)} for i in range(n)], "seconds")
     assert curve["path"].count("L") + 1 == math.ceil(n / math.ceil(n / 200))
     assert curve["last"] == n
 

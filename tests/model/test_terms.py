@@ -8,7 +8,7 @@ import pytest
 from fedtopics.errors import DataError, StudyError
 from fedtopics.model import search
 from fedtopics.model.search import read_terms
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Refused
 from tests.helpers.models import made
 
 TERMS = {"X1": ["elm", "the oak"], "X2": ["flu"], "X3": ["birch"]}
@@ -88,12 +88,10 @@ def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> N
         read_terms(tmp_path / "terms.csv")
 
 
-def test_the_command(tmp_path: Path, typed: Typed) -> None:
+def test_the_command(tmp_path: Path, done: Done, refused: Refused) -> None:
     made().save_pretrained(tmp_path / "model")
     (tmp_path / "t.toml").write_text('"Ulmus" = ["elm"]\n')
-    code, out, err = typed("topics", tmp_path / "model", "--match", tmp_path / "t.toml")
-    assert (code, err) == (0, "")
+    out = done("topics", tmp_path / "model", "--match", tmp_path / "t.toml")
     assert "Ulmus 1.00" in out
     assert "no term has a word in common with it" in out
-    code, _, err = typed("topics", tmp_path / "model", "--match", tmp_path / "no.toml")
-    assert (code, len(err.splitlines())) == (2, 1)
+    refused("topics", tmp_path / "model", "--match", tmp_path / "no.toml")

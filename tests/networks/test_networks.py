@@ -81,8 +81,9 @@ def both(tensors: list[Tensor], batch: Batch) -> tuple[list[Tensor], list[Tensor
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
         theta, topics, bias = leaves
         if compiled:
-            memory = torch.empty(DOCUMENTS, WORDS, dtype=theta.dtype)
-            loss = Reconstruction.apply(theta, topics, bias, batch, memory)
+            loss = Reconstruction.apply(
+                theta, topics, bias, batch, torch.empty(DOCUMENTS, WORDS, dtype=theta.dtype)
+            )
         else:
             loss = -(dense(batch) * torch.log_softmax(theta @ topics + bias, 1)).sum()
         results.append([loss.detach(), *torch.autograd.grad(3 * loss, leaves)])
@@ -171,8 +172,9 @@ def test_two_clients_passes_add_up_to_that_of_the_union(
     losses, backs = zip(*(client.loss(shared) for client in clients), strict=True)
     assert sum(losses) == pytest.approx(float(loss.detach()), rel=1e-12)
     for number in reversed(range(len(model.stages))):
-        upstream = {name: backs[0][name] + backs[1][name] for name in backs[0]}
-        of_totals = server.backward(number, upstream)
+        of_totals = server.backward(
+            number, {name: backs[0][name] + backs[1][name] for name in backs[0]}
+        )
         backs = tuple(client.backward(number, of_totals) for client in clients)
 
     gradients = dict(server.weight_gradients)

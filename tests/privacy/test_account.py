@@ -70,8 +70,9 @@ def test_a_document_whose_place_another_takes_counts_twice() -> None:
     """Of a person one document counts: without it, the next one, and a sum changes by 2."""
     first = np.eye(3)
     vectors = np.array([first[0], -np.eye(3)[0], first[1]])
-    persons = pa.chunked_array([["ann", "ann", "ben"]])
-    corpus = replace(Corpus.of([["oak"], ["elm"], ["ash"]]), persons=persons)
+    corpus = replace(
+        Corpus.of([["oak"], ["elm"], ["ash"]]), persons=pa.chunked_array([["ann", "ann", "ben"]])
+    )
     corpus = corpus.with_embeddings(vectors.astype(np.float32))
     for most, apart in ((1, 2.0), (2, 1.0), (5, 1.0)):
         bound = Privacy(epsilon=1, unit="person", most_documents=most)

@@ -23,8 +23,9 @@ N = 60  # documents of each side of an attack
 
 
 def patients(texts: list[str], names: str) -> Corpus:
-    table = pa.table({"text": texts, "patient": [*names]})
-    return Corpus.of(table, Columns(text="text", person="patient"))
+    return Corpus.of(
+        pa.table({"text": texts, "patient": [*names]}), Columns(text="text", person="patient")
+    )
 
 
 def test_persons_with_each_word_and_topic() -> None:
@@ -98,8 +99,9 @@ def test_intervals_are_those_of_the_paper() -> None:
 def test_differences_from_earlier_models() -> None:
     numbers = np.array([9, 9, 7, 9, 9])
     later = made(vocabulary=Vocabulary(("oak", "elm", "flu", "tea", "yew"), numbers, numbers))
-    documents = [["oak", "yew"], ["elm", "yew"], ["tea"]]
-    (difference,) = disclosure(later, documents, earlier=[made()]).differences
+    (difference,) = disclosure(
+        later, [["oak", "yew"], ["elm", "yew"], ["tea"]], earlier=[made()]
+    ).differences
     assert difference == Difference(
         words=["__init__", "yew"],
         fewest_persons=2,
@@ -149,5 +151,6 @@ def test_wrong_input(changes: dict[str, Any], message: str) -> None:
 def test_a_model_of_a_matrix_is_saved_and_read(tmp_path: Path) -> None:
     model = TopicModel.from_matrix(TOPICS, WORDS)
     assert model.beta == pytest.approx(TOPICS / TOPICS.sum(1, keepdims=True))
-    read = TopicModel.from_pretrained(model.save_pretrained(tmp_path / "model"))
-    assert np.array_equal(read.beta, model.beta)
+    assert np.array_equal(
+        TopicModel.from_pretrained(model.save_pretrained(tmp_path / "model")).beta, model.beta
+    )

@@ -29,8 +29,7 @@ def test_numbers_are_normal() -> None:
 
 @pytest.mark.parametrize("clients", [1, 3, 5, 10])
 def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
-    n_present = clients - clients // 3
-    noises = [noise_of(f"client-{number}", clients) for number in range(n_present)]
+    noises = [noise_of(f"client-{number}", clients) for number in range(clients - clients // 3)]
     deviation = np.sum(
         [noise.added(np.zeros(SIZE), 4.0, "words") for noise in noises], axis=0
     ).std()
@@ -54,8 +53,9 @@ def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
 @pytest.mark.parametrize("sigma", [0.1, 2.5])
 def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) -> None:
     """What was rounded once more would change by more with a document than is counted on."""
-    added = noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words")
-    assert_masked_exactly(added, clients)
+    assert_masked_exactly(
+        noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words"), clients
+    )
 
 
 def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:

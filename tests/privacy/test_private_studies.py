@@ -116,8 +116,9 @@ def test_factors_by_hand() -> None:
     beside = [[0.6 * half] * 2, [0.6 * half] * 2, [0.28**0.5 * half] * 2]
     np.testing.assert_allclose(sums, np.add([[1, 0], [0, 0], [0, 0]], beside), atol=1e-9)
     shares = 0.6 * half
-    expected = [[1 + shares, shares], [shares, shares]]
-    np.testing.assert_allclose(contributions.unpacked(products, 2), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        contributions.unpacked(products, 2), [[1 + shares, shares], [shares, shares]], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -53,8 +53,9 @@ def test_a_triangle_is_as_long_as_the_matrix() -> None:
 def test_a_sketch_by_hand() -> None:
     """Of two words that occur once, each row is the other's in the projection, halved."""
     bag = sparse.csr_array(np.array([[1.0, 1.0, 0.0]]))
-    projection = np.array([[0.6, 0], [0, 0.8], [5, 5]])
-    sketch = contributions.sketched(bag, np.ones(3), projection, np.ones(1))
+    sketch = contributions.sketched(
+        bag, np.ones(3), np.array([[0.6, 0], [0, 0.8], [5, 5]]), np.ones(1)
+    )
     np.testing.assert_allclose(sketch, [[0, 0.4], [0.3, 0], [0, 0]], atol=1e-12)
 
 
@@ -64,8 +65,9 @@ def test_what_noise_hides_is_what_was_expected() -> None:
     np.testing.assert_array_equal(estimates.shrunk(counts, expected, 0.0), counts)
     np.testing.assert_allclose(estimates.shrunk(counts, expected, 1e4), expected, atol=1e-3)
     half = expected**2 * 0.1  # the least variance: here the differences are as the noise
-    by_hand = expected + half / (half + 1) * (counts - expected)
-    np.testing.assert_allclose(estimates.shrunk(counts, expected, 1.0), by_hand)
+    np.testing.assert_allclose(
+        estimates.shrunk(counts, expected, 1.0), expected + half / (half + 1) * (counts - expected)
+    )
 
 
 def test_words_that_surely_occur() -> None:
@@ -78,8 +80,9 @@ def test_words_that_surely_occur() -> None:
 def test_a_cluster_that_noise_hides_keeps_its_centre() -> None:
     centres = np.eye(2)
     directions = np.eye(3)[:, :2]
-    sums = np.array([[0.0, 30.0, 9.0], [1.0, 0.0, 40.0]])
-    moved, alive = estimates.move(centres, sums, directions, 1.0)
+    moved, alive = estimates.move(
+        centres, np.array([[0.0, 30.0, 9.0], [1.0, 0.0, 40.0]]), directions, 1.0
+    )
     np.testing.assert_allclose(moved, [[0, 1], [0, 1]])
     assert alive.tolist() == [True, False]
 
@@ -92,8 +95,7 @@ def test_topics_from_a_sketch() -> None:
     topics /= topics.sum(0)
     texts = [rng.multinomial(30, topics[:, k]) for k in rng.integers(3, size=600)]
     bag = sparse.csr_array(np.array(texts, float))
-    projection = estimates.projection(40, 5)
-    sketch = contributions.sketched(bag, np.ones(40), projection, np.ones(600))
+    sketch = contributions.sketched(bag, np.ones(40), estimates.projection(40, 5), np.ones(600))
     estimated = estimates.estimate_topics(sketch, 0.0, 3)
     estimated /= estimated.sum(0)
     close = np.sqrt(estimated).T @ np.sqrt(topics)

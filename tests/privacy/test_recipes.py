@@ -86,8 +86,7 @@ def test_settings_with_a_bound() -> None:
         "coherence": "nothing",
         "max_rounds": 4,
     }
-    stochastic = {"name": "lda", "learning": "stochastic"}
-    assert Study.make(method=stochastic).method.max_rounds == 200
+    assert Study.make(method={"name": "lda", "learning": "stochastic"}).method.max_rounds == 200
     assert study.with_rounds(9).method.max_rounds == 9
     assert RECIPES.find("lda").repeats(study.with_rounds(9).method) == 7
     least = Study.make(method={"name": "lda", "alpha": 5e-324}, differential_privacy=BOUND).method
@@ -128,8 +127,9 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", lambda _: encoder)
 
     def write(kind: str) -> None:
-        content = {"model": {"type": kind, "vocab": pieces}}
-        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        (tmp_path / "tokenizer.json").write_text(
+            json.dumps({"model": {"type": kind, "vocab": pieces}})
+        )
 
     write("WordPiece")
     study = Study.make(method={"name": "nmf"}, differential_privacy=BOUND)
@@ -151,6 +151,7 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
         public_words(Study.make(method={"name": name}, differential_privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
     words = [f"milk{letter}" for letter in "abcdefghijklmnopqrst"]
-    two = {"name": name, "n_components": 2}
-    listed = Study.make(method=two, differential_privacy=BOUND | {"words": words})
+    listed = Study.make(
+        method={"name": name, "n_components": 2}, differential_privacy=BOUND | {"words": words}
+    )
     assert public_words(listed) == words

@@ -56,8 +56,7 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
 
 def sketched(door: Any, position: Position, masked: bool = False, **other: Any) -> Any:
     door._client.take(PUBLIC)
-    columns = np.arange(10)
-    how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
+    how = {"vocabulary": fingerprint(PUBLIC), "columns": np.arange(10), "rarity": np.ones(10)}
     return door.call(Call("noisy_word_products", how | other, position, hidden=masked))["sketch"]
 
 

@@ -143,8 +143,9 @@ def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyP
     centres += 1e-17 * rng.normal(size=centres.shape)
     drawn = contributions.placed(embeddings, np.zeros(384), centres)[1]
     for n in (1, 2, 33, 499):
-        again = contributions.placed(embeddings[-n:], np.zeros(384), centres)[1]
-        np.testing.assert_array_equal(again, drawn[-n:])
+        np.testing.assert_array_equal(
+            contributions.placed(embeddings[-n:], np.zeros(384), centres)[1], drawn[-n:]
+        )
 
 
 def test_every_function_of_the_schedule_is_among_these() -> None:
@@ -255,6 +256,7 @@ def test_vectors_of_words_say_nothing_of_documents(
         monkeypatch.setenv("FEDTOPICS_CACHE", str(tmp_path / folder))
         corpus = Corpus.of(documents)
         corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
-        columns = np.arange(len(PUBLIC))
-        word_vectors.append(half_of(corpus, "kmeans").word_vectors(columns=columns)["vectors"])
+        word_vectors.append(
+            half_of(corpus, "kmeans").word_vectors(columns=np.arange(len(PUBLIC)))["vectors"]
+        )
     np.testing.assert_array_equal(*word_vectors)

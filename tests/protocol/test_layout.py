@@ -32,8 +32,9 @@ def test_totals_of_bounded_numbers(values: list[list[float]], dtype: str) -> Non
 
 
 def test_whole_numbers_stay_as_they_are() -> None:
-    template = {"documents": Announced({"a": 10, "b": 20, "c": 30}), "n": counts(3)}
-    layout = Layout.of(template, MEMBERS, len(MEMBERS))
+    layout = Layout.of(
+        {"documents": Announced({"a": 10, "b": 20, "c": 30}), "n": counts(3)}, MEMBERS, len(MEMBERS)
+    )
     vector, factor = layout.encode({"documents": 7, "n": np.array([1, 2**40, 0])})
     assert factor == 1.0
     assert layout.decode(3 * vector) == {"documents": 21, "n": pytest.approx([3, 3 * 2**40, 0])}

@@ -107,8 +107,8 @@ def test_who_says_it_has_few_documents_gains_nothing(documents: int) -> None:
 
 
 def test_few_documents_move_a_sum_as_far_as_they_do_where_nothing_cancels_out() -> None:
-    replies = usual(e=reply([1.5, 0.0], 1))  # 3 times as far a document as ten that cancel out
-    assert_array_equal(Sums()(replies)["x"], [13.5, 12.0])
+    # 3 times as far a document as ten that cancel out.
+    assert_array_equal(Sums()(usual(e=reply([1.5, 0.0], 1)))["x"], [13.5, 12.0])
 
 
 @pytest.mark.parametrize("rule", ["clip", "median"])
@@ -164,8 +164,7 @@ def test_a_reply_far_off_now_and_then_is_no_news() -> None:
 
 
 def test_the_median_of_each_number() -> None:
-    replies = {n: reply(x, 1) for n, x in zip("abcde", VECTORS, strict=True)}
-    total = Sums("median")(replies)
+    total = Sums("median")({n: reply(x, 1) for n, x in zip("abcde", VECTORS, strict=True)})
     assert_array_equal(total["x"], [10, 5, 15])
     assert (total["loss"], total["documents"]) == (5.0, 5)
 
@@ -201,8 +200,13 @@ def test_the_median_is_within_the_bounds_of_a_sum() -> None:
 
 def test_nobody_is_clipped_in_an_honest_study_whatever_clients_write_about() -> None:
     corpora = subjects({"east": 60, "north": 40, "south": 25})
-    method = {"name": "lda", "n_components": 4, "max_rounds": 5, "coherence": "nothing"}
-    method |= {"learning": "stochastic"}
+    method = {
+        "name": "lda",
+        "n_components": 4,
+        "max_rounds": 5,
+        "coherence": "nothing",
+        "learning": "stochastic",
+    }
     models = [
         train(Study.make(method=method, federation={"outliers": rule}), corpora)
         for rule in ("none", "clip")

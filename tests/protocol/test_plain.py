@@ -27,9 +27,8 @@ LATE = "it was away, or too late"
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(waiting, "ASK_HELD", 0.2)
-    monkeypatch.setattr(waiting, "NO_NEWS", 0.01)
-    monkeypatch.setattr(waiting, "FIRST_RETRY", 0.02)
+    for name, seconds in {"ASK_HELD": 0.2, "NO_NEWS": 0.01, "FIRST_RETRY": 0.02}.items():
+        monkeypatch.setattr(waiting, name, seconds)
     made = Scene(tmp_path, Rules(3, 20, 20, 20))
     yield made
     made.close()
@@ -189,8 +188,9 @@ def test_nobody_waits_for_who_ends(
 
 def ask(scene: Scene, step: int = 0, run: bytes = b"", phase: Any = "begin", least: int = 1) -> Any:
     assert scene.service is not None
-    message = encode(PlainAsk("tiny", run, step, phase, least))
-    return decode(scene.service.ask("south", message), PlainAnswer)
+    return decode(
+        scene.service.ask("south", encode(PlainAsk("tiny", run, step, phase, least))), PlainAnswer
+    )
 
 
 def test_a_policy_that_requires_more_clients_leaves_a_client_out(scene: Scene) -> None:
@@ -324,8 +324,9 @@ def test_the_damaged_end_of_a_log_is_cut_off(tmp_path: Path, damage: str) -> Non
         log.append(b"entry %d" % number)
     path = max(tmp_path.glob("*.entry"))
     content = path.read_bytes()
-    changed = {"cut": content[:-1], "changed": content[:-1] + b"x", "more": content + b"x" * 50}
-    path.write_bytes(changed[damage])
+    path.write_bytes(
+        {"cut": content[:-1], "changed": content[:-1] + b"x", "more": content + b"x" * 50}[damage]
+    )
     log = Log(tmp_path, 0)
     assert log.next == 2
     log.append(b"further")

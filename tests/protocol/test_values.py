@@ -277,8 +277,9 @@ def test_damaged_bodies(case: str) -> None:
 
 def test_lists_of_many_texts_are_read() -> None:
     words = [f"wörd{i}" for i in range(200_000)]
-    counts = np.ones((len(words), 2), np.int64)
-    back = there_and_back({"words": words, "named": CountsByWord(words, counts)})
+    back = there_and_back(
+        {"words": words, "named": CountsByWord(words, np.ones((len(words), 2), np.int64))}
+    )
     assert back["words"] == back["named"].names == words
     with pytest.raises(FederationError):
         loads(dumps(words), 64 * len(words))

@@ -101,8 +101,7 @@ def test_a_liar_who_fills_buckets_is_noticed(filled: float) -> None:
     """More marks than all announced: the run stops before anybody lists a word."""
     replies = lone_words()
     size = v.buckets_for(18_000)
-    rng = np.random.default_rng(0)
-    table = table_of(replies, size) + (rng.random(size) < filled)
+    table = table_of(replies, size) + (np.random.default_rng(0).random(size) < filled)
     with pytest.raises(FederationError, match="marks more words than it announced"):
         v.check_table(table, 18_000)
 
@@ -120,9 +119,9 @@ def test_a_liar_within_its_announcement_learns_few_words() -> None:
     marks = 18_000 + 10_000
     size = v.buckets_for(marks)
     table = table_of(replies, size)
-    rng = np.random.default_rng(0)
     rows = (
-        rng.choice(size // v.ROWS, (v.ROWS, 10_000)) + size // v.ROWS * np.arange(v.ROWS)[:, None]
+        np.random.default_rng(0).choice(size // v.ROWS, (v.ROWS, 10_000))
+        + size // v.ROWS * np.arange(v.ROWS)[:, None]
     )
     table[np.unique(rows)] += 1
     v.check_table(table, marks)

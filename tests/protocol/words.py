@@ -35,8 +35,9 @@ class Words:
         kinds: dict[str, list[str]] = {}
         for name in names:
             few = r.sample(USUAL, 4)
-            lone = [f"{name}{i}" for i in range(3)]
-            kinds[name] = r.choice([[], few, kinds.get(names[0], USUAL), few + lone])
+            kinds[name] = r.choice(
+                [[], few, kinds.get(names[0], USUAL), few + [f"{name}{i}" for i in range(3)]]
+            )
         self.own = {name: counted(words, r) for name, words in kinds.items()}
 
     def members_with(self, word: str) -> int:
@@ -69,8 +70,9 @@ class Words:
             if any(self.members_with(word) < self.least for word in listed):
                 raise ViolationError("l: a word of too few members is listed")
             return dumps(listed)
-        lists = [loads(words) for words in known[LISTED]]
-        joined = vocabulary.joined(lists, marks, STUDY, table, self.least)
+        joined = vocabulary.joined(
+            [loads(words) for words in known[LISTED]], marks, STUDY, table, self.least
+        )
         counts = vocabulary.counts_over(own, joined)
         return np.concatenate([counts[column] for column in COLUMNS]).tobytes()
 

@@ -21,7 +21,7 @@ from fedtopics.model.card import card
 from fedtopics.model.exports import as_markdown
 from fedtopics.report import summarise, write_report
 from fedtopics.report.render import markdown
-from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
+from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, Opened, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.report_runs import Reported, embedded, report_of, reported
 
@@ -34,12 +34,16 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
+def opened(run: Reported, opening: Open) -> Opened:
+    return opening(run.page)
+
+
+@pytest.fixture
 def many(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return reported("synthetic", tmp_path_factory)
 
 
-def test_it_opens_without_a_word_and_asks_for_nothing(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
+def test_it_opens_without_a_word_and_asks_for_nothing(run: Reported, opened: Opened) -> None:
     assert opened.page.title() == f"{run.summary['title']}: {run.summary['kind']}s"
     assert opened.topics() == [topic["topic"] for topic in run.summary["topics"]]
     for topic in opened.topics():
@@ -47,8 +51,7 @@ def test_it_opens_without_a_word_and_asks_for_nothing(run: Reported, opening: Op
     assert opened.asked == [run.page.as_uri()]
 
 
-def test_axe_finds_nothing(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
+def test_axe_finds_nothing(run: Reported, opened: Opened) -> None:
     opened.open(opened.topics()[0])
     for details in opened.page.locator("#made details").all():
         details.locator("summary").click()
@@ -121,8 +124,7 @@ def test_sort(demo: Reported, opening: Open) -> None:
     assert opened.is_open(demo.summary["topics"][-1]["topic"]), "what is open stays open"
 
 
-def test_topics_open_by_keyboard(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
+def test_topics_open_by_keyboard(run: Reported, opened: Opened) -> None:
     first, second = opened.topics()[:2]
     opened.button(first).focus()
     assert not opened.is_open(first)
@@ -138,8 +140,7 @@ def test_topics_open_by_keyboard(run: Reported, opening: Open) -> None:
     assert opened.is_open(second)
 
 
-def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
+def test_the_slider_ranks_as_the_model_does(run: Reported, opened: Opened) -> None:
     topic = opened.topics()[-1]
     opened.open(topic)
     opened.page.keyboard.press("Tab")
@@ -157,8 +158,7 @@ def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> Non
         assert opened.words(topic) == run.model.topics(30, relevance=step / 10)[topic]
 
 
-def test_a_circle_of_the_map_opens_its_topic(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
+def test_a_circle_of_the_map_opens_its_topic(run: Reported, opened: Opened) -> None:
     circles = opened.page.locator("#figure-map svg.wide a")
     numbers = [topic["topic"] for topic in run.summary["topics"]]
     assert circles.count() == len(numbers)
@@ -292,8 +292,9 @@ def test_a_script_of_others_is_not_run(browser: Browser, demo: Reported, tmp_pat
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("pages")
-    page = write_report(summarise(unchecked(), wicked_run()), folder / "report.html")
+    page = write_report(
+        summarise(unchecked(), wicked_run()), tmp_path_factory.mktemp("pages") / "report.html"
+    )
     return {
         file.suffix: file.read_text(encoding="utf-8") for file in (page, page.with_suffix(".md"))
     }
@@ -321,8 +322,7 @@ def test_the_page_has_its_own_scripts_alone(pages: dict[str, str]) -> None:
 
 def test_no_mark_of_markdown_is_anothers(pages: dict[str, str]) -> None:
     twin = re.sub(r"<!-- fedtopics [0-9a-f]{64} -->\n\Z", "", pages[".md"])
-    ours = ("`fedtopics audit log FOLDER`", "`--insecure-seed`", "- Study: `", "words, `")
-    for text in ours:
+    for text in ("`fedtopics audit log FOLDER`", "`--insecure-seed`", "- Study: `", "words, `"):
         twin = twin.replace(text, "")
     twin = re.sub(r"`$", "", twin, flags=re.MULTILINE)  # ends of the two that have a digest
     assert not re.search(r"(?<!\\)(?:\\\\)*[<`*]", twin)
@@ -346,8 +346,7 @@ DOCS = Markdown(extensions=["tables", "attr_list", "md_in_html", "fenced_code", 
 def test_markdown_makes_no_tag_of_others(model: TopicModel, render: Callable[[str], str]) -> None:
     tables = as_markdown(model.get_topic_info())
     for text in (card(model), tables, markdown(summarise(model, wicked_run()))):
-        page = render(text)
-        assert {tag.strip("/") for tag in re.findall(r"<([^>\s]*)", page)} <= TAGS
+        assert {tag.strip("/") for tag in re.findall(r"<([^>\s]*)", render(text))} <= TAGS
 
 
 @pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])

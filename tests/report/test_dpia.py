@@ -29,10 +29,11 @@ from fedtopics.report.dpia_document import (
 from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.terminal.run_display import show_offer
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Done, Refused
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.recipes import PUBLIC, planned, themed
+from tests.helpers.records import write_audit
 
 ROOT = Path(__file__).parents[2]
 CANARY = "quetzalcoatl"
@@ -130,8 +131,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         assert (when, meaning) == (f"{about.often}; {about.over}", about.data_sent + bounds)
         assert replies == f"{len(sent)}"
         assert fewest == f"{min([x['documents'] for x in sent if x['documents']], default='-')}"
-        masked = [line for line in sent if line.get("masked")]
-        assert seen == (TOTAL if masked == sent else ALL_SEE)
+        assert seen == (TOTAL if [line for line in sent if line.get("masked")] == sent else ALL_SEE)
         assert left == f"{sum(line['bytes'] for line in sent):,}"
         assert came == f"{sum(line['bytes'] for line in totals):,}"
         first, last = (int(n.replace(",", "")) for n in span.split(" to "))
@@ -270,6 +270,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def private_form(runs: Path) -> Document:
+    return assess(runs / "north")
+
+
 @pytest.fixture
 def private_north(runs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(runs / "north", tmp_path / "north"))
@@ -279,24 +284,8 @@ def checked(folder: Path) -> dict[str, bool | None]:
     return {check.what: check.holds for check in verify(folder)}
 
 
-def audit(folder: Path, study: str) -> Path:
-    content = {
-        "study": study,
-        "shadows": 16,
-        "documents": 3200,
-        "persons": 3200,
-        "auc": 0.512,
-        "found": 0.014,
-        "allowed": [0.7, 0.2],
-    }
-    path = folder / "audit.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
-def test_what_is_promised(runs: Path) -> None:
-    form = assess(runs / "north")
-    told = said(form, "3.1")
+def test_what_is_promised(private_form: Document, runs: Path) -> None:
+    told = said(private_form, "3.1")
     for sentence in (
         "for each document: epsilon 3, delta 1e-06.",
         "at most 20.1 times as likely with a document as without (epsilon 3)",
@@ -308,16 +297,15 @@ def test_what_is_promised(runs: Path) -> None:
     assert "has no max_epsilon, so no privacy budget is kept" in asked(
         assess(runs / "south"), "3.1"
     )
-    tables = [part for part in parts(form, "1.2") if isinstance(part, FormTable)]
+    tables = [part for part in parts(private_form, "1.2") if isinstance(part, FormTable)]
     assert [row[0] for table in tables for row in table.rows if ALL_SEE in row] == ["model: digest"]
 
 
-def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
-    form = assess(runs / "north")
-    assert "each member's numbers of documents" not in said(form, "3.1")
-    assert "words that enough" not in said(form, "1.1.a")
-    assert "encoder" not in said(form, "3.1"), "the study has none"
-    tables = [part for part in everything(form) if isinstance(part, FormTable)]
+def test_what_does_not_hold_in_a_private_study_is_not_said(private_form: Document) -> None:
+    assert "each member's numbers of documents" not in said(private_form, "3.1")
+    assert "words that enough" not in said(private_form, "1.1.a")
+    assert "encoder" not in said(private_form, "3.1"), "the study has none"
+    tables = [part for part in everything(private_form) if isinstance(part, FormTable)]
     cells = {cell for table in tables for row in table.rows for cell in row}
     assert not any(cell.startswith("A word in documents of fewer") for cell in cells)
     assert any("change each sum by a vector of length 1 at most" in cell for cell in cells)
@@ -326,16 +314,15 @@ def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
     assert 'unit = "person" in the study' in cells
 
 
-def test_each_statement_names_its_record(runs: Path) -> None:
-    told = [part for part in everything(assess(runs / "north")) if isinstance(part, Statement)]
+def test_each_statement_names_its_record(private_form: Document, runs: Path) -> None:
+    told = [part for part in everything(private_form) if isinstance(part, Statement)]
     (promise,) = [part for part in told if "differentially private" in part.text]
     assert promise.source.startswith("study.toml, [differential_privacy]")
-    form = assess(runs / "north")
-    text = form_as_markdown(form)
-    places = [form.sources.index(record) + 1 for record in promise.source.split("; ")]
+    text = form_as_markdown(private_form)
+    places = [private_form.sources.index(record) + 1 for record in promise.source.split("; ")]
     assert f"\\[{', '.join(map(str, places))}\\]" in text
     listed = text.split("## Records")[1].replace("\\", "")
-    assert all(f"{n}. {name}" in listed for n, name in enumerate(form.sources, 1))
+    assert all(f"{n}. {name}" in listed for n, name in enumerate(private_form.sources, 1))
     digest = Study.read(runs / "north/study.toml").fingerprint
     assert text.count(digest) == 1 == text.split("## A Digests")[1].count(digest)
     (spent,) = [part for part in told if "By the privacy budget of north" in part.text]
@@ -355,18 +342,17 @@ def test_of_authors(tmp_path: Path) -> None:
     assert [row[0] for row in measures.rows] == ["a smaller epsilon", "max_epsilon in policies"]
 
 
-def test_before_a_run(tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_a_run(tmp_path: Path, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes documents and policy, and speaks of what the column of persons names."""
     monkeypatch.chdir(tmp_path)
-    method = {"name": "nmf", "n_components": 2}
-    study_ = Study.make(method=method).with_clients("abc")
-    Path("study.toml").write_text(study_.to_toml())
+    Path("study.toml").write_text(
+        Study.make(method={"name": "nmf", "n_components": 2}).with_clients("abc").to_toml()
+    )
     rows = [f"{text},p{i % 30}" for i, text in enumerate(corpora()["south"].documents.to_pylist())]
     Path("south.csv").write_text("\n".join(["text,patient", *rows]))
     Path("policy.toml").write_text("min_persons = 12\n")
     command = ["audit", "dpia", "study.toml", "--data", "south.csv", "--policy", "policy.toml"]
-    code, out, _ = typed(*command, "--columns", "person=patient", "-o", "dpia.md")
-    assert code == 0
+    out = done(*command, "--columns", "person=patient", "-o", "dpia.md")
     text = Path("dpia.md").read_text()
     for sentence in (
         "This client has 60 documents of 30 patients, with ",
@@ -383,22 +369,24 @@ def test_before_a_run(tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPa
     assert f"answers.toml has {len(answers)} questions for people to answer." in out
 
 
-def test_answers_are_used_again(tmp_path: Path, typed: Typed, monkeypatch: Any) -> None:
+def test_answers_are_used_again(
+    tmp_path: Path, done: Done, refused: Refused, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text(study().to_toml())
     command = "audit", "dpia", "study.toml", "-o", "dpia.md", "--answers", "ours.toml"
-    assert typed(*command)[0] == 0
+    done(*command)
     asked_ = Path("ours.toml").read_text()
     legal = asked_.index("Which legal basis (Article 6(1))")
     place = asked_.index('answer = ""', legal)
     given = 'answer = """Article 6(1)(e):\n"public" interest \U0001f600."""'
     old = '[[question]]\nsection = "9"\nwho = "x"\nquestion = "An old one?"\nanswer = "Yes."\n'
-    changed = asked_[:place] + given + asked_[place + len('answer = ""') :] + old
-    Path("ours.toml").write_text(changed, "utf-8")
+    Path("ours.toml").write_text(
+        asked_[:place] + given + asked_[place + len('answer = ""') :] + old, "utf-8"
+    )
     for _ in range(2):
-        code, out, _ = typed(*command)
+        out = done(*command)
         text = Path("dpia.md").read_text("utf-8")
-        assert code == 0
         assert 'Article 6(1)(e): "public" interest \U0001f600.' in " ".join(text.split())
         assert "ours.toml has" in out
     kept = tomllib.loads(Path("ours.toml").read_text("utf-8"))["question"]
@@ -413,8 +401,7 @@ def test_answers_are_used_again(tmp_path: Path, typed: Typed, monkeypatch: Any) 
     others = "[[question]]\nsection = 1\n", "min_persons = 20\n", "x = [", "question = 3\n"
     for other in others:  # such a file is somebody's own, and stays as it is
         Path("ours.toml").write_text(other)
-        code, _, err = typed(*command)
-        assert (code, "ours.toml is not a file of answers: each [[question]]" in err) == (2, True)
+        assert "ours.toml is not a file of answers: each [[question]]" in refused(*command)
         assert Path("ours.toml").read_text() == other
 
 
@@ -455,7 +442,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     command = "fedtopics audit attack STUDY --data FILE -o audit.json"
     assert command in asked(assess(private_north), "3.1")
     study_ = Study.read(private_north / "study.toml").fingerprint
-    path = audit(private_north, study_)
+    path = write_audit(private_north, study_)
     digest = Audit.read(path, study_).sha256
     form = assess(private_north)
     (table,) = [p for p in parts(form, "3.1") if isinstance(p, FormTable) and p.head[0] == "attack"]
@@ -472,7 +459,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
 
 
 def test_an_audit_of_another_study(private_north: Path) -> None:
-    path = audit(private_north, "f00d")
+    path = write_audit(private_north, "f00d")
     with pytest.raises(RunError, match="is an audit of the study f00d, not of"):
         assess(private_north)
     assert checked(private_north)["audit"] is False
@@ -495,8 +482,9 @@ def test_card_and_report_say_it(private_north: Path) -> None:
 
 
 def test_a_simulation_keeps_no_promise(tmp_path: Path) -> None:
-    policies = dict.fromkeys(NAMES, OPEN_POLICY)
-    train(plan(), private_corpora(), out=tmp_path / "run", policies=policies)
+    train(
+        plan(), private_corpora(), out=tmp_path / "run", policies=dict.fromkeys(NAMES, OPEN_POLICY)
+    )
     assert "this run does not keep the guarantee" in said(assess(tmp_path / "run"), "3.1")
     assert checked(tmp_path / "run")["privacy"] is None
 

@@ -64,8 +64,9 @@ def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
 
 def test_a_federations_periods_are_rows_and_what_grew() -> None:
     sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0], [10, 20, 10]])}
-    periods = Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums)
-    summary = summarise(replace(made(), periods=periods))
+    summary = summarise(
+        replace(made(), periods=Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums))
+    )
     assert [row["share"] for row in summary["over_time"]] == [0.5, 0.25, 0.25, 0.25, 0.5, 0.25]
     assert summarise(made())["over_time"] is None
     assert summary["change"]["topics"][1] == {

@@ -142,8 +142,9 @@ def test_five_questions_have_their_answer_in_one_look(
     # Which topics does south alone have?
     (vineyards,) = (t for t in summary["topics"] if t["owner"] == "south")
     assert vineyards["label"] == next(name for name, client in OWN.items() if client == "south")
-    heading = opened.page.get_by_role("heading", name="south")
-    panel = opened.page.get_by_role("article").filter(has=heading)
+    panel = opened.page.get_by_role("article").filter(
+        has=opened.page.get_by_role("heading", name="south")
+    )
     assert f"Only here: {vineyards['topic']} Vineyards" in panel.inner_text()
     assert "south has nearly all of “Vineyards”" in under(opened, "What was found")
     # What grew this year?

@@ -17,7 +17,7 @@ from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import LedgerFacts, RunFacts
 from fedtopics.report.summary import Summary, client_similarity
-from tests.helpers.command_line import Refused, Typed
+from tests.helpers.command_line import Done, Refused, Typed
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
@@ -151,8 +151,7 @@ def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> N
     names = sorted(model.shares)
     kind = run.summary["kind"]
     tables = [run.tables[f"{kind.capitalize()}s of {name}"] for name in names]
-    twin = rows_of(run.markdown, kind)
-    rows = zip(topics, run.csv, zip(*tables, strict=True), twin, strict=True)
+    rows = zip(topics, run.csv, zip(*tables, strict=True), rows_of(run.markdown, kind), strict=True)
     for topic, row, cells, plain in rows:
         for place, name in enumerate(names):
             share = model.shares[name][topic["topic"]]
@@ -375,9 +374,8 @@ def test_run_and_report(typed: Typed) -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
-    code, out, _ = typed("report", "out", "--examples-from", "north.csv")
-    assert code == 0
+def test_a_report_with_documents(typed: Typed, done: Done, refused: Refused) -> None:
+    out = done("report", "out", "--examples-from", "north.csv")
     assert out.endswith("It contains beginnings of documents: do not share it.\n")
     page = Path("out/report-with-documents.html").read_text()
     texts = [line.split(",")[1] for line in Path("north.csv").read_text().splitlines()[1:]]
@@ -393,8 +391,9 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     assert 'id="own"' not in Path("out/report.html").read_text()
     said = "error: --with-text needs --examples-from FILE.\n"
     assert typed("report", "out", "--with-text")[2] == said
-    error = refused("report", "out", "--examples-from", "north.csv", "--columns", "text=abstract")
-    assert "no column 'abstract'" in error
+    assert "no column 'abstract'" in refused(
+        "report", "out", "--examples-from", "north.csv", "--columns", "text=abstract"
+    )
 
 
 @pytest.mark.usefixtures("folder")

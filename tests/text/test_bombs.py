@@ -80,8 +80,9 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise pa.ArrowMemoryError("malloc of size 3 failed")
 
     monkeypatch.setattr(readers.FORMATS, "find", lambda kind: full)
-    path = write(tmp_path / "texts.parquet", b"")
-    assert "needs more memory than this computer has" in sentence(path)
+    assert "needs more memory than this computer has" in sentence(
+        write(tmp_path / "texts.parquet", b"")
+    )
 
 
 def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
     method = {"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100}
     limits = {"min_persons_per_word": 2, "min_clients_per_word": 1, "max_document_share": 1.0}
     study = Study.make(method=method, text=text, vocabulary=limits)
-    corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
-    return train_and_note(study, corpora, policies={})
+    return train_and_note(
+        study, {name: Corpus.of(documents) for name, documents in clients.items()}, policies={}
+    )
 
 
 def test_a_model_of_five_languages_has_words_alone(tmp_path: Path) -> None:

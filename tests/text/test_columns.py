@@ -81,8 +81,9 @@ def test_a_column_that_nobody_needs_does_no_harm(frame: Any, names: tuple[str, .
 def test_two_columns_of_one_name_hurt_only_who_asks() -> None:
     frame = pd.DataFrame([["oak", 1, 2, "x"]], columns=["text", "id", "id", "y"])
     assert Corpus.of(frame).ids.to_pylist() == ["0"]
-    columns = [pa.array(["oak"]), pa.array([1]), pa.array([2])]
-    table = pa.Table.from_arrays(columns, ["text", "x", "x"])
+    table = pa.Table.from_arrays(
+        [pa.array(["oak"]), pa.array([1]), pa.array([2])], ["text", "x", "x"]
+    )
     assert texts(table) == ["oak"]
     with pytest.raises(DataError, match="Several columns of the table are named 'x'; rename all"):
         Corpus.of(table, Columns(id="x"))
@@ -159,8 +160,7 @@ def test_a_named_index_is_a_column() -> None:
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    rows = ["oak elm fir tree", "ketch yawl brig ship"] * 20
-    return NMF(2, max_rounds=5).fit(rows)
+    return NMF(2, max_rounds=5).fit(["oak elm fir tree", "ketch yawl brig ship"] * 20)
 
 
 BAD: list[Any] = [

@@ -117,8 +117,9 @@ def test_take() -> None:
 
 def test_pool() -> None:
     first = Corpus.of(pa.table({"text": ["a", ""], "label": [1, 2], "embedding": [[0.5], [1.5]]}))
-    second = Corpus.of(pa.table({"text": ["c"], "label": [3], "embedding": [[2.5]]}))
-    both: Any = Corpus.pool([first, second])
+    both: Any = Corpus.pool(
+        [first, Corpus.of(pa.table({"text": ["c"], "label": [3], "embedding": [[2.5]]}))]
+    )
     assert columns_of(both) == {
         "documents": ["a", "", "c"],
         "ids": ["0", "1", "2"],
@@ -151,8 +152,9 @@ def test_pool_refuses_documents_and_labels_of_two_kinds() -> None:
     words = Corpus.of(pa.table({"text": ["b"], "label": ["x"]}))
     with pytest.raises(DataError, match="labels of different types; convert all to strings"):
         Corpus.pool([numbers, words])
-    large = Corpus.of(pa.table({"text": ["c"], "label": pa.array(["y"], pa.large_string())}))
-    both: Any = Corpus.pool([words, large])
+    both: Any = Corpus.pool(
+        [words, Corpus.of(pa.table({"text": ["c"], "label": pa.array(["y"], pa.large_string())}))]
+    )
     assert both.labels.to_pylist() == ["x", "y"]
 
 

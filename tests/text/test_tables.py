@@ -147,8 +147,7 @@ def test_a_format_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
         Corpus.read(path)
     monkeypatch.setattr(FORMATS, "_items", dict(FORMATS._items))
     FORMATS.register(".bars", read_lines)
-    corpus = Corpus.read(path)
-    assert columns_of(corpus) == {"documents": ["one", "two|three"], "ids": ["x", "y"]}
+    assert columns_of(Corpus.read(path)) == {"documents": ["one", "two|three"], "ids": ["x", "y"]}
     write(path, CANARY)
     with pytest.raises(DataError, match=r"cannot be read as \.bars") as error:
         Corpus.read(path)
@@ -234,8 +233,9 @@ def test_embeddings(kind: pa.DataType) -> None:
     ],
 )
 def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) -> None:
-    table = pa.table({"text": [CANARY, "b", "c"], "embedding": column})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"text": [CANARY, "b", "c"], "embedding": column}), tmp_path / "a.parquet"
+    )
     with pytest.raises(DataError, match=complaint) as error:
         Corpus.read(tmp_path / "a.parquet", Columns(embedding="embedding"))
     assert f"olumn 'embedding' of {tmp_path / 'a.parquet'}" in str(error.value)

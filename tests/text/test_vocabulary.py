@@ -271,19 +271,31 @@ def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     assert without.words == ("oak", "elm", "box")
 
 
-def test_limits_are_of_all_clients_and_documents() -> None:
-    replies = {
-        "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
-        "b": reply({"oak": (1, 1), "elm": (1, 5)}),
-    }
-    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
-    assert agreed.words == ("elm", "oak")
-    replies = {
-        "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
-        "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
-    }
-    agreed = agreed_on(replies, OPEN.model_copy(update={"max_document_share": 0.5}))
-    assert agreed.words == ("elm", "yew")  # elm in exactly half, oak in five of eight
+@pytest.mark.parametrize(
+    ("replies", "limit", "words"),
+    [
+        (
+            {
+                "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
+                "b": reply({"oak": (1, 1), "elm": (1, 5)}),
+            },
+            {"min_clients_per_word": 2},
+            ("elm", "oak"),
+        ),
+        (
+            {
+                "a": reply({"oak": (4, 4), "elm": (2, 2), "yew": (1, 1)}, documents=4),
+                "b": reply({"oak": (1, 1), "elm": (2, 2)}, documents=4),
+            },
+            {"max_document_share": 0.5},
+            ("elm", "yew"),  # elm in exactly half, oak in five of eight
+        ),
+    ],
+)
+def test_limits_are_of_all_clients_and_documents(
+    replies: Any, limit: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    assert agreed_on(replies, OPEN.model_copy(update=limit)).words == words
 
 
 def test_fewer_than_two_words_are_no_vocabulary() -> None:
@@ -357,8 +369,9 @@ def test_what_is_large_lies_in_a_file_without_a_name() -> None:
 @pytest.mark.parametrize("limit", [16, 1 << 20])
 def test_counts_are_the_same_in_a_file(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.text.vocabulary.LARGE_ARRAY", limit)
-    rows = [["tea", "milk", "tea"], [], ["sun"] * 9, ["milk", "sun"]] * 3000
-    counted = count_words(Corpus.of(rows), TextRules())
+    counted = count_words(
+        Corpus.of([["tea", "milk", "tea"], [], ["sun"] * 9, ["milk", "sun"]] * 3000), TextRules()
+    )
     assert counted.words == ["tea", "milk", "sun"]
     assert counted.counts[:4].toarray().tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 9], [0, 1, 1]]
     assert (counted.counts.shape, counted.counts.sum()) == ((12_000, 3), 14 * 3000)

@@ -150,8 +150,9 @@ def test_an_interrupted_message_resumes_at_the_byte_that_is_missing(way: str) ->
         cutting(server.port, 1_000_000) as (port, counts),
         linked(port) as link,
     ):
-        message = service.content if way == "say" else b"content"
-        answer = repeated(partial(getattr(link, way), message))
+        answer = repeated(
+            partial(getattr(link, way), service.content if way == "say" else b"content")
+        )
     assert (answer or service.last["north"]) == service.content
     # Each cut loses a part of a chunk, and what a busy machine had not read yet.
     assert 9 <= len(counts) <= 13
