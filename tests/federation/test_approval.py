@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedtopics.errors import IdentityError, PolicyError
+from fedtopics.errors import IdentityError, PolicyError, RunError, StudyError
 from fedtopics.federation.approval import VERDICT, Verdict, approved_pages, propose_farewell
 from fedtopics.federation.ledger import lines_of
 from fedtopics.federation.verify import verify
@@ -89,6 +89,24 @@ def test_a_refusal_counts_until_the_same_person_approves(airlock: Airlock) -> No
         airlock.sends()
     airlock.says("ben", page=PAGE)
     assert airlock.sends() == ""
+    with pytest.raises(StudyError, match="A refusal needs a reason"):
+        airlock.says("ben", refused=" \n")
+    lines = [line.content for line in lines_of(airlock.ends())]
+    (refusal, _) = [line["approvals"] for line in lines if line["what"] == "approved"]
+    assert [verdict["refused"] for verdict in refusal] == ["", "The words name people"]
+
+
+def test_an_approval_counts_for_one_run_and_one_member(airlock: Airlock) -> None:
+    airlock.says("anna", "ben")
+    assert airlock.sends() == ""
+    airlock.ends().unlink()
+    (airlock.folder / "ledger.head").unlink()
+    assert Airlock(airlock.folder, run="another folder").sends()
+    (airlock.pending / "approvers.json").write_bytes(
+        msgspec.json.encode({"client": "south", "study": "", "number": 0, "people": {}})
+    )
+    with pytest.raises(RunError, match="are of another member; give each an own folder"):
+        Airlock(airlock.folder)
 
 
 def test_the_study_is_refused_after_it_was_approved(airlock: Airlock) -> None:
@@ -166,6 +184,8 @@ def test_all_others_replace_an_approver(airlock: Airlock) -> None:
     airlock.says("dora", page=PAGE)
     assert airlock.sends() == ""
     airlock.ends()
+    for path in airlock.pending.glob("farewell-*"):
+        path.unlink()
     again = Airlock(airlock.folder)
     assert [*again.gate.people()] == ["anna", "carl", "dora"]
     again.receives()

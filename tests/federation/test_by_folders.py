@@ -100,6 +100,10 @@ def test_a_step_waits_for_its_own_page_and_others_learn_that(tmp_path: Path, cor
         sentence.startswith("The study waits for north (waits for approval since 20")
         for sentence in waits[1:]
     )
+    scene.policies = {}
+    with pytest.raises(PolicyError, match="began with a policy that requires 1 approvals"):
+        scene.turn("north")
+    scene.policies = rules
     outbox = scene.outbox("north")
     (page,) = [path for path in pages_in(outbox) if path.name != "study.md"]
     assert page.name == "0000-2-client-sizes.md"

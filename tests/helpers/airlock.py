@@ -41,7 +41,9 @@ def policy_of(names: tuple[str, ...] = THREE, approvals: int = 2, **rules: Any) 
 class Airlock:
     """A member that begins, or begins again, in a folder."""
 
-    def __init__(self, folder: Path, policy: Policy | None = None, **egress: Any) -> None:
+    def __init__(
+        self, folder: Path, policy: Policy | None = None, run: str = "", **egress: Any
+    ) -> None:
         policy = policy or policy_of()
         key = key_of("north")
         self.folder = folder
@@ -70,6 +72,7 @@ class Airlock:
             client="north",
             notify=lambda event: None,
             keep=Egress(**egress).store,
+            run=run,
         )
 
     def sends(

@@ -43,6 +43,7 @@ def approve(
     have approved its page, or that of the whole study, as the policy requires.
     """
     from fedtopics.federation.approval import (
+        STUDY,
         decide,
         newest,
         pages_in,
@@ -55,19 +56,20 @@ def approve(
     if replace:
         chosen = propose_farewell(folder, key, replace, by).name
     if (yes or refuse is not None) and not chosen:
+        raise click.UsageError("--yes and --refuse need --page NAME, the page that you have read.")
+    pages = pages_in(folder)
+    names = [path.name for path in pages]
+    if chosen and chosen not in names:
         raise click.UsageError(
-            "--yes and --refuse need --page NAME, so that you name what you saw."
+            f"There is no page {chosen} in {folder}; choose from {', '.join(names)}."
         )
-    pages = {path: page for path, page in pages_in(folder).items() if chosen in ("", path.name)}
-    if not pages:
-        raise click.UsageError(f"There is no page {chosen} in {folder}; leave out --page.")
+    what = "Approve" if refuse is None else "Refuse"
     for path, page in pages.items():
         mine = newest(verdicts_in(path.parent), page, {key.name: key.certificate})
-        if mine and not chosen:
+        if path.name != chosen and (chosen or mine):
             continue
         say(page)
-        what = "Approve" if refuse is None else "Refuse"
-        if yes or _confirmed(f"{what} {path.name}?"):
+        if yes or _confirmed(f"{what} {path.name}{', all steps at once' * (path.name == STUDY)}?"):
             decide(path, page, key, refuse)
             say(f"You {what.lower()} {path.name}.")
 
@@ -77,8 +79,8 @@ def _confirmed(question: str) -> bool:
         return click.confirm(question)
     except click.Abort:
         raise click.UsageError(
-            "There was no answer, so nothing was signed; where there is no terminal, name the page "
-            "that you have read with --page NAME --yes."
+            "There was no answer, so this page was not signed; where there is no terminal, name "
+            "the page that you have read with --page NAME --yes."
         ) from None
 
 

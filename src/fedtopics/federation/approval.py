@@ -121,7 +121,7 @@ def texts_in(folder: Path, names: str) -> dict[Path, str]:
     return pages
 
 
-def place_of(client: str, study: str, number: int) -> str:
+def where_of(client: str, study: str, number: int) -> str:
     """Return the sentence that says where a farewell counts: once, after so many others."""
     return f"It counts for {client} in the study {study}, after {number} others."
 
@@ -202,7 +202,7 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
             # Who has left before this page does not count any more.
             for page, about in earlier:
                 before = people
-                place = place_of(client, content["study"], number)
+                place = where_of(client, content["study"], number)
                 people = follow(page, before, policy.approvals, place, about)
                 number += people != before
             text = content["page"]
@@ -269,7 +269,7 @@ class ApprovalGate:
         pages = [*recorded, *texts_in(self._folder, f"{FAREWELL}*.md").values()]
         for page in [page for _ in pages for page in pages]:  # one can follow from another
             before = people
-            place = place_of(self._client, study, number)
+            place = where_of(self._client, study, number)
             people = follow(page, before, policy.approvals, place, self._verdicts)
             if people != before:
                 number += 1
@@ -302,9 +302,11 @@ class ApprovalGate:
         page = self._page(sent, keyed)
         people = self.people()
         verdicts = {text: self._verdicts(text, people) for text in (page, self._study_page)}
-        for verdict in [*verdicts[page].values(), *verdicts[self._study_page].values()]:
-            if verdict.refused:  # also of a page that was approved before
-                raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
+        for text, of in verdicts.items():  # also of a page that was approved before
+            for verdict in of.values():
+                if verdict.refused:
+                    self._record(text, of)
+                    raise PolicyError(f"Its approver {verdict.name} refuses: {verdict.refused}.")
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
             if len(verdicts[text]) >= self._exposure.policy.approvals:
                 self._record(text, verdicts[text])
@@ -331,7 +333,7 @@ class ApprovalGate:
         return n_released < times and sent["bytes"] <= row.bytes
 
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
-        approvals = [msgspec.to_builtins(v) for v in verdicts.values() if not v.refused]
+        approvals = [msgspec.to_builtins(verdict) for verdict in verdicts.values()]
         if self._ledger.approved.get(digest(page)) != (page, approvals):
             self._ledger.write_approved(page, approvals)
 
@@ -380,8 +382,9 @@ class ApprovalGate:
         """Return the page of all steps."""
         exposure = self._exposure
         rows = [
-            f"{row.function}: {row.short}; {row.often}, at most {row.calls:,} times; "
-            f"{'?' if row.bytes is None else f'{row.bytes:,}'} bytes; seen by {row.seen}"
+            f"{row.function}, at most {row.calls:,} x "
+            f"{'?' if row.bytes is None else f'{row.bytes:,}'} bytes: {row.short}; seen by "
+            f"{row.seen}"
             for row in exposure.rows
         ]
         return self._as_page(
@@ -468,14 +471,15 @@ def propose_farewell(folder: Path, key: Key, name: str, successor: Path | None) 
     notice = require_approver(folder, key)
     if name not in notice.people:
         raise StudyError(f"There is no approver {name!r}; {nearest_names(name, notice.people)}")
-    end = b"Nobody takes this place.\n"
+    end = "nobody.\n"
     if successor is not None:
-        end = alone(read_pem(successor), str(successor))
+        pem = alone(read_pem(successor), str(successor))
+        digits = certificate_fingerprint(pem)
+        end = f"{name_of(pem, '')}, SHA-256 {digits}; compare it by telephone.\n\n{pem.decode()}"
     page = (
         f"# The approver {name} with the certificate {notice.people[name]} leaves\n\n"
         "All other approvers have to approve this page. "
-        f"{place_of(notice.client, notice.study, notice.number)} Who takes this place:\n\n"
-        f"{end.decode()}"
+        f"{where_of(notice.client, notice.study, notice.number)} Who takes this place: {end}"
     )
     path = folder / PENDING / f"{FAREWELL}{name}-{digest(page)[:8]}.md"
     write_durably(path, page.encode(), public=True)

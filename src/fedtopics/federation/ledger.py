@@ -158,6 +158,7 @@ class Ledger:
         # Pages and what people said of them, by SHA-256 of the page.
         self.approved: dict[str, tuple[str, Sequence[Mapping[str, Any]]]] = {}
         self.n_released = Counter[str]()  # by function
+        self.needed = 0  # approvals, by the strictest policy of the run
         self.released: dict[tuple[str, tuple[int, ...]], str] = {}  # keyed digests, by position
         self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines = 0
@@ -371,7 +372,9 @@ class Ledger:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         """Remember what the gate of approvals asks for."""
-        if line["what"] == "sent":
+        if line["what"] == "started":
+            self.needed = max(self.needed, line["policy"].get("approvals", 0))
+        elif line["what"] == "sent":
             self.newest = line
         elif line["what"] == "approved":
             self.approved[digest(line["page"])] = line["page"], line["approvals"]

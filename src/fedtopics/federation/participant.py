@@ -191,6 +191,12 @@ class Participation:
 
     def _gate(self, study: Study, policy: Policy, ledger: Ledger) -> ApprovalGate | None:
         """Return what asks people before anything is sent, if the policy requires approvals."""
+        if policy.approvals < ledger.needed:
+            raise PolicyError(
+                f"This run of {self.name!r} began with a policy that requires {ledger.needed} "
+                f"approvals, and now {policy.approvals} are required. Nothing was sent; give the "
+                "policy of the run with --policy."
+            )
         if not policy.approvals:
             return None
         return ApprovalGate(

@@ -265,7 +265,7 @@ def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:
         what = str(content.get("what"))
         if what == "started":
             client = content["client"]
-            needed = content["policy"].get("approvals", 0)
+            needed = max(needed, content["policy"].get("approvals", 0))  # it must not fall
         place = content.get("function"), *content.get("position", ())
         page = pages.get(str(content.get("page")))
         is_free = (

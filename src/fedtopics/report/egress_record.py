@@ -109,15 +109,12 @@ def egress_record(run: Path) -> EgressRecord:
                     "line": line.number,
                     "line_sha256": line.sha256,
                 }
+        thresholds = {k: v for k, v in policy.items() if k == "approvals" or k.startswith("min_")}
         return EgressRecord.model_validate(
             {
                 **start,
                 "certificate": certificate and certificate_fingerprint(certificate),
-                "thresholds": {
-                    key: value
-                    for key, value in policy.items()
-                    if key == "approvals" or key.startswith("min_")
-                },
+                "thresholds": thresholds,
                 "lines": len(lines),
                 "last_line": digests[-1],
                 "outputs": [*outputs.values()],
