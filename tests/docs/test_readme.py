@@ -52,6 +52,7 @@ def test_public_names() -> None:
         "TopicEstimator",
         "TopicModel",
         "ZeroShotTM",
+        "disclosure",
         "train",
     ]
     assert all(getattr(fedtopics, name) for name in fedtopics.__all__)

@@ -233,7 +233,9 @@ class Participation:
             seen=not study.is_secure,
             begun=has_begun,
             is_own=self.key.has_signed,
-            copy=partial(self.egress.copy, self.name, study.fingerprint),
+            copy=partial(self.egress.copy, self.name, study.fingerprint)
+            if self.egress.log
+            else None,
         )
 
     def finished(self, study: Study) -> TopicModel | None:
