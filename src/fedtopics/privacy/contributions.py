@@ -91,10 +91,9 @@ def nearest_words(
     for part in _parts(len(documents)):
         close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], vectors[bag.indices[part]])
     order = np.lexsort((-close, documents))
-    rank = np.arange(len(order)) - bag.indptr[documents]  # in the document, the nearest first
-    chosen = np.sort(order[rank < most])
-    counts = np.bincount(documents[chosen], minlength=bag.shape[0])
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    # The ranks are those in the document, the nearest word first.
+    chosen = np.sort(order[np.arange(len(order)) - bag.indptr[documents] < most])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(documents[chosen], minlength=bag.shape[0]))])
     return clipped_rows(
         sparse.csr_array((np.ones(len(chosen)), bag.indices[chosen], ends), bag.shape)
     )
@@ -116,8 +115,7 @@ def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
 def packed(symmetric: Numbers) -> Numbers:
     """Return the upper triangle of a symmetric matrix, as a vector of the matrix's length."""
     n = len(symmetric)
-    scale = np.where(np.eye(n, dtype=bool), 1, DOUBLED)
-    return np.asarray((symmetric * scale)[np.triu_indices(n)])
+    return np.asarray((symmetric * np.where(np.eye(n, dtype=bool), 1, DOUBLED))[np.triu_indices(n)])
 
 
 def unpacked(triangle: Numbers, n: int) -> Numbers:

@@ -133,9 +133,8 @@ def centres_of_words(
     bag = sparse.csr_array((np.ones(len(chosen)), chosen, ends), (len(chosen), inference.n_words))
     embeddings = words["word_means"][chosen] + words["word_origin"]
     points = inference.points(origin, None, inference.mixed(embeddings, bag, words))
-    alone = agree_with_oneself(np.asarray(points, np.float64), settings)
     return start_with_kmeans(
-        alone,
+        agree_with_oneself(np.asarray(points, np.float64), settings),
         START_OF_WORDS,
         k,
         origin=origin,

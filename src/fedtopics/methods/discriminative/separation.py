@@ -130,8 +130,7 @@ class Separation:
         projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
         even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
         larger = np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
-        bias = state.bias - larger * state.even[:, None]
-        return Directed(projections, directions, bias, apart)
+        return Directed(projections, directions, state.bias - larger * state.even[:, None], apart)
 
 
 def complete(

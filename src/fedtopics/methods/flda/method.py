@@ -67,8 +67,7 @@ def global_topics(
     by_client = {name: sent.topics for name, sent in local.items()}
     merged = []
     for group in group_topics(by_client, threshold, settings.linkage, [g for g in together if g]):
-        owners = {name for name, _ in group}
-        if len(owners) == 1 and len(local) > 1 and not settings.keep_unmatched:
+        if len({name for name, _ in group}) == 1 and len(local) > 1 and not settings.keep_unmatched:
             continue
         documents = [float(local[name].documents) for name, _ in group]
         shares = documents if settings.weighting == "documents" else None

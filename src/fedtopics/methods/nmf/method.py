@@ -84,11 +84,10 @@ class Factorisation:
             weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
         moved = np.linalg.norm(topics - state.topics)
-        size = np.linalg.norm(topics)
         return RoundResult(
             NMFState(topics, sums, products, np.asarray(n, np.float64)),
             {"loss": float(loss), "documents": reply["documents"]},
-            float(moved) / max(float(size), TINY),
+            float(moved) / max(float(np.linalg.norm(topics)), TINY),
         )
 
 
