@@ -78,12 +78,10 @@ class NeuralTopicModel(ABC):
 
     @cached_property
     def encoder_stages(self) -> tuple[Stage, ...]:
+        if self.settings.layer_norm:
+            return ()
         return (
-            ()
-            if self.settings.layer_norm
-            else (
-                Stage("posterior", self._hidden, partial(mean_and_scale, self.dtype), squares=True),
-            )
+            Stage("posterior", self._hidden, partial(mean_and_scale, self.dtype), squares=True),
         )
 
     @abstractmethod

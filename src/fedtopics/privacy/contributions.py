@@ -78,8 +78,9 @@ def weighted_rows(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
 
 def bounded_occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
     """Return the number of documents with each word; of n words in one, each counts 1 / sqrt(n)."""
-    rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
-    return np.asarray(weighted_rows(rows, weights).sum(0))
+    return np.asarray(
+        weighted_rows(clipped_rows(_with_data(bag, np.ones(bag.nnz))), weights).sum(0)
+    )
 
 
 def nearest_words(

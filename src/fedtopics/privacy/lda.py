@@ -66,9 +66,10 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
-    prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
     return {
-        "inference": VariationalLDA(counts.shape[1], prior),
+        "inference": VariationalLDA(
+            counts.shape[1], LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
+        ),
         "weights": {"pseudo_counts": np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)},
     }
 

@@ -221,6 +221,7 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     n_starts, k = split.weights.shape
     rounds = ConsensusRounds(arrays, int(separation.moments.count))
     first = np.zeros((k, n_starts * k)), np.zeros(k)
-    numbers = repeat(0, CONSENSUS_ROUNDS)
-    sums, weights = iterate(agreement, rounds, first, numbers, {"tolerance": TOLERANCE})
+    sums, weights = iterate(
+        agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), {"tolerance": TOLERANCE}
+    )
     return arrays | votes_of(sums, weights)

@@ -148,8 +148,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""
-        draw = Draw(self.settings.clients_per_round, self.plan.seed)
-        return Agreement(clients, self.settings, draw=draw)
+        return Agreement(
+            clients, self.settings, draw=Draw(self.settings.clients_per_round, self.plan.seed)
+        )
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
         if self.continued is not None:

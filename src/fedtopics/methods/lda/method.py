@@ -165,8 +165,9 @@ class LDAClient(TopicClient[LDASettings]):
                 "bound": bound,
             }
 
-        request = {"sums": "expected", "pseudo_counts": pseudo_counts}
-        return self.sums_by_group(groups, request, compute, rows)
+        return self.sums_by_group(
+            groups, {"sums": "expected", "pseudo_counts": pseudo_counts}, compute, rows
+        )
 
     def _counted(
         self,
