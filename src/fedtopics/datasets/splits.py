@@ -113,11 +113,10 @@ def _spread_labels(
         )
     names = Column([corpus.labels], "the labels").names().to_pylist()
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    rows_of_labels = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     # A random start: rounding from a fixed one would send rare labels to the same clients.
     parts_of_labels = [
         _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
-        for rows in rows_of_labels
+        for rows in np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     ]
     return [np.concatenate(parts) for parts in zip(*parts_of_labels, strict=True)]
 

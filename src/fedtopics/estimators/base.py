@@ -250,10 +250,12 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name is invalid, or a setting cannot be used.
         """
-        data = self._read_clients(
-            clients, client, names, policies, words, Columns(text=text, person=person), out
+        return self._fit(
+            self._read_clients(
+                clients, client, names, policies, words, Columns(text=text, person=person), out
+            ),
+            engine=engine,
         )
-        return self._fit(data, engine=engine)
 
     def transform(
         self,

@@ -153,10 +153,13 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
         rows = self._fitted().hierarchy()
         names = _names(self._fitted()) | {row["parent"]: row["name"] for row in rows}
-        named = [
-            row | {f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows
-        ]
-        return _table(named, HIERARCHY)
+        return _table(
+            [
+                row | {f"{side} name": names[row[side]] for side in ("left", "right")}
+                for row in rows
+            ],
+            HIERARCHY,
+        )
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
@@ -175,18 +178,26 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         if documents is not None:
             timestamps = values_of(documents, timestamps)
             documents = _corpora(self._corpus, documents)
-        grouped = grouped_by_time(self._fitted(), documents, timestamps, **how)
-        return _grouped(self._fitted(), "Timestamp", "period", grouped)
+        return _grouped(
+            self._fitted(),
+            "Timestamp",
+            "period",
+            grouped_by_time(self._fitted(), documents, timestamps, **how),
+        )
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
         """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
-        grouped = grouped_by_class(
+        return _grouped(
             self._fitted(),
-            _corpora(self._corpus, documents),
-            values_of(documents, classes),
-            **how,
+            "Class",
+            "class",
+            grouped_by_class(
+                self._fitted(),
+                _corpora(self._corpus, documents),
+                values_of(documents, classes),
+                **how,
+            ),
         )
-        return _grouped(self._fitted(), "Class", "class", grouped)
 
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST
@@ -290,9 +301,11 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    if isinstance(documents, Mapping):
-        return {key: corpus_of(texts) for key, texts in documents.items()}
-    return corpus_of(documents)
+    return (
+        {key: corpus_of(texts) for key, texts in documents.items()}
+        if isinstance(documents, Mapping)
+        else corpus_of(documents)
+    )
 
 
 def _names(model: TopicModel) -> dict[int, str]:

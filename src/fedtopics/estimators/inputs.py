@@ -124,9 +124,11 @@ def corpus_of(
 
 def has_column(data: Any, name: str | None) -> bool:
     """Whether documents are a table with this column, or a file, which may have it."""
-    if is_table(data):
-        return name in Table.of(data).names
-    return name is not None and isinstance(data, (str, Path))
+    return (
+        name in Table.of(data).names
+        if is_table(data)
+        else name is not None and isinstance(data, (str, Path))
+    )
 
 
 def _words(words: Iterable[object]) -> list[str]:

@@ -118,9 +118,11 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         clusters = self._clusters
         inference = self.model_.inference
         follow = inference.merged if isinstance(inference, Merged) else np.asarray
-        if isinstance(clusters, Mapping):
-            return self._by_key({name: follow(labels) for name, labels in clusters.items()})
-        return follow(clusters)
+        return (
+            self._by_key({name: follow(labels) for name, labels in clusters.items()})
+            if isinstance(clusters, Mapping)
+            else follow(clusters)
+        )
 
     @property
     def n_clusters_(self) -> int:

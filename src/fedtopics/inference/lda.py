@@ -87,5 +87,6 @@ def refine(
     """Move theta (n, n_topics) towards the documents' words, by variational steps of LDA."""
     from fedtopics.inference.variational import infer
 
-    weights = np.maximum(beta.T, LEAST_WEIGHT)
-    return infer(counts, weights, alpha, steps=REFINEMENT, start=theta).read(readout)
+    return infer(
+        counts, np.maximum(beta.T, LEAST_WEIGHT), alpha, steps=REFINEMENT, start=theta
+    ).read(readout)

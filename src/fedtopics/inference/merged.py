@@ -128,8 +128,7 @@ def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -
 
 def has_tensors(inference: Inference) -> bool:
     """Whether weights are tensors, as those of networks are."""
-    before = inference.before if isinstance(inference, Merged) else inference
-    return before.name in NETWORKS.names
+    return (inference.before if isinstance(inference, Merged) else inference).name in NETWORKS.names
 
 
 def _others(weights: Weights) -> Weights:

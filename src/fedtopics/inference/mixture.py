@@ -91,8 +91,7 @@ class Evidence:
 def topics_of(words: Numbers, smoothing: float) -> Numbers:
     """Return topics, rows sum to 1, from sums of words; both (n_topics, n_words)."""
     seen = words + UNSEEN / len(words)
-    word_shares = seen.sum(0) / seen.sum()
-    smooth = seen + smoothing * words.shape[1] * word_shares
+    smooth = seen + smoothing * words.shape[1] * (seen.sum(0) / seen.sum())
     return np.asarray(smooth / smooth.sum(1, keepdims=True))
 
 

@@ -128,8 +128,7 @@ class RemotePart:
 @sizeof.register((Corpus, RemotePart))  # type: ignore[untyped-decorator]
 def size_of(documents: Corpus | RemotePart) -> int:
     """Return their bytes, so that Dask computes where they are."""
-    corpus = documents.client.corpus if isinstance(documents, RemotePart) else documents
-    return corpus.text_bytes
+    return (documents.client.corpus if isinstance(documents, RemotePart) else documents).text_bytes
 
 
 @dataclass(frozen=True)
@@ -307,14 +306,13 @@ class RemoteDocuments:
             for group in groups
         ]
         first = descriptions[0]
-        more = f" and {len(files) - 1} more parts" if len(files) > 1 else ""
         return cls(
             parts=parts,
             n_documents=sum(map(len, descriptions)),
             n_empty=sum(description.n_empty for description in descriptions),
             text_bytes=sum(description.text_bytes for description in descriptions),
             first_words=first.first_words,
-            source=first.source + more,
+            source=first.source + (f" and {len(files) - 1} more parts" if len(files) > 1 else ""),
             fingerprint=" ".join(description.fingerprint for description in descriptions),
         )
 
@@ -340,8 +338,9 @@ def prepared(
     def files(name: str, source: Any) -> list[Any]:
         if isinstance(source, Corpus):
             number = 1 if in_one_place else max(1, min(MOST, len(source) // SMALLEST))
-            rows = np.array_split(np.arange(len(source)), number)
-            parts: list[Any] = [(source.take(part), None) for part in rows]
+            parts: list[Any] = [
+                (source.take(part), None) for part in np.array_split(np.arange(len(source)), number)
+            ]
         else:
             paths = [source.data] if in_one_place or source.data is None else files_of(source.data)
             parts = [(source, path) for path in paths]
@@ -391,9 +390,11 @@ def path_or_corpus(documents: Any) -> Any:
 
 
 def read_documents(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:
-    if isinstance(documents, Corpus):
-        return documents
-    return documents.model_copy(update={"data": path}).read(name)
+    return (
+        documents
+        if isinstance(documents, Corpus)
+        else documents.model_copy(update={"data": path}).read(name)
+    )
 
 
 @dataclass(frozen=True)
@@ -414,8 +415,11 @@ class DaskSimulation(Simulation):
             return super().train(folder, resume, start)
 
     def _languages(self, name: str, corpus: Any) -> Languages | None:
-        checked = self.cluster.submit(check_texts, corpus.parts[0], self.study.text, pure=False)
-        shares, advice = result(self.cluster, checked, name)
+        shares, advice = result(
+            self.cluster,
+            self.cluster.submit(check_texts, corpus.parts[0], self.study.text, pure=False),
+            name,
+        )
         return Languages(name, shares, advice) if shares else None
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None, rows: Rows) -> Door:

@@ -59,8 +59,9 @@ def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> N
     """Run a job in FLARE's simulator, with one process per client; FederationError if it fails."""
     local = workspace / recipe.job_name / "local"
     local.mkdir(parents=True)
-    policy = {"format_version": 2, "class_allow_list": list(ALLOWED)}
-    (local / "resources.json").write_text(json.dumps(policy), encoding="utf-8")
+    (local / "resources.json").write_text(
+        json.dumps({"format_version": 2, "class_allow_list": list(ALLOWED)}), encoding="utf-8"
+    )
     try:
         with _quiet(workspace / OUTPUT):
             recipe.run(

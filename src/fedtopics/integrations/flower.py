@@ -80,8 +80,11 @@ def client_app(study: str | Path) -> ClientApp:
         with suppress(Exception), _logged_failures():
             config = context.node_config
             request = unwrapped(message)
-            simulated = PARTITION in config and "name" not in config
-            node = _simulated(study, context) if simulated else _node(config, study)
+            node = (
+                _simulated(study, context)
+                if PARTITION in config and "name" not in config
+                else _node(config, study)
+            )
             content = node.ask(str(context.run_id), request)
         return answer(message, content) if content else failure(message, FAILED)
 
@@ -217,7 +220,6 @@ def _simulated(study: str | Path, context: Context) -> _Node:
             f'--federation-config "num-supernodes={len(names)}".'
         )
     name = names[number]
-    keys = context.run_config.get("keys") or Path(study).parent
     return _Node(
         name=name,
         out=_run_folder(plan, context) / "clients" / name,
@@ -227,7 +229,7 @@ def _simulated(study: str | Path, context: Context) -> _Node:
             ),
             "insecure_seed": True,
         },
-        key=str(Path(str(keys)) / name),
+        key=str(Path(str(context.run_config.get("keys") or Path(study).parent)) / name),
         study=str(study),
     )
 

@@ -106,8 +106,7 @@ def _count_together(
     breaks = np.unique(np.concatenate([entry, leave]))
     first = np.searchsorted(breaks, entry)
     n_rows = np.searchsorted(breaks, leave) - first
-    ends = np.cumsum(n_rows)
-    rows = np.arange(n_rows.sum()) + np.repeat(first - ends + n_rows, n_rows)
+    rows = np.arange(n_rows.sum()) + np.repeat(first - np.cumsum(n_rows) + n_rows, n_rows)
     columns = np.repeat(word, n_rows)
     shape = (max(len(breaks) - 1, 0), n_words)
     present = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns)), shape)
@@ -127,14 +126,12 @@ def _stays(
     document = np.repeat(np.arange(len(lengths)), lengths)[at]
     position = at - (np.cumsum(lengths) - lengths)[document]
     entry = np.maximum(position - size + 1, 0)
-    span = lengths.max(initial=0) + 1
-    group = (document * n_words + word) * span  # one word in one document
+    group = (document * n_words + word) * (lengths.max(initial=0) + 1)  # one word in one document
     ranked = np.sort(group + position)
     earliest = ranked[np.searchsorted(ranked, group + entry)] - group
     n_windows = np.maximum(lengths - size + 1, 1)
     before = (np.cumsum(n_windows) - n_windows)[document]
-    leave = np.minimum(earliest + 1, n_windows[document])
-    return word, before + entry, before + leave
+    return word, before + entry, before + np.minimum(earliest + 1, n_windows[document])
 
 
 def npmi_of_pairs(

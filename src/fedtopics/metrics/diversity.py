@@ -81,5 +81,4 @@ def _rank_biased_overlap(one: Sequence[str], other: Sequence[str], weight: float
     depths = np.arange(1, len(one) + 1)
     agreement = np.bincount(shared_from, minlength=len(one)).cumsum() / depths
     discounts = weight**depths
-    seen = (1 - weight) / weight * (agreement @ discounts)
-    return float(agreement[-1] * discounts[-1] + seen)
+    return float(agreement[-1] * discounts[-1] + (1 - weight) / weight * (agreement @ discounts))

@@ -188,8 +188,7 @@ class NeuralTopicModel(ABC):
     ) -> NDArray[np.floating[Any]]:
         """Return theta of documents, from their bags of words and embeddings."""
         batch = self.batch(counts, None, embeddings)
-        theta = self.theta(batch_weights(self, weights, batch), shared, batch)
-        return np.asarray(theta.numpy())
+        return np.asarray(self.theta(batch_weights(self, weights, batch), shared, batch).numpy())
 
     def start_from(
         self,
@@ -257,8 +256,7 @@ class NeuralTopicModel(ABC):
             return theta.new_zeros(())
         centres = functional.normalize(weights["embedding_centres"], dim=1)
         cosine = functional.cosine_similarity(theta @ centres, batch.embedding, dim=1)
-        weight = self.settings.embedding_weight * self.document_length
-        return weight * (1 - cosine).sum()
+        return self.settings.embedding_weight * self.document_length * (1 - cosine).sum()
 
     def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""

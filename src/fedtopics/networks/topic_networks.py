@@ -63,9 +63,9 @@ class ProdLDA(NeuralTopicModel):
     def _decoder(self, weights: Tensors, totals: Tensor, n: float) -> Tensors:
         k = self.settings.n_components
         mean, products = torch.split(totals / n, [k, k * k])
-        covariance = products.reshape(k, k) - torch.outer(mean, mean)
         topics = Normalised.apply(  # type: ignore[no-untyped-call]
-            covariance.to(self.dtype), weights["beta_logits"]
+            (products.reshape(k, k) - torch.outer(mean, mean)).to(self.dtype),
+            weights["beta_logits"],
         )
         return {"topics": topics, "theta_mean": mean.to(self.dtype)}
 
@@ -116,9 +116,8 @@ class NeuralLDA(NeuralTopicModel):
         # Only for the words that occur: most of theta @ topics is not needed.
         theta = sampled["theta"].index_select(0, document)
         probability = (theta * functional.embedding(word, topics.T)).sum(1)
-        reconstruction = -(batch.values @ (probability + ADDED_PROBABILITY).log())
         return (
-            reconstruction
+            -(batch.values @ (probability + ADDED_PROBABILITY).log())
             + self.embedding_loss(weights, batch, sampled["theta"])
             + self.divergence(weights, sampled["mu"], sampled["log_variance"])
         )
@@ -167,8 +166,7 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, beta: Tensor) -> Tensor:
         product = covariance @ beta
-        variance = (beta * product).sum(0).clamp_(min=0)
-        scale = variance.add_(EPSILON).rsqrt_()
+        scale = (beta * product).sum(0).clamp_(min=0).add_(EPSILON).rsqrt_()
         ctx.save_for_backward(beta, product, scale)
         return beta * scale
 

@@ -192,9 +192,11 @@ class ByWords(NoisyClient[Settings]):
     def noisy_word_products(self, columns: NDArray[np.int64], rarity: Numbers) -> Reply:
         """Sum sketches of which words occur together; rare words count more in them."""
         self._check_request("noisy_word_products", columns, (rarity, columns.shape))
-        projection = estimates.projection(len(columns), self.public_seed)
         sketch = contributions.sketched(
-            self._of(columns), relative(rarity), projection, self._weights
+            self._of(columns),
+            relative(rarity),
+            estimates.projection(len(columns), self.public_seed),
+            self._weights,
         )
         return {"sketch": self._noisy("sketch", sketch)}
 

@@ -78,8 +78,9 @@ def weighted_rows(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
 
 def bounded_occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
     """Return the number of documents with each word; of n words in one, each counts 1 / sqrt(n)."""
-    rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
-    return np.asarray(weighted_rows(rows, weights).sum(0))
+    return np.asarray(
+        weighted_rows(clipped_rows(_with_data(bag, np.ones(bag.nnz))), weights).sum(0)
+    )
 
 
 def nearest_words(
@@ -91,10 +92,9 @@ def nearest_words(
     for part in _parts(len(documents)):
         close[part] = np.einsum("ij,ij->i", embeddings[documents[part]], vectors[bag.indices[part]])
     order = np.lexsort((-close, documents))
-    rank = np.arange(len(order)) - bag.indptr[documents]  # in the document, the nearest first
-    chosen = np.sort(order[rank < most])
-    counts = np.bincount(documents[chosen], minlength=bag.shape[0])
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    # The ranks are those in the document, the nearest word first.
+    chosen = np.sort(order[np.arange(len(order)) - bag.indptr[documents] < most])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(documents[chosen], minlength=bag.shape[0]))])
     return clipped_rows(
         sparse.csr_array((np.ones(len(chosen)), bag.indices[chosen], ends), bag.shape)
     )
@@ -116,8 +116,7 @@ def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
 def packed(symmetric: Numbers) -> Numbers:
     """Return the upper triangle of a symmetric matrix, as a vector of the matrix's length."""
     n = len(symmetric)
-    scale = np.where(np.eye(n, dtype=bool), 1, DOUBLED)
-    return np.asarray((symmetric * scale)[np.triu_indices(n)])
+    return np.asarray((symmetric * np.where(np.eye(n, dtype=bool), 1, DOUBLED))[np.triu_indices(n)])
 
 
 def unpacked(triangle: Numbers, n: int) -> Numbers:

@@ -362,8 +362,7 @@ def rates(scores: Numbers, members: NDArray[np.bool_]) -> tuple[float, float]:
     """Return the AUC of `scores`, and the share of `members` found at `FALSE_POSITIVES`."""
     from sklearn.metrics import roc_auc_score
 
-    threshold = np.quantile(scores[~members], 1 - FALSE_POSITIVES)
     return (
         float(roc_auc_score(members.ravel(), scores.ravel())),
-        float((scores[members] > threshold).mean()),
+        float((scores[members] > np.quantile(scores[~members], 1 - FALSE_POSITIVES)).mean()),
     )

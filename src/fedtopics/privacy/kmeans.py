@@ -238,9 +238,11 @@ def why_unsupported(settings: KMeansSettings) -> str:
             "the clients' own centres, which k-FED merges, depend on all documents: set "
             'algorithm = "lloyd"'
         )
-    if settings.representation != "embedding":
-        return "centres of words would be only noise: leave out representation"
-    return ""
+    return (
+        "centres of words would be only noise: leave out representation"
+        if settings.representation != "embedding"
+        else ""
+    )
 
 
 def kmeans_inferred(settings: KMeansSettings, state: Arrays, counts: Numbers) -> Reply:

@@ -52,9 +52,10 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
         columns=state["kept"],
         topics=state["topics"],
     )["counts"]
-    expected = state["topics"] * np.maximum(summed.sum(0), 1)
     counts = estimates.shrunk(
-        summed, expected, releases.plan.budget.sigma(f"topics {releases.number}")
+        summed,
+        state["topics"] * np.maximum(summed.sum(0), 1),
+        releases.plan.budget.sigma(f"topics {releases.number}"),
     )
     return {
         "frequency": counts.sum(1),
@@ -65,11 +66,11 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> Reply:
     """Return the inference for new documents; see `Recipe`."""
-    prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
-    pseudo_counts = np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)
     return {
-        "inference": VariationalLDA(counts.shape[1], prior),
-        "weights": {"pseudo_counts": pseudo_counts},
+        "inference": VariationalLDA(
+            counts.shape[1], LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
+        ),
+        "weights": {"pseudo_counts": np.ascontiguousarray((counts.T + SMOOTHING) / SMOOTHING)},
     }
 
 
@@ -80,9 +81,11 @@ def why_unsupported(settings: LDASettings) -> str:
             "minibatches need hundreds of rounds with noise, each over few documents: "
             'set learning = "batch"'
         )
-    if settings.initialisation != "nmf":
-        return "first topics come from sums with noise: leave out initialisation"
-    return ""
+    return (
+        "first topics come from sums with noise: leave out initialisation"
+        if settings.initialisation != "nmf"
+        else ""
+    )
 
 
 RECIPE = Recipe(

@@ -119,8 +119,9 @@ def nmf_inferred(settings: NMFSettings, state: Arrays, counts: Numbers) -> Reply
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
-    index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}
-    return seed_vectors(settings, index)
+    return seed_vectors(
+        settings, {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}
+    )
 
 
 RECIPE = Recipe(

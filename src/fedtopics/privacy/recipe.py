@@ -198,9 +198,12 @@ class PrivateProgram(Program[Any, Arrays]):
         documents = agreed["documents"]
         clients.tell(NoisyClient.take.__name__, words=words)
         nothing = np.zeros(len(words), np.int64)
-        vocabulary = Vocabulary(tuple(words), nothing, nothing)
         return Agreement(
-            clients, self.settings, vocabulary, documents=documents, training=documents
+            clients,
+            self.settings,
+            Vocabulary(tuple(words), nothing, nothing),
+            documents=documents,
+            training=documents,
         )
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:

@@ -44,9 +44,11 @@ class Releases:
 
 def why_too_few(n_words: int, n_topics: int) -> str:
     """Return why topics cannot come from so few words; "" if they can."""
-    if n_words >= LEAST_PER_TOPIC * n_topics:
-        return ""
-    return f"fewer than {LEAST_PER_TOPIC} words for each of {n_topics} topics"
+    return (
+        ""
+        if n_words >= LEAST_PER_TOPIC * n_topics
+        else f"fewer than {LEAST_PER_TOPIC} words for each of {n_topics} topics"
+    )
 
 
 Stage = Callable[[Releases, Agreement, Arrays], Arrays]
@@ -59,8 +61,11 @@ def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> 
     columns = releases.known_words(counts)
     # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
     frequency = counts[columns] * max(counts.sum() / agreement.documents, 1)
-    rarity = np.sqrt(counts.max() / counts[columns])
-    return {"kept": columns, "frequency": frequency, "rarity": rarity}
+    return {
+        "kept": columns,
+        "frequency": frequency,
+        "rarity": np.sqrt(counts.max() / counts[columns]),
+    }
 
 
 def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
@@ -68,7 +73,8 @@ def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
     reply = agreement.ask(
         ByWords.noisy_word_products, columns=state["kept"], rarity=state["rarity"]
     )
-    sigma = releases.plan.budget.sigma("sketch")
-    shares = estimates.estimate_topics(reply["sketch"], sigma, releases.plan.settings.n_components)
+    shares = estimates.estimate_topics(
+        reply["sketch"], releases.plan.budget.sigma("sketch"), releases.plan.settings.n_components
+    )
     of_words = shares / state["rarity"][:, None]
     return {"topics": estimates.smoothed_topics(of_words / np.maximum(of_words.sum(0), TINY), RARE)}

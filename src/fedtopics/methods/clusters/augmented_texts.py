@@ -56,8 +56,9 @@ def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
     for text in texts:
         words = text.split()
         # The text seeds the draw, so a restarted client makes the same views.
-        digest = hashlib.sha256(text.encode()).digest()
-        rng = np.random.default_rng([view, int.from_bytes(digest[:8])])
+        rng = np.random.default_rng(
+            [view, int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])]
+        )
         stays = rng.random(len(words)) >= share
         if words and not stays.any():
             stays[rng.integers(len(words))] = True

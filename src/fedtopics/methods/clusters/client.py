@@ -159,8 +159,9 @@ class PointSums(SharedFunctions):
         super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
         self.moved_embeddings: NDArray[np.float32] | None = None  # moved towards their words'
-        protect = client.guard.of_all or client.min_persons > 1
-        self.released = ReleasedLabels(client.site.folder if protect else None)
+        self.released = ReleasedLabels(
+            client.site.folder if client.guard.of_all or client.min_persons > 1 else None
+        )
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
@@ -260,9 +261,10 @@ class PointSums(SharedFunctions):
         distances = np.zeros(len(centres))
         n = centres.shape[1]
         moves = np.zeros((len(centres), n, n))
-        request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
         nearest = self.client.guard.once(
-            groups, request, lambda: [nearest_centres(points, of_start) for of_start in centres]
+            groups,
+            {"sums": "nearest", "origin": origin, "centres": centres, "part": part},
+            lambda: [nearest_centres(points, of_start) for of_start in centres],
         )
         question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, nearest, strict=True)):
@@ -398,8 +400,12 @@ class ClusterSums(PointSums):
             self.client.corpus.owners_of(self.located[rows]),
             **arrays,
         )
-        request = {"sums": "classes", "origin": origin, "part": part, **arrays}
-        return self.by_group(groups, request, compute, self.located[rows])
+        return self.by_group(
+            groups,
+            {"sums": "classes", "origin": origin, "part": part, **arrays},
+            compute,
+            self.located[rows],
+        )
 
     def by_group(
         self,
@@ -443,9 +449,11 @@ class ClusterSums(PointSums):
 
     def find_points(self, origin: Numbers) -> Points:
         inference = self.client.inference_of()
-        if inference.sees_words:
-            return inference.points(origin, self.client.bag[self.located], None)
-        return inference.points(origin, None, self.embeddings[self.located])
+        return (
+            inference.points(origin, self.client.bag[self.located], None)
+            if inference.sees_words
+            else inference.points(origin, None, self.embeddings[self.located])
+        )
 
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
@@ -453,9 +461,11 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     remembers = True  # the labels of the last reply
 
     def find_usable(self) -> Documents:
-        if self.settings.representation != "embedding":
-            return super().find_usable()
-        return np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
+        return (
+            np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
+            if self.settings.representation == "embedding"
+            else super().find_usable()
+        )
 
     @published(
         "The number of documents in each cluster with a probability of at least one half, or zero "
@@ -477,8 +487,9 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
             for _, theta in self.thetas(weights=weights)
         ]
         labels = np.concatenate([np.zeros(0, np.int64), *groups])
-        persons = persons_by_label(labels, n + 1, self.corpus.owners_of(self.usable))
-        sizes = np.bincount(labels, minlength=n + 1) * (persons >= self.min_persons)
+        sizes = np.bincount(labels, minlength=n + 1) * (
+            persons_by_label(labels, n + 1, self.corpus.owners_of(self.usable)) >= self.min_persons
+        )
         return {
             "sizes": sizes[:n],
             "unclear": int(sizes[n]),

@@ -55,8 +55,9 @@ class ClusterProgram(Program[AnyClusterSettings, State]):
         inference = self.build(settings, len(agreement.vocabulary))
 
         def make(**described: Any) -> Topics:
-            with_words = inference.with_words(weights, described["word_sums"])
-            return self.made(inference, with_words, rounds, **info)(**described)
+            return self.made(
+                inference, inference.with_words(weights, described["word_sums"]), rounds, **info
+            )(**described)
 
         return assemble_model(agreement, settings, {"weights": weights}, make)
 

@@ -220,8 +220,11 @@ class DiscriminativeSettings(ChoosesNumber, ClusterSettings):
         return Discriminants if one else Consensus
 
     def shape(self, kind: type[BaseModel], **more: Any) -> Any:
-        finalists = min(self.separation.finalists, self.start.tries)
-        n_clusterings = 2 * finalists if self.separation.sizes == "both" else 1
+        n_clusterings = (
+            2 * min(self.separation.finalists, self.start.tries)
+            if self.separation.sizes == "both"
+            else 1
+        )
         return super().shape(kind, **{"n_clusterings": n_clusterings, **more})
 
     @property

@@ -127,8 +127,7 @@ class Agreement:
 
     def loss(self, passes: int = 1) -> Bounds:
         """Return the bounds of a summed loss, bounded by the number of words and passes."""
-        occurrences = at_most(self.vocabulary.occurrences).sum()
-        most = NATS * passes * self.bound_if_counted(occurrences)
+        most = NATS * passes * self.bound_if_counted(at_most(self.vocabulary.occurrences).sum())
         return Bounds((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:

@@ -190,9 +190,11 @@ class ClientWords(ClientFacts):
     @cached_property
     def in_halves(self) -> NDArray[np.int64]:
         """The number of the client's persons with each word in each half, (2, n_words)."""
-        if self.whole is not None:
-            return self.whole[1:]
-        return np.stack([self.with_words(self.bag, rows) for rows in draw_halves(self)])
+        return (
+            self.whole[1:]
+            if self.whole is not None
+            else np.stack([self.with_words(self.bag, rows) for rows in draw_halves(self)])
+        )
 
 
 class TopicClient(ClientWords, ABC, Generic[Settings]):
@@ -375,9 +377,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
 
 def _place(often: Often) -> int:
     """Return what sorts functions by when they are called: before, in or after the rounds."""
-    if often.times:
-        return 0
-    return 2 if often.per_round else 1 if often.before else 3
+    return 0 if often.times else 2 if often.per_round else 1 if often.before else 3
 
 
 def _frequent_words(

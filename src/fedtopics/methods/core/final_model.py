@@ -44,8 +44,11 @@ SURVIVING = 0.7  # least share of words, weighted by documents, that can be coun
 
 
 def period_bounds(settings: TopicSettings) -> Template:
-    over_time = cast("OverTime", settings.over_time)
-    return {"sums": sums(len(over_time.begins), settings.n_components, per_document=1)}
+    return {
+        "sums": sums(
+            len(cast("OverTime", settings.over_time).begins), settings.n_components, per_document=1
+        )
+    }
 
 
 def pair_bounds(
@@ -61,9 +64,12 @@ def pair_bounds(
         counts = at_most(
             agreement.vocabulary.occurrences if size else agreement.vocabulary.document_frequency
         )
-        bound = agreement.bound_if_counted(counts[places] * (size or 1))
-        most = np.broadcast_to(bound, len(words))
-        in_part = Windows(pairs, most, documents=size == 0, halved=len(parts) > 1)
+        in_part = Windows(
+            pairs,
+            np.broadcast_to(agreement.bound_if_counted(counts[places] * (size or 1)), len(words)),
+            documents=size == 0,
+            halved=len(parts) > 1,
+        )
         template |= {f"{part}/{size}": in_part for part in parts}
     return template
 
@@ -144,8 +150,12 @@ class LastSums(SharedFunctions):
             shape=(len(over_time.begins), client.n_topics(**model)),
             corpus=client.corpus,
         )
-        request = {"sums": "by period", **model}
-        return cast("Reply", client.sums_by_group(groups, request, compute, client.usable, as_many))
+        return cast(
+            "Reply",
+            client.sums_by_group(
+                groups, {"sums": "by period", **model}, compute, client.usable, as_many
+            ),
+        )
 
     @published(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
@@ -212,8 +222,7 @@ def words_in_halves(client: Any) -> NDArray[np.bool_]:
     frequency = client.frequency
     in_halves = client.in_halves
     in_both = (frequency > 0) & ((in_halves == 0) | (in_halves >= client.rarest)).all(0)
-    enough = frequency[in_both].sum() >= SURVIVING * frequency.sum()
-    return np.asarray(in_both & enough)
+    return np.asarray(in_both & (frequency[in_both].sum() >= SURVIVING * frequency.sum()))
 
 
 def bag_of_part(client: Any, part: int) -> sparse.csr_array:
@@ -243,9 +252,11 @@ def draw_halves(client: Any) -> list[NDArray[np.int64]]:
     middle = n_persons // 2
     owners = client.corpus.owners
     halves = np.split(order, [middle if middle >= client.min_persons else 0])
-    if owners is None:
-        return [np.sort(persons) for persons in halves]
-    return [np.flatnonzero(np.isin(owners, persons)) for persons in halves]
+    return (
+        [np.sort(persons) for persons in halves]
+        if owners is None
+        else [np.flatnonzero(np.isin(owners, persons)) for persons in halves]
+    )
 
 
 def sums_of_words(
@@ -261,8 +272,10 @@ def sums_of_words(
             of_persons.add(rows, theta)
         return of_persons.powers(), lambda enough: {"sums": total * enough[:, None]}
 
-    summed = {"sums": "by topic", **request}
-    return cast("Reply", client.sums_by_group(groups, summed, compute, client.usable))
+    return cast(
+        "Reply",
+        client.sums_by_group(groups, {"sums": "by topic", **request}, compute, client.usable),
+    )
 
 
 def assemble_model(

@@ -199,8 +199,9 @@ class OverTime(BaseModel, extra="forbid", frozen=True):
     @property
     def begins(self) -> NDArray[Any]:
         unit, step = PERIODS[self.period]
-        ends = begin_of(np.array([self.begin, self.end], "datetime64[D]"), self.period)
-        first, last = ends.astype(f"datetime64[{unit}]")
+        first, last = begin_of(
+            np.array([self.begin, self.end], "datetime64[D]"), self.period
+        ).astype(f"datetime64[{unit}]")
         return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:

@@ -26,8 +26,11 @@ def drawn_persons(agreement: Agreement, _: Mapping[str, Any]) -> int:
     left_out = 0
     for name, n in agreement.persons.items():
         held = max(round(share * n), agreement.least) if share else 0
-        wanted = round(settings.drawn(agreement.sizes[name] / max(agreement.documents, 1)))
-        drawn = number_drawn(wanted, n - held, agreement.least)
+        drawn = number_drawn(
+            round(settings.drawn(agreement.sizes[name] / max(agreement.documents, 1))),
+            n - held,
+            agreement.least,
+        )
         total += drawn
         left_out += n - held - drawn
     return min(total, left_out) if left_out else total

@@ -76,8 +76,9 @@ class Secret:
         return int.from_bytes(self.derive(purpose, *numbers)[:8]) >> 1
 
     def derive(self, purpose: str, *context: int | str) -> bytes:
-        info = json.dumps([purpose, *context]).encode()
-        return HKDF(SHA256(), LENGTH, salt=None, info=info).derive(self.key)
+        return HKDF(
+            SHA256(), LENGTH, salt=None, info=json.dumps([purpose, *context]).encode()
+        ).derive(self.key)
 
 
 Words = Literal["keep", "agree"]

@@ -30,8 +30,11 @@ StopRule = Callable[[TrainingProgress, float], str]
 
 
 def _tolerance(progress: TrainingProgress, limit: float) -> str:
-    reason = f"the model changed by {progress.change:.2e}, less than the tolerance"
-    return reason if progress.change < limit else ""
+    return (
+        f"the model changed by {progress.change:.2e}, less than the tolerance"
+        if progress.change < limit
+        else ""
+    )
 
 
 def _patience(progress: TrainingProgress, limit: float) -> str:
@@ -178,8 +181,9 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
             for name, info in cls.model_fields.items()
             if isinstance(info.default, BaseModel)
         }
-        preset = cls.PRESETS.get(str(settings.get(cls.decisive)), {})
-        return filled(filled(settings, preset), groups)
+        return filled(
+            filled(settings, cls.PRESETS.get(str(settings.get(cls.decisive)), {})), groups
+        )
 
     @property
     def adds_up(self) -> bool:

@@ -92,8 +92,11 @@ class TrainingStatus:
         )
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
-        numbers = {"best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped)}
-        return Checkpoint(self.round, {**state, **with_prefix("best", self.best)}, numbers)
+        return Checkpoint(
+            self.round,
+            {**state, **with_prefix("best", self.best)},
+            {"best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped)},
+        )
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
@@ -198,8 +201,10 @@ class Program(ABC, Generic[Settings, State]):
         is_set = "max_rounds" in self.settings.model_fields_set
         if is_set or not (self.settings.draws and clients.apart and persons):
             return self.last_round
-        most = sum(persons) if clients.hidden else min(persons)
-        return min(self.last_round, self.rounds_before + most // 2)
+        return min(
+            self.last_round,
+            self.rounds_before + (sum(persons) if clients.hidden else min(persons)) // 2,
+        )
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         return reach_agreement(
@@ -230,8 +235,9 @@ class Program(ABC, Generic[Settings, State]):
                 ) from None
         last = status.round if status.stopped else self._last_round(agreement)
         ends = partial(self._finish_round, agreement, run, status)
-        numbers = run.rounds(status.round, last)
-        state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)
+        state = iterate(
+            agreement, self.rounds(agreement), state, run.rounds(status.round, last), ends=ends
+        )
         if status.best:
             state = self.load(agreement, status.best)
         # One more round, so that all descriptions of the model come from the same clients.
@@ -253,8 +259,7 @@ class Program(ABC, Generic[Settings, State]):
     ) -> bool:
         """Report a round, validate and save its state; return whether the training ends here."""
         status.round = round_
-        loss = step.facts.get("loss", 0.0)
-        if not np.isfinite(loss):
+        if not np.isfinite(step.facts.get("loss", 0.0)):
             fields = type(self.settings).model_fields
             rates = " or ".join(name for name in fields if name.endswith("learning_rate"))
             advice = f"lower {rates}" if rates else "check for values that are not numbers"

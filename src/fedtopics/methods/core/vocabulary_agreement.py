@@ -31,8 +31,9 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         )
         # Only clients that have adopted the words know how many documents have none of them.
         adopt(clients, words_and_total, draw)
-        words = replace(nothing_agreed, vocabulary=Vocabulary.of(words_and_total))
-        return words_and_total | count_documents(words)
+        return words_and_total | count_documents(
+            replace(nothing_agreed, vocabulary=Vocabulary.of(words_and_total))
+        )
 
     if agreed is not None:
         adopt(clients, agreed, draw)
@@ -70,9 +71,10 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
 def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
     # Each client keeps this many of its most frequent words, whatever the others send.
     n_clients = len(nothing_agreed.clients.names)
-    places = limits.max_words // n_clients
     reply = nothing_agreed.ask(
-        TopicClient.vocabulary, places=places, most=limits.most_proposed(n_clients)
+        TopicClient.vocabulary,
+        places=limits.max_words // n_clients,
+        most=limits.most_proposed(n_clients),
     )
     words = reply["words"]
     total = reply["documents"]
@@ -84,12 +86,13 @@ def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int
     length = float(vocabulary.occurrences.sum() / total)
     clients = dict(zip(words.names, words.values[:, 2].tolist(), strict=True))
     few = Counter(clients[word] for word in vocabulary.words)
-    of_few = f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
     return {
         **vocabulary.plain(),
         "total": total,
         "length": length,
-        "few": of_few if n_clients > 1 else "",
+        "few": f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
+        if n_clients > 1
+        else "",
         "coins": coins,
     }
 
@@ -116,22 +119,20 @@ def _agree_on_model(
     clients = reply["clients"]
     least = limits.clients_per_word(len(nothing_agreed.clients.names))
     mean_length = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
-    length = float(model.info.get("length", mean_length))
     return {
         **model.vocabulary.plain(),
         "total": total,
-        "length": length,
+        "length": float(model.info.get("length", mean_length)),
         "coins": coins_of(clients),
         "few_have": (clients < least).tolist(),
     }
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    total = max(1, round(agreed["total"] * draw.fraction_drawn(len(clients.names))))
     clients.tell(
         TopicClient.adopt.__name__,
         words=agreed["words"],
-        total=total,
+        total=max(1, round(agreed["total"] * draw.fraction_drawn(len(clients.names)))),
         length=agreed["length"],
         few_have=agreed.get("few_have", []),
     )

@@ -71,8 +71,9 @@ class ConsensusSums(SharedFunctions):
                 {"squares": persons, "fourths": persons},
             )
 
-        request = {"sums": "by word", "origin": origin}
-        return client.part(ClusterSums).by_group(groups, request, compute, rows)
+        return client.part(ClusterSums).by_group(
+            groups, {"sums": "by word", "origin": origin}, compute, rows
+        )
 
     def learn_words(self, /, **words: NDArray[Any]) -> None:
         """Move the embeddings towards the mean points of their words; no data is sent."""
@@ -120,8 +121,9 @@ class ConsensusSums(SharedFunctions):
                 of_persons.add(rows, shares)
             return sums, weights, of_persons.powers()
 
-        request = {"sums": "of members", **clusters}
-        return self.client.part(ClusterSums).by_group(groups, request, compute, self.client.usable)
+        return self.client.part(ClusterSums).by_group(
+            groups, {"sums": "of members", **clusters}, compute, self.client.usable
+        )
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):

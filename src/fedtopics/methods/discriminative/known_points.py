@@ -76,5 +76,6 @@ class KnownPoints:
 
 def agree_with_oneself(points: Numbers, settings: DiscriminativeSettings) -> Agreement:
     """Return an agreement by which each participant asks for sums of known points."""
-    clients = cast("Clients", KnownPoints(points, settings.temperature))
-    return Agreement(clients, settings, documents=len(points))
+    return Agreement(
+        cast("Clients", KnownPoints(points, settings.temperature)), settings, documents=len(points)
+    )

@@ -90,8 +90,10 @@ def start_separation(
 
 def find_words(agreement: Agreement, inference: Consensus, seed: int) -> Arrays:
     """Send clients the words' points, rarity and directions, with zeros for words without sums."""
-    no_origin = np.zeros(inference.settings.embedding.dimension)
-    reply = agreement.ask(ConsensusSums.embedding_sums_by_word, origin=no_origin)
+    reply = agreement.ask(
+        ConsensusSums.embedding_sums_by_word,
+        origin=np.zeros(inference.settings.embedding.dimension),
+    )
     documents = max(reply["documents"], 1)
     counts, means, origin = means_by_word(reply["sums"], reply["sent"])
     rarity = np.log(np.maximum(documents / np.where(counts > 0, counts, documents), 1))
@@ -133,9 +135,8 @@ def centres_of_words(
     bag = sparse.csr_array((np.ones(len(chosen)), chosen, ends), (len(chosen), inference.n_words))
     embeddings = words["word_means"][chosen] + words["word_origin"]
     points = inference.points(origin, None, inference.mixed(embeddings, bag, words))
-    alone = agree_with_oneself(np.asarray(points, np.float64), settings)
     return start_with_kmeans(
-        alone,
+        agree_with_oneself(np.asarray(points, np.float64), settings),
         START_OF_WORDS,
         k,
         origin=origin,
@@ -205,8 +206,10 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
             both = self.settings.separation.sizes == "both"
             split = state.split if both else state.split.best()  # rounds may end before a trial
             return agree_on_clusters(agreement, state.separation, split) | state.words
-        directed = state.separation.direct(state.split.best())
-        return {"origin": state.separation.origin, **directed.weights()}
+        return {
+            "origin": state.separation.origin,
+            **state.separation.direct(state.split.best()).weights(),
+        }
 
 
 METHOD = Method(

@@ -130,8 +130,7 @@ class Separation:
         projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
         even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
         larger = np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
-        bias = state.bias - larger * state.even[:, None]
-        return Directed(projections, directions, bias, apart)
+        return Directed(projections, directions, state.bias - larger * state.even[:, None], apart)
 
 
 def complete(
@@ -222,6 +221,7 @@ def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split
     n_starts, k = split.weights.shape
     rounds = ConsensusRounds(arrays, int(separation.moments.count))
     first = np.zeros((k, n_starts * k)), np.zeros(k)
-    numbers = repeat(0, CONSENSUS_ROUNDS)
-    sums, weights = iterate(agreement, rounds, first, numbers, {"tolerance": TOLERANCE})
+    sums, weights = iterate(
+        agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), {"tolerance": TOLERANCE}
+    )
     return arrays | votes_of(sums, weights)

@@ -89,9 +89,11 @@ class Arrivals:
 
     def used(self) -> Corpus:
         """Return the documents of all rounds so far, in order."""
-        if not self.once:
-            return self._corpus
-        return self._corpus.take([row for row, key in enumerate(self._keys()) if key in self._used])
+        return (
+            self._corpus.take([row for row, key in enumerate(self._keys()) if key in self._used])
+            if self.once
+            else self._corpus
+        )
 
     def _keys(self) -> Sequence[Key]:
         """Return the key of each current document."""

@@ -107,8 +107,8 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
     for number in range(DEGREES):
         members = order[bins[order] == number]
         turn[members] = np.arange(len(members))
-    chosen = np.lexsort((-bins, turn))[:n]  # one from each bin in turn, the most similar first
-    return rng.permutation(chosen)
+    # One from each bin in turn, the most similar first
+    return rng.permutation(np.lexsort((-bins, turn))[:n])
 
 
 def read_pairs(path: str | Path) -> list[TopicPair]:

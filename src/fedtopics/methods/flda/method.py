@@ -67,8 +67,7 @@ def global_topics(
     by_client = {name: sent.topics for name, sent in local.items()}
     merged = []
     for group in group_topics(by_client, threshold, settings.linkage, [g for g in together if g]):
-        owners = {name for name, _ in group}
-        if len(owners) == 1 and len(local) > 1 and not settings.keep_unmatched:
+        if len({name for name, _ in group}) == 1 and len(local) > 1 and not settings.keep_unmatched:
             continue
         documents = [float(local[name].documents) for name, _ in group]
         shares = documents if settings.weighting == "documents" else None
@@ -149,8 +148,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""
-        draw = Draw(self.settings.clients_per_round, self.plan.seed)
-        return Agreement(clients, self.settings, draw=draw)
+        return Agreement(
+            clients, self.settings, draw=Draw(self.settings.clients_per_round, self.plan.seed)
+        )
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
         if self.continued is not None:

@@ -75,11 +75,10 @@ def state_of_model(model: Topics) -> FLDAState:
     for number, id_ in enumerate(info["ids"]):
         column = counts[:, number]
         order = [row for row in np.argsort(-column, kind="stable") if column[row] > 0]
-        words = {model.vocabulary.words[row]: float(column[row] / column.sum()) for row in order}
         topics.append(
             GlobalTopic(
                 id_,
-                words,
+                {model.vocabulary.words[row]: float(column[row] / column.sum()) for row in order},
                 clients=list(info["clients"][number]),
                 occurrences=float(column.sum()),
                 seed=number < info["seeds"],
@@ -121,12 +120,11 @@ def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTop
     for name, reply in replies.items():
         topics = unpack_topics(reply)
         sizes = reply["occurrences"]
-        if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
-            local[name] = LocalTopics([], [], [], 0)
-        else:
-            local[name] = LocalTopics(
-                topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"]
-            )
+        local[name] = (
+            LocalTopics([], [], [], 0)
+            if topics is None or not (sizes >= 0).all() or reply["documents"] < 0
+            else LocalTopics(topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"])
+        )
     return local
 
 
@@ -181,10 +179,11 @@ def link_rounds(
             words = mean_topic([topic.words, old.words], "zero", shares)
             topics.append(GlobalTopic(old.id, words, topic.clients, both, old.seed))
     linked = {old.id for old in links if old is not None}
-    for old in state.topics:
-        replied = local.keys() >= set(old.clients)
-        if old.id not in linked and (old.seed or not replied):
-            topics.append(replace(old, occurrences=settings.memory * old.occurrences))
+    topics += [
+        replace(old, occurrences=settings.memory * old.occurrences)
+        for old in state.topics
+        if old.id not in linked and (old.seed or not local.keys() >= set(old.clients))
+    ]
     topics = [
         replace(topic, words=dict([*topic.words.items()][: settings.n_words])) for topic in topics
     ]

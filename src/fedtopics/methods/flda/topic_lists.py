@@ -133,8 +133,7 @@ def _paired(
     free = np.ravel(groups).astype(int)
     first, second = np.nonzero(np.triu(alike[np.ix_(free, free)] >= threshold))
     pairs = np.column_stack([free[first], free[second]])
-    alone = np.setdiff1d(free, pairs)[:, None]
-    return [*pairs.tolist(), *alone.tolist()]
+    return [*pairs.tolist(), *np.setdiff1d(free, pairs)[:, None].tolist()]
 
 
 _LINKS = {"average": _joined, "single": _connected, "pairs": _paired}

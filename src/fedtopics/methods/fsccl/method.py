@@ -116,8 +116,7 @@ def train_on_pairs(
 
 def drop(points: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Apply dropout with a generator, which torch's own dropout does not support."""
-    remains = torch.rand(points.shape, generator=generator) >= share
-    return points * remains / (1 - share)
+    return points * (torch.rand(points.shape, generator=generator) >= share) / (1 - share)
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:

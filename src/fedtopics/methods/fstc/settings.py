@@ -105,9 +105,12 @@ class FSTCSettings(ChoosesNumber, clusters.ClusterSettings):
 
     @property
     def first_clusters(self) -> clusters.DiscriminativeSettings:
-        names = {"n_components", "candidates", "embedding", "start", "separation"}
         return clusters.DiscriminativeSettings(
-            preset="single", **self.model_dump(include=names), max_rounds=START_ROUNDS
+            preset="single",
+            **self.model_dump(
+                include={"n_components", "candidates", "embedding", "start", "separation"}
+            ),
+            max_rounds=START_ROUNDS,
         )
 
     @property

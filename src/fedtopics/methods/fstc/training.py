@@ -50,9 +50,11 @@ class FixedInputs:
         return self._points[torch.from_numpy(self._seen(rows, step))]
 
     def _seen(self, rows: NDArray[np.int64], step: Step | None) -> NDArray[np.int64]:
-        if step is None or not self._n_views:
-            return rows
-        return np.concatenate([rows + len(self) * (1 + view) for view in range(self._n_views)])
+        return (
+            rows
+            if step is None or not self._n_views
+            else np.concatenate([rows + len(self) * (1 + view) for view in range(self._n_views)])
+        )
 
 
 class EncodedInputs(FixedInputs):
@@ -175,8 +177,7 @@ class EncoderTrainer:
         loss = pseudo_labels.weighted_error(labels, outputs, trust, self._settings.loss)
         if self._settings.alignment:
             centres, counts = _centres(points, labels.argmax(1), len(target))
-            in_both = present & (counts > 0)
-            distance = (centres - target).square().sum(1)[in_both].sum()
+            distance = (centres - target).square().sum(1)[present & (counts > 0)].sum()
             loss = loss + self._settings.alignment * distance
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -68,8 +68,7 @@ class ServerOptimizer:
             if name not in self._moments:
                 self._moments[name] = [np.zeros_like(weight.numpy()) for _ in range(2)]
             kind = weight.numpy().dtype
-            gradient = np.ascontiguousarray(dense[name], kind)
-            arrays = weight.numpy(), *self._moments[name], gradient
+            arrays = weight.numpy(), *self._moments[name], np.ascontiguousarray(dense[name], kind)
             adam(*(array.reshape(-1) for array in arrays), np.array(numbers, kind))
 
     def state(self) -> dict[str, NDArray[Any]]:

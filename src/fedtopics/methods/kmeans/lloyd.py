@@ -140,5 +140,6 @@ def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> N
             f"Together, the clients have only {moments.count} documents, fewer than n_components = "
             f"{k}; lower n_components, or give more documents."
         )
-    rng = np.random.default_rng([seed, SEED])
-    return moments.draw(start.tries * k, rng).reshape(start.tries, k, -1)
+    return moments.draw(start.tries * k, np.random.default_rng([seed, SEED])).reshape(
+        start.tries, k, -1
+    )

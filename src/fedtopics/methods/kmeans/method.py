@@ -173,9 +173,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def save(self, state: KMeansState) -> Arrays | None:
         """Return the arrays; while several starts remain, a run cannot be resumed."""
-        if len(state.partition.centres) > 1:
-            return None
-        return {"origin": state.origin, **arrays_of(state.partition)}
+        return (
+            None
+            if len(state.partition.centres) > 1
+            else {"origin": state.origin, **arrays_of(state.partition)}
+        )
 
     def load(self, agreement: Agreement, arrays: Arrays) -> KMeansState:
         partition = {name: array for name, array in arrays.items() if name != "origin"}

@@ -165,8 +165,9 @@ class LDAClient(TopicClient[LDASettings]):
                 "bound": bound,
             }
 
-        request = {"sums": "expected", "pseudo_counts": pseudo_counts}
-        return self.sums_by_group(groups, request, compute, rows)
+        return self.sums_by_group(
+            groups, {"sums": "expected", "pseudo_counts": pseudo_counts}, compute, rows
+        )
 
     def _counted(
         self,
@@ -205,8 +206,7 @@ def posterior_means(
     from fedtopics.inference.variational import infer  # a server need not compile it
 
     for batch in batches(rows):
-        posterior = infer(bag[batch], topics, prior.theta_prior, prior.inner_steps)
-        yield batch, posterior.read("mean")
+        yield batch, infer(bag[batch], topics, prior.theta_prior, prior.inner_steps).read("mean")
 
 
 def shortened_documents(bag: sparse.csr_array, most: float) -> sparse.csr_array:

@@ -113,9 +113,11 @@ class MixtureSums(PointSums):
         groups: GroupRequest = SEEN,
     ) -> Reply:
         """Sum the documents by their probabilities of each topic (the E-step)."""
-        request = {"sums": "topics", **evidence}
         return self.client.sums_by_group(
-            groups, request, partial(self._expected, Evidence(**evidence)), self.seen
+            groups,
+            {"sums": "topics", **evidence},
+            partial(self._expected, Evidence(**evidence)),
+            self.seen,
         )
 
     def _expected(self, evidence: Evidence) -> Grouped:
@@ -157,8 +159,9 @@ class MixtureClient(TopicClient[MixtureSettings]):
     def thetas(self, **model: Any) -> Thetas:
         evidence = Evidence(**model["evidence"])
         part = self.part(MixtureSums)
-        points = part.placed(evidence.origin)
-        for rows, theta, _ in evidence.memberships(points, self.bag[part.seen]):
+        for rows, theta, _ in evidence.memberships(
+            part.placed(evidence.origin), self.bag[part.seen]
+        ):
             yield part.seen[rows], theta
 
 
@@ -216,9 +219,12 @@ def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Su
 
 def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Find a mixture before the first round of another method; return its sums."""
-    first = first_sums(agreement, settings, seed)
     return iterate(
-        agreement, EMRounds(settings), first, repeat(0, settings.max_rounds), settings.stops
+        agreement,
+        EMRounds(settings),
+        first_sums(agreement, settings, seed),
+        repeat(0, settings.max_rounds),
+        settings.stops,
     )
 
 

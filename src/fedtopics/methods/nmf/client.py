@@ -225,12 +225,11 @@ class FactorSums(WordProducts):
         largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
     )
     def topic_words(self, rarity: Numbers, topics: Numbers, groups: GroupRequest = SEEN) -> Reply:
-        thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         return sums_of_words(
             self.client,
             groups,
             request={"rarity": rarity, "topics": topics},
-            thetas=thetas,
+            thetas=((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity)),
             n_topics=topics.shape[1],
         )
 

@@ -84,11 +84,10 @@ class Factorisation:
             weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
         moved = np.linalg.norm(topics - state.topics)
-        size = np.linalg.norm(topics)
         return RoundResult(
             NMFState(topics, sums, products, np.asarray(n, np.float64)),
             {"loss": float(loss), "documents": reply["documents"]},
-            float(moved) / max(float(size), TINY),
+            float(moved) / max(float(np.linalg.norm(topics)), TINY),
         )
 
 
@@ -120,8 +119,9 @@ def best_number(
     for number in numbers:
         topics = factorise(sketch, number, seed)
         rounds = Factorisation(rarity, part=CHOOSING)
-        state = NMFState.first(topics)
-        topics = iterate(agreement, rounds, state, repeat(0, ROUNDS_OF_CHOICE)).topics
+        topics = iterate(
+            agreement, rounds, NMFState.first(topics), repeat(0, ROUNDS_OF_CHOICE)
+        ).topics
         reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
         notify(Candidate(number, scores[number]))
@@ -187,8 +187,11 @@ class NMF(Program[NMFSettings, NMFState]):
                     seed=self.plan.seed,
                     notify=partial(self.note, run),
                 )
-            sketch = sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed)
-            topics = factorise(sketch, n_topics, self.plan.seed)
+            topics = factorise(
+                sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed),
+                n_topics,
+                self.plan.seed,
+            )
         else:
             topics = unit_rows(self.plan.start.on(agreement.vocabulary.words) * rounds.rarity).T
         if rounds.seed_vectors is not None:
@@ -208,12 +211,13 @@ class NMF(Program[NMFSettings, NMFState]):
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> Topics:
         settings = self.settings.model_copy(update={"n_components": state.topics.shape[1]})
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
-        inference = Factors(len(agreement.vocabulary), settings.shape(NMFShape))
         return assemble_model(
             agreement,
             settings,
             {"weights": weights},
-            self.made(inference, weights, rounds),
+            self.made(
+                Factors(len(agreement.vocabulary), settings.shape(NMFShape)), weights, rounds
+            ),
         )
 
 
