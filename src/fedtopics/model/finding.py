@@ -149,8 +149,9 @@ class TopicFinder(Topics):
 
     def count_words(self, documents: Any) -> Any:
         """Return word counts of documents, a CSR array of shape (n_documents, n_words)."""
-        counted = count_words(Corpus.of(documents), self.text, self.vocabulary.index)
-        return counted.counts.astype(np.float32)
+        return count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts.astype(
+            np.float32
+        )
 
     def write_theta(self, documents: Any, path: str | Path) -> int:
         """Write the topics of documents as a table, one row per document, in order.

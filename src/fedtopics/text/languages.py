@@ -195,8 +195,7 @@ class WordsOfLanguages:
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         """Return people's words in the form they have in texts, once each, and any stop words."""
         forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
-        left_out = self._left_out(self.languages)
-        return forms, left_out.intersection(forms)
+        return forms, self._left_out(self.languages).intersection(forms)
 
 
 @lru_cache(CACHED_WORDS)
