@@ -168,10 +168,11 @@ class Study(BaseModel, extra="forbid", frozen=True):
         certificates = {name: client.certificate for name, client in self.clients.items()}
         certificates |= {name: member.certificate for name, member in self.observers.items()}
         host = self.server.host
-        server = self.server.certificate
-        if not any(certificates.values()) and server is None:
+        if not any(certificates.values()) and self.server.certificate is None:
             return None
-        return Roster.of(certificates, server if host is None else certificates[host])
+        return Roster.of(
+            certificates, self.server.certificate if host is None else certificates[host]
+        )
 
     @property
     def server_plan(self) -> ServerPlan:

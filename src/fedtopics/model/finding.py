@@ -255,8 +255,9 @@ def _as_file(table: pa.Table, suffix: str) -> bytes:
     """Return a table as a file; in CSV no text is a formula for a spreadsheet."""
     file = io.BytesIO()
     if suffix == ".jsonl":
-        rows = (json.dumps(row, ensure_ascii=False) for row in table.to_pylist())
-        file.writelines(f"{row}\n".encode() for row in rows)
+        file.writelines(
+            f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in table.to_pylist()
+        )
     elif suffix == ".csv":
         safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
         pa.csv.write_csv(table.set_column(0, "id", safe), file)

@@ -71,9 +71,11 @@ class Corpus:
             if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
                 raise DataError("The documents are one string; give a list of strings.")
             return cls.read(data, columns)
-        if is_table(data):
-            return cls._from_table(Table.of(data), columns or Columns())
-        return cls._from_collection(data)
+        return (
+            cls._from_table(Table.of(data), columns or Columns())
+            if is_table(data)
+            else cls._from_collection(data)
+        )
 
     @classmethod
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:

@@ -167,11 +167,12 @@ class WordsOfLanguages:
         ]
 
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
-        code = NAMES[language]
         case = _lower(language) if self.lowercase and not self._lower_first else str
         # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
-        return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
+        return [
+            case(_lemma(word, NAMES[language])) for word in usable if case(word) not in left_out
+        ]
 
     def _find_left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words as they appear in texts of these languages."""
