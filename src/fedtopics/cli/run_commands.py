@@ -197,11 +197,10 @@ def dpia(
     exposure = None
     if data is not None:
         study = Study.read(place)
-        rules = Policy.of(policy)
         exposure = expose(
             study=study,
+            policy=Policy.of(policy).in_study(study.is_secure),
             corpus=Corpus.read(data, Columns(**columns)),
-            policy=rules.in_study(study.is_secure),
         )
     file = answers or out.with_name(FILE)
     earlier = read_answers(file)

@@ -99,8 +99,9 @@ def audit(
             f"{name}-{number}": corpus.take(np.flatnonzero((members & (clients == name))[whose]))
             for name in names
         }
-        model = train(study.here(dealt), dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
-        scores[number] = likelihoods(model, corpus)
+        scores[number] = likelihoods(
+            train(study.here(dealt), dealt, policies=dict.fromkeys(dealt, OPEN_POLICY)), corpus
+        )
         if on_progress is not None:
             on_progress(number + 1, len(halves))
     ratios = likelihood_ratios(scores, halves[:, whose])

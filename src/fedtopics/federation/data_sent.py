@@ -258,8 +258,9 @@ def reply_fields(template: Any, name: str = "") -> Iterator[Field]:
 
 def _stages_of(of: Published, settings: Any) -> list[Any]:
     """Return the settings of the study, and of stages before its rounds, that call a function."""
-    later = [called for stage in settings.stages for called in _stages_of(of, stage)]
-    return ([settings] if of.often(settings) else []) + later
+    return ([settings] if of.often(settings) else []) + [
+        called for stage in settings.stages for called in _stages_of(of, stage)
+    ]
 
 
 def _bounds_of(fields: Sequence[Field]) -> str:

@@ -86,8 +86,7 @@ class Door:
 
     def count_words(self, most: int) -> int:
         """Return how many words the client proposes, at most so many; nothing is sent."""
-        client = self._client
-        return len(client.proposed(0, most, client.counted_words())["words"].names)
+        return len(self._client.proposed(0, most, self._client.counted_words())["words"].names)
 
     def check_members(self, members: Sequence[str]) -> None:
         self._policy.check_members(self.client, members)

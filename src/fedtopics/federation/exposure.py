@@ -115,9 +115,8 @@ class Exposure:
 
     def _computed(self, of: str) -> str:
         """Say what attacks computed from an "update" or from a "total" of this method."""
-        method = self.study.method
-        batch = " in batches" if getattr(method, "learning", "") == "stochastic" else ""
-        return attacked(f"{method.method_name}{batch}", of)
+        batch = " in batches" if getattr(self.study.method, "learning", "") == "stochastic" else ""
+        return attacked(f"{self.study.method.method_name}{batch}", of)
 
     @property
     def _totals(self) -> str:

@@ -75,8 +75,9 @@ def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicMode
     if "ids" in model.info and start.continued is None:
         return model
     ids_before = earlier.info.get("ids", range(earlier.n_topics))
-    ids_after = model.info.get("ids", range(model.n_topics))
-    numbers = {id_: number for number, id_ in enumerate(ids_after)}
+    numbers = {
+        id_: number for number, id_ in enumerate(model.info.get("ids", range(model.n_topics)))
+    }
     return model.with_labels(
         {
             numbers[ids_before[number]]: name

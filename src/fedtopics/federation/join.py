@@ -319,5 +319,4 @@ def _are_near(own: Mapping[str, Any], other: Any) -> bool:
         return False
     if mine.dtype.kind != "f":
         return np.array_equal(mine, other)
-    most = np.abs(mine).max(initial=0.0)
-    return bool((np.abs(mine - other) <= NEAR * most).all())
+    return bool((np.abs(mine - other) <= NEAR * np.abs(mine).max(initial=0.0)).all())

@@ -364,9 +364,11 @@ def fewer(before: Digests, now: Digests) -> Digests:
 def letters_of(text: str) -> bytes:
     """Return a text's letters and digits in lower case, the same for all its Unicode forms."""
     content = text.encode().translate(LOWER, NO_LETTERS)
-    if content.isascii():
-        return content
-    return "".join(LETTERS.findall(normalize("NFC", text).lower())).encode()
+    return (
+        content
+        if content.isascii()
+        else "".join(LETTERS.findall(normalize("NFC", text).lower())).encode()
+    )
 
 
 def default_place(name: str) -> Path:

@@ -14,13 +14,12 @@ def proposal_lines(study: Study) -> list[str]:
     method = f"{study.method.method_name}{f' with {network}' if network else ''}"
     members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
     plain = why_plain(study)
-    host = study.server.host
     kind = "relay" if study.is_secure else "server"
     return [
         f"Study {study.name!r}: {method}, {study.method.number} topics",
         *(f"  {name}: {text}" for name, text in study.about.rows()),
-        f"Members: {', '.join(members)}. {host} also runs the {kind}."
-        if host is not None
+        f"Members: {', '.join(members)}. {study.server.host} also runs the {kind}."
+        if study.server.host is not None
         else f"Members: {', '.join(members)}.",
         f"Aggregation is {f'plain, as {plain}' if plain else 'secure'}.",
         f"Digest of the study, to compare with the other members: {study.fingerprint}",

@@ -63,8 +63,10 @@ def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
     make_folder(folder)
     path = _file_of(plan, folder)
     file = read_bytes(path) if path.exists() else b""
-    relay = Relay(plan.roster.names, file, lambda content: write_durably(path, content))
-    return RelayService(relay, plan.largest_message)
+    return RelayService(
+        Relay(plan.roster.names, file, lambda content: write_durably(path, content)),
+        plan.largest_message,
+    )
 
 
 @contextmanager

@@ -304,8 +304,11 @@ class MemberRun(RunFolder):
     def checkpoint(self, state: Checkpoint) -> bool:
         """Write a checkpoint; earlier totals are not needed after it."""
         self.before_checkpoint()
-        numbers = {**state.numbers, STEP: self.clients.step, TURN: self.clients.turn}
-        is_written = super().checkpoint(replace(state, numbers=numbers))
+        is_written = super().checkpoint(
+            replace(
+                state, numbers={**state.numbers, STEP: self.clients.step, TURN: self.clients.turn}
+            )
+        )
         if is_written:
             self.after_checkpoint()
         return is_written

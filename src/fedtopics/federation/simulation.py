@@ -190,14 +190,13 @@ class Simulation:
             return model
 
     def _check_policies(self) -> None:
-        method = self.study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
             # Where documents may arrive, a client with too few of them skips rounds.
             policy.check_study(
                 client=name,
-                method=method.method_name,
-                rounds=method.max_rounds,
+                method=self.study.method.method_name,
+                rounds=self.study.method.max_rounds,
                 persons=(
                     policy.min_persons
                     if self.study.registration.takes_new_documents

@@ -168,10 +168,11 @@ class Study(BaseModel, extra="forbid", frozen=True):
         certificates = {name: client.certificate for name, client in self.clients.items()}
         certificates |= {name: member.certificate for name, member in self.observers.items()}
         host = self.server.host
-        server = self.server.certificate
-        if not any(certificates.values()) and server is None:
+        if not any(certificates.values()) and self.server.certificate is None:
             return None
-        return Roster.of(certificates, server if host is None else certificates[host])
+        return Roster.of(
+            certificates, self.server.certificate if host is None else certificates[host]
+        )
 
     @property
     def server_plan(self) -> ServerPlan:
@@ -264,8 +265,11 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study with exactly these clients."""
-        clients = {name: self.clients.get(name, tables.ClientData()) for name in names}
-        return self.model_copy(update={"clients": clients})
+        return self.model_copy(
+            update={
+                "clients": {name: self.clients.get(name, tables.ClientData()) for name in names}
+            }
+        )
 
     def here(self, names: Iterable[str]) -> Study:
         """Return the study with these clients on this machine, without server and certificates."""
@@ -361,5 +365,7 @@ def example_study(method: str = DEFAULT_METHOD) -> str:
         clients={name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")},
         method={"name": method},
     )
-    title = "# A fedtopics study. Settings that are commented out show the default.\n\n"
-    return title + tables.value_as_toml(study, example=True)
+    return (
+        "# A fedtopics study. Settings that are commented out show the default.\n\n"
+        + tables.value_as_toml(study, example=True)
+    )

@@ -146,8 +146,9 @@ def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
-    for key in {"data", "policy", "text_rules"} & table.keys():
-        table[key] = folder / str(table[key])
+    table |= {
+        key: folder / str(table[key]) for key in {"data", "policy", "text_rules"} & table.keys()
+    }
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # otherwise it is a name
         table["embedding_model"] = str(model)

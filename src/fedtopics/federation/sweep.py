@@ -278,8 +278,9 @@ def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
 
 
 def _sample(seed: int, client: str, documents: int) -> Any:
-    shuffled = _draws(seed, client, 2).permutation(documents)
-    return np.sort(shuffled[: max(int(documents * SAMPLE), 1)])
+    return np.sort(
+        _draws(seed, client, 2).permutation(documents)[: max(int(documents * SAMPLE), 1)]
+    )
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
@@ -303,8 +304,9 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
     for name in sorted(corpora):
         counts = model.count_words(corpora[name])
         seen = sparse.csr_array(counts)
-        halves = _draws(seed, name, 1).binomial(counts.data.astype(np.int64), 0.5)
-        seen.data = halves.astype(np.float32)
+        seen.data = (
+            _draws(seed, name, 1).binomial(counts.data.astype(np.int64), 0.5).astype(np.float32)
+        )
         hidden = (counts - seen).tocoo()
         even = np.full((seen.shape[0], model.n_topics), 1 / model.n_topics)
         theta = refine(seen, model.beta, 1 / model.n_topics, even, "mean")

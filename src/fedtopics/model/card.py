@@ -15,7 +15,6 @@ from fedtopics.versions import VERSION
 
 def card(model: Topics) -> str:
     """Return the card of a model, in Markdown."""
-    name = model.inference.name
     counted = f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
@@ -27,7 +26,11 @@ def card(model: Topics) -> str:
             model=model,
             info=model.info,
             merger=merger(model),
-            network=f", network {name}" if name in NETWORKS.names else "",
+            network=(
+                f", network {model.inference.name}"
+                if model.inference.name in NETWORKS.names
+                else ""
+            ),
             fingerprint=shortened(model.vocabulary.fingerprint),
             counted=counted,
             units=counted_units(model),

@@ -112,8 +112,10 @@ class DocumentMap:
 
     def figure(self) -> Figure:
         """Return the map with its caption."""
-        content = f'<p>{for_html(self.sentence)}</p><div class="scroll">{self.svg()}</div>'
-        return Figure("map of documents", content)
+        return Figure(
+            "map of documents",
+            f'<p>{for_html(self.sentence)}</p><div class="scroll">{self.svg()}</div>',
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the map to an HTML page, for the owner of the documents only."""
@@ -131,8 +133,10 @@ class DocumentMap:
         texts = [layout.short(self.names[topic]) for topic in order]
         labels = layout.free_places(middles, texts, WIDTH, HEIGHT)
         for topic, text, label in zip(order, texts, labels, strict=True):
-            rows = np.flatnonzero(topics == topic).tolist()
-            points = [(*self.places[row].round(1).tolist(), self._described(row)) for row in rows]
+            points = [
+                (*self.places[row].round(1).tolist(), self._described(row))
+                for row in np.flatnonzero(topics == topic).tolist()
+            ]
             yield {"topic": topic, "text": text, "label": label, "points": points} | {
                 "hue": round(360 * (topic * GOLDEN % 1)),
                 "suggested": topic in self.suggested,

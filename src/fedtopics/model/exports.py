@@ -94,8 +94,9 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
         row["topic"]: (row["name"], shown_label(row) or None, row["words"])
         for row in model.get_topic_info(n_words)
     }
-    by_document = [rows.get(topic, (None, None, None)) for topic in main.tolist()]
-    names, labels, words = zip(*by_document, strict=True)
+    names, labels, words = zip(
+        *[rows.get(topic, (None, None, None)) for topic in main.tolist()], strict=True
+    )
     best = np.concatenate(representatives(theta, seen))
     rows_shown = np.arange(len(main))
     return data_frame(

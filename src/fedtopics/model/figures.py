@@ -95,8 +95,9 @@ def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> F
     environment = figure_templates(visible)
     summary = figure_facts(model) | {"positions": positions(model.beta), "change": change}
     context = {"s": summary, **drawn(summary)}
-    parts = (environment.get_template(name).render(context) for name in templates)
-    return Figure(title, "".join(parts))
+    return Figure(
+        title, "".join(environment.get_template(name).render(context) for name in templates)
+    )
 
 
 def figure_facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:

@@ -149,8 +149,9 @@ class TopicFinder(Topics):
 
     def count_words(self, documents: Any) -> Any:
         """Return word counts of documents, a CSR array of shape (n_documents, n_words)."""
-        counted = count_words(Corpus.of(documents), self.text, self.vocabulary.index)
-        return counted.counts.astype(np.float32)
+        return count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts.astype(
+            np.float32
+        )
 
     def write_theta(self, documents: Any, path: str | Path) -> int:
         """Write the topics of documents as a table, one row per document, in order.
@@ -254,8 +255,9 @@ def _as_file(table: pa.Table, suffix: str) -> bytes:
     """Return a table as a file; in CSV no text is a formula for a spreadsheet."""
     file = io.BytesIO()
     if suffix == ".jsonl":
-        rows = (json.dumps(row, ensure_ascii=False) for row in table.to_pylist())
-        file.writelines(f"{row}\n".encode() for row in rows)
+        file.writelines(
+            f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in table.to_pylist()
+        )
     elif suffix == ".csv":
         safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
         pa.csv.write_csv(table.set_column(0, "id", safe), file)

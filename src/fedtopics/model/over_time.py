@@ -140,9 +140,11 @@ def values_of(documents: Any, values: Any) -> Any:
     """Return the value of each document; for a name, its column in the documents' tables."""
     if not isinstance(values, str):
         return values
-    if isinstance(documents, Mapping):
-        return {client: column_of(table, values) for client, table in documents.items()}
-    return column_of(documents, values)
+    return (
+        {client: column_of(table, values) for client, table in documents.items()}
+        if isinstance(documents, Mapping)
+        else column_of(documents, values)
+    )
 
 
 def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, NDArray[Any]]]:

@@ -251,9 +251,11 @@ class Topics:
         return self._shares(self.word_ranking)
 
     def _shares(self, ranking: WordRanking) -> NDArray[np.float64]:
-        if not ranking.by_sums:
-            return self.beta
-        return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
+        return (
+            np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
+            if ranking.by_sums
+            else self.beta
+        )
 
     def words_by(self, ranking: WordRanking, n_words: int = WORDS_SHOWN) -> list[list[str]]:
         """Return the words of each topic under a ranking."""

@@ -76,9 +76,11 @@ class Layout:
         """Return a total in the form of an update, in the precision of its fields."""
 
         def value(part: Any) -> Any:
-            if isinstance(part, Mapping):
-                return {name: value(field) for name, field in part.items()}
-            return part.read(total[part.start : part.end])
+            return (
+                {name: value(field) for name, field in part.items()}
+                if isinstance(part, Mapping)
+                else part.read(total[part.start : part.end])
+            )
 
         return dict(value(self._parts))
 

@@ -55,8 +55,7 @@ def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
         )
         left[:, 3] = numbers.view("<i2")[3::4]
         products += (left.T @ right).astype(np.int64)
-    total = sum(int(products[i, j]) << (16 * (i + j)) for i in range(4) for j in range(4))
-    return total % P
+    return sum(int(products[i, j]) << (16 * (i + j)) for i in range(4) for j in range(4)) % P
 
 
 def _tag_pad(group: bytes, bound: bytes) -> int:

@@ -219,8 +219,7 @@ class Member:
             content = masks.mask(record.group, record.private, self.name, others, bound, vector)
         else:
             sealed = self._sealed(others, bound)
-            signature = self._sign(self._signed("reply", bound, self.name, sealed))
-            content = encode((sealed, signature))
+            content = encode((sealed, self._sign(self._signed("reply", bound, self.name, sealed))))
         return [encode(Body(record.list_digest, self.name, content))]
 
     def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:

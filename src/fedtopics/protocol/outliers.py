@@ -173,8 +173,9 @@ class _Median:
         counted = [reply for reply in self._replies if reply.get("documents", 0) > 0]
         if len(counted) < ENOUGH_TO_COMPARE:
             return total
-        sizes = [reply["documents"] for reply in counted]
-        return dict(_median(total, counted, sizes, self._template))
+        return dict(
+            _median(total, counted, [reply["documents"] for reply in counted], self._template)
+        )
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:

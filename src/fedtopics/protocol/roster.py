@@ -262,8 +262,9 @@ def shown(content: bytes) -> str:
 
 def public_key_of(certificate: bytes) -> ec.EllipticCurvePublicKey:
     # `read_certificate` accepts no other kind of key.
-    public = x509.load_pem_x509_certificate(certificate).public_key()
-    return cast("ec.EllipticCurvePublicKey", public)
+    return cast(
+        "ec.EllipticCurvePublicKey", x509.load_pem_x509_certificate(certificate).public_key()
+    )
 
 
 def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:

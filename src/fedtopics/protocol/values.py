@@ -104,9 +104,11 @@ class _Writer:
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {name: self.plain(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            if value and all(isinstance(item, str) for item in value):
-                return self._texts(TEXTS, value)
-            return [self.plain(item) for item in value]
+            return (
+                self._texts(TEXTS, value)
+                if value and all(isinstance(item, str) for item in value)
+                else [self.plain(item) for item in value]
+            )
         if value is not None:
             beyond = " beyond 64 bits" if isinstance(value, int) else ""
             raise TypeError(f"{type(value).__name__}{beyond} is not plain data")

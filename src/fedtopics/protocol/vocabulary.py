@@ -112,8 +112,10 @@ def clients_with(words: Sequence[str], study: bytes, table: Counts) -> Counts:
 
 def words_to_list(own: CountsByWord, study: bytes, table: Counts, least: int) -> list[str]:
     """Return a member's words that, by the table, at least so many clients have."""
-    enough = clients_with(own.names, study, table) >= least
-    return [own.names[row] for row in np.flatnonzero(enough).tolist()]
+    return [
+        own.names[row]
+        for row in np.flatnonzero(clients_with(own.names, study, table) >= least).tolist()
+    ]
 
 
 def joined(
@@ -131,8 +133,7 @@ def counts_over(own: CountsByWord, words: Sequence[str]) -> dict[str, NDArray[np
     place = {word: row for row, word in enumerate(own.names)}
     # The last row, of zeros, is for words that this member does not have.
     values = np.vstack([own.values, np.zeros((1, len(COLUMNS)), np.int64)])
-    rows = [place.get(word, -1) for word in words]
-    return dict(zip(COLUMNS, values[rows].T, strict=True))
+    return dict(zip(COLUMNS, values[[place.get(word, -1) for word in words]].T, strict=True))
 
 
 def named(total: Mapping[str, Any], words: Sequence[str]) -> CountsByWord:

@@ -52,9 +52,11 @@ class Records:
             )
         audit_of_run = records.folder / AUDIT
         audit = audit or (audit_of_run if audit_of_run.exists() else None)
-        if audit is None:
-            return records
-        return replace(records, audit=Audit.read(audit, records.study.fingerprint))
+        return (
+            records
+            if audit is None
+            else replace(records, audit=Audit.read(audit, records.study.fingerprint))
+        )
 
     @property
     def exposures(self) -> list[tuple[str, str, Exposure]]:

@@ -77,8 +77,9 @@ def _policy(run: RunFacts) -> Fact:
         return _fact(name, "Not known here" if run.place == "model" else "At each client", KEPT)
     if broken := sorted(set(_broken(run))):
         return _fact(name, "No", f"{' '.join(broken)} See fedtopics audit verify.", False)
-    replies = (row for rows in run.ledgers.values() for row in _replies(rows))
-    fewest = min((row["documents"] for row in replies), default=0)
+    fewest = min(
+        (row["documents"] for rows in run.ledgers.values() for row in _replies(rows)), default=0
+    )
     required = max(policy.min_persons for policy in run.policies.values())
     updates = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
     return _fact(name, "Yes", f"{updates}; those of {required:,} persons are required.", True)

@@ -77,8 +77,9 @@ def summarise(
         those that the federation summed, if any.
     """
     run = run or RunFacts(name="")
-    least = Policy().min_persons if min_documents is None else min_documents
-    facts = figures.figure_facts(model, least)
+    facts = figures.figure_facts(
+        model, Policy().min_persons if min_documents is None else min_documents
+    )
     similarity = client_similarity(model)
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
@@ -199,8 +200,11 @@ def _sentences(model: TopicModel) -> list[str]:
 
 def _seen_by_all(model: TopicModel) -> list[str]:
     """Return what all members saw of each client, in a few words for each function."""
-    rows = model.info.get("data_sent", [])
-    return list(dict.fromkeys(row["short"] for row in rows if row["seen"] == ALL_SEE))
+    return list(
+        dict.fromkeys(
+            row["short"] for row in model.info.get("data_sent", []) if row["seen"] == ALL_SEE
+        )
+    )
 
 
 def _tried(model: TopicModel) -> list[str]:

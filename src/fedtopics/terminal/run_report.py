@@ -62,6 +62,8 @@ def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
     if run != model:
         return run / name
     folder = model.resolve()
-    if folder.name == "model":
-        return folder.parent / name
-    return folder.with_name(f"{folder.name}-{name}")
+    return (
+        folder.parent / name
+        if folder.name == "model"
+        else folder.with_name(f"{folder.name}-{name}")
+    )

@@ -71,9 +71,11 @@ class Corpus:
             if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
                 raise DataError("The documents are one string; give a list of strings.")
             return cls.read(data, columns)
-        if is_table(data):
-            return cls._from_table(Table.of(data), columns or Columns())
-        return cls._from_collection(data)
+        return (
+            cls._from_table(Table.of(data), columns or Columns())
+            if is_table(data)
+            else cls._from_collection(data)
+        )
 
     @classmethod
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
@@ -308,8 +310,10 @@ class Corpus:
     @property
     def first_words(self) -> list[int]:
         """Numbers of words of the first documents, so that people can check what was read."""
-        first = self.documents.slice(0, FIRST_DOCUMENTS).to_pylist()
-        return [len(text.split() if isinstance(text, str) else text) for text in first]
+        return [
+            len(text.split() if isinstance(text, str) else text)
+            for text in self.documents.slice(0, FIRST_DOCUMENTS).to_pylist()
+        ]
 
     @property
     def text_bytes(self) -> int:
@@ -333,8 +337,11 @@ class Corpus:
             return self
         kind = pa.large_list(pa.large_string())
         chunks = [pa.array(words, kind) for words in split(self.texts(), analyse)]
-        raw = self.documents if self.raw is None else self.raw
-        return replace(self, documents=pa.chunked_array(chunks, kind), raw=raw)
+        return replace(
+            self,
+            documents=pa.chunked_array(chunks, kind),
+            raw=self.documents if self.raw is None else self.raw,
+        )
 
     def with_embeddings(
         self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""

@@ -163,8 +163,9 @@ def _computed(
         cached = cache.get(new, settings.dimension)
         missing = {key: text for key, text in new.items() if key not in cached}
         if missing:
-            vectors = _encoded(encoder, list(missing.values()), settings)
-            fresh = dict(zip(missing, vectors, strict=True))
+            fresh = dict(
+                zip(missing, _encoded(encoder, list(missing.values()), settings), strict=True)
+            )
             cache.put(fresh)
             cached |= fresh
         for row, (key, _) in rows.items():

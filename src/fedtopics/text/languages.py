@@ -167,11 +167,12 @@ class WordsOfLanguages:
         ]
 
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
-        code = NAMES[language]
         case = _lower(language) if self.lowercase and not self._lower_first else str
         # Longer words are in no study's vocabulary, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
-        return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
+        return [
+            case(_lemma(word, NAMES[language])) for word in usable if case(word) not in left_out
+        ]
 
     def _find_left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words as they appear in texts of these languages."""
@@ -195,8 +196,7 @@ class WordsOfLanguages:
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         """Return people's words in the form they have in texts, once each, and any stop words."""
         forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
-        left_out = self._left_out(self.languages)
-        return forms, left_out.intersection(forms)
+        return forms, self._left_out(self.languages).intersection(forms)
 
 
 @lru_cache(CACHED_WORDS)

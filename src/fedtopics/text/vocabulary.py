@@ -121,8 +121,7 @@ class Vocabulary:
 def fingerprint(words: Sequence[str]) -> str:
     """Digest words and their order."""
     # Tokens of a table may contain newlines, which must differ from those between words.
-    lines = (word.replace("\\", r"\\").replace("\n", r"\n") for word in words)
-    return digest("\n".join(lines))
+    return digest("\n".join(word.replace("\\", r"\\").replace("\n", r"\n") for word in words))
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ def persons_by_word(
     from fedtopics.text.persons import count_persons  # a server need not compile it
 
     persons = np.zeros(counts.shape[1], np.int64)
-    order = np.argsort(owners, kind="stable")
-    count_persons(counts.indptr, counts.indices, order, owners, persons)
+    count_persons(counts.indptr, counts.indices, np.argsort(owners, kind="stable"), owners, persons)
     return persons
 
 
@@ -261,8 +259,10 @@ def count_words(
 def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
     """Yield the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
-        batches = cast("Iterator[list[list[str]]]", corpus.batches())
-        return (list(map(_normal, batch)) for batch in batches)
+        return (
+            list(map(_normal, batch))
+            for batch in cast("Iterator[list[list[str]]]", corpus.batches())
+        )
     if rules.token_pattern == LISTS:
         raise DataError(
             "The model was trained on lists of words, but these documents are texts; split them "

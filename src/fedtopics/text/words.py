@@ -95,9 +95,11 @@ def normal_form(text: str) -> str:
 
 def _plain(match: re.Match[str]) -> str:
     character = match[0]
-    if IS_FORM(character):
-        return unicodedata.normalize("NFKC", character).replace("\u0640", "")
-    return VARIANTS.get(character, "")
+    return (
+        unicodedata.normalize("NFKC", character).replace("\u0640", "")
+        if IS_FORM(character)
+        else VARIANTS.get(character, "")
+    )
 
 
 def composed(text: str) -> str:
