@@ -38,8 +38,10 @@ ENCODINGS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("encodings")
-    vocabulary = Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
-    made(vocabulary=vocabulary, labels={0: LABEL}).save_pretrained(place / "model")
+    made(
+        vocabulary=Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10])),
+        labels={0: LABEL},
+    ).save_pretrained(place / "model")
     (place / "größe.csv").write_text("text\n" + "größe naïve\nölig süß grün\n" * 20, "utf-8")
     (place / "study.toml").write_text(STUDY, "utf-8")
     return place

@@ -25,8 +25,11 @@ def documents() -> Corpus:
 @pytest.fixture(scope="module")
 def model() -> TopicModel:
     corpora = subjects(SIZES)
-    plan = study(n_components=3, max_rounds=20, relevance=0.6)
-    return train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
+    return train(
+        study(n_components=3, max_rounds=20, relevance=0.6),
+        corpora,
+        policies=dict.fromkeys(corpora, OPEN_POLICY),
+    )
 
 
 def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus) -> None:
@@ -43,16 +46,21 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
 
 def test_topics_whose_words_do_not_occur_are_counted(model: TopicModel) -> None:
     first, *others = model.topics()
-    absent = sum(len({*first} & {*topic}) < 5 for topic in others)
-    assert evaluate(model, [first[:6], first[4:]] * 3)["absent"] == absent > 0
+    assert (
+        evaluate(model, [first[:6], first[4:]] * 3)["absent"]
+        == sum(len({*first} & {*topic}) < 5 for topic in others)
+        > 0
+    )
 
 
 @pytest.fixture
 def folder(model: TopicModel, documents: Corpus, here: Path) -> Path:
     model.save_pretrained(here / "model")
     owners = np.repeat(list(SIZES), 60)
-    table = pa.table({"words": documents.documents, "label": owners, "owner": owners})
-    pq.write_table(table, here / "documents.parquet")
+    pq.write_table(
+        pa.table({"words": documents.documents, "label": owners, "owner": owners}),
+        here / "documents.parquet",
+    )
     (here / "texts").mkdir()
     (here / "texts/one.txt").write_text("north1 north2")
     return here

@@ -30,8 +30,10 @@ def test_from_a_run_to_its_threshold(here: Path, typed: Typed) -> None:
         "Write 1 (same topic) or 0 (different topics) into the last column. Then run:  "
         "fedtopics flda threshold pairs.csv\n"
     )
-    pairs = read_pairs("pairs.csv")
-    write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
+    write_pairs(
+        "pairs.csv",
+        [replace(pair, same=pair.first == pair.second) for pair in read_pairs("pairs.csv")],
+    )
     summary = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.flda_group)[1])
     assert summary.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert summary == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}

@@ -32,8 +32,10 @@ def test_several_keys_on_one_machine(typed: Typed) -> None:
     assert [Key.load(f"keys/{name}").name for name in "abc"] == ["a", "b", "c"]
     assert "keys/b.pem is the certificate of 'b'" in said
     assert len(re.findall(r"^  (?:[0-9a-f]{4} ?){16}$", said, re.MULTILINE)) == 3
-    last = said.strip().splitlines()[-1]
-    assert "act as each of these members and read everything. Use them for demonstrations" in last
+    assert (
+        "act as each of these members and read everything. Use them for demonstrations"
+        in said.strip().splitlines()[-1]
+    )
 
 
 def test_a_folder_and_a_certificate_are_shown_alike(typed: Typed) -> None:

@@ -86,11 +86,14 @@ def test_merge(typed: Typed, done: Done) -> None:
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("gfedntm", "nmf"))
         assert typed("train", "alone.toml", "--out", name)[0] == 0
-    out = done("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
-    assert "4 topics (merged from 6 of 2 models) are in both." in out
+    assert "4 topics (merged from 6 of 2 models) are in both." in done(
+        "models", "merge", "north", "south/model", "-o", "both", "--topics", 4
+    )
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
     assert typed("topics", "both")[0] == 0
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0
     assert typed("report", "both")[0] == 0
-    page = " ".join(Path("both-report.md").read_text().split())
-    assert "Merged from 2 separately trained models, by the similarity of their 6 topics" in page
+    assert (
+        "Merged from 2 separately trained models, by the similarity of their 6 topics"
+        in " ".join(Path("both-report.md").read_text().split())
+    )

@@ -62,8 +62,7 @@ def test_what_is_not_ours_stays(
     for suffix in suffixes:
         path = Path(f"mine{suffix}")
         path.write_text(MINE)
-        said = f"{path} already exists, and fedtopics did not write it"
-        assert said in refused(*arguments, path)
+        assert f"{path} already exists, and fedtopics did not write it" in refused(*arguments, path)
         assert path.read_text() == MINE
         path.unlink()
         assert typed(*arguments, path)[0] == 0
@@ -113,8 +112,9 @@ def test_beside_a_report_nothing_is_lost(folder: Path, typed: Typed) -> None:
 
 def test_formats_of_theta(folder: Path, done: Done) -> None:
     for suffix in ("parquet", "csv", "jsonl"):
-        out = done("transform", "model", "letters.csv", "-o", f"new/theta.{suffix}")
-        assert out.startswith("3 documents are in new/theta.")
+        assert done("transform", "model", "letters.csv", "-o", f"new/theta.{suffix}").startswith(
+            "3 documents are in new/theta."
+        )
     table = pq.read_table("new/theta.parquet").to_pylist()
     rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
     assert [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()] == table

@@ -98,8 +98,9 @@ def test_what_was_spent(refused: Refused, done: Done, tmp_path: Path) -> None:
     account = Account().charged("north", "abc", "run", Privacy(epsilon=3), 4)
     with changed_memory(tmp_path / "memory") as memory:
         memory.header.account = [*account.entries]
-    budget = " ".join(done("audit", "budget", policy).split())
-    assert "epsilon 3 at delta 1e-06; the policy allows 4" in budget
+    assert "epsilon 3 at delta 1e-06; the policy allows 4" in " ".join(
+        done("audit", "budget", policy).split()
+    )
     assert json.loads(done("audit", "budget", policy, "--json"))["delta"] == 1e-6
     policy.write_text("max_epsilon = 4\n")
     assert "add --key" in refused("audit", "budget", policy)

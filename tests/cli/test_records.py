@@ -62,5 +62,6 @@ def test_verify(typed: Typed, done: Done) -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_dpia(done: Done) -> None:
-    said = done("audit", "dpia", "run", "-o", "papers/dpia.html")
-    assert said.startswith("The draft is in papers/dpia.html; ")
+    assert done("audit", "dpia", "run", "-o", "papers/dpia.html").startswith(
+        "The draft is in papers/dpia.html; "
+    )

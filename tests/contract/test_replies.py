@@ -33,14 +33,13 @@ def rows(index: list[int], values: list[list[float]], n_rows: int) -> SparseRows
 
 
 def fitting(**other: Any) -> dict[str, Any]:
-    reply = {
+    return {
         "n": 3,
         "x": np.zeros((2, 4)),
         "words": ["a", "b", "c", "d"],
         "rows": rows([1], [[1, 2]], n_rows=4),
         "map": {"y": np.zeros(7), "z": 0.5},
-    }
-    return reply | other
+    } | other
 
 
 def test_a_reply_without_fault() -> None:
@@ -130,10 +129,14 @@ def test_a_document_adds_so_much_and_no_more() -> None:
 def test_shares_add_up_to_the_documents() -> None:
     template = {"theta": Bounds((2,), least=0, adds_up=True), "documents": COUNT}
     assert find_fault({"theta": np.array([1.5, 2.5]), "documents": 4}, template) == ""
-    fault = "its field 'theta' does not add up to the number of documents"
-    assert find_fault({"theta": np.array([1.5, 2.4]), "documents": 4}, template) == fault
-    cannot = f"its field 'theta' {CANNOT}"
-    assert find_fault({"theta": np.array([-1000.0, 1004.0]), "documents": 4}, template) == cannot
+    assert (
+        find_fault({"theta": np.array([1.5, 2.4]), "documents": 4}, template)
+        == "its field 'theta' does not add up to the number of documents"
+    )
+    assert (
+        find_fault({"theta": np.array([-1000.0, 1004.0]), "documents": 4}, template)
+        == f"its field 'theta' {CANNOT}"
+    )
 
 
 def test_nobody_has_more_documents_than_it_said() -> None:
@@ -243,8 +246,10 @@ def test_two_clusterings_agree_as_often_as_can_be() -> None:
     cannot = "its field 'pairs' contains impossible numbers of pairs"
     for odd in ({"together": 6.5}, {"chance": 0.0}, {"chance": 6.5}, {"second": 1.0}):
         assert find_fault(agreeing(**odd), template) == cannot
-    number = "its field 'pairs.first' contains numbers outside the agreed bounds"
-    assert find_fault(agreeing(first=16.0), template) == number
+    assert (
+        find_fault(agreeing(first=16.0), template)
+        == "its field 'pairs.first' contains numbers outside the agreed bounds"
+    )
     twice = {key: 2 * value for key, value in agreeing()["pairs"].items()}
     assert find_fault({"pairs": twice, "documents": 12}, template, ["a", "b"]) == ""
     nothing = {"pairs": dict.fromkeys(agreeing()["pairs"], 0.0), "documents": 0}

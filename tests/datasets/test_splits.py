@@ -15,8 +15,14 @@ from fedtopics.text.corpus import Corpus
 
 def corpus(n: int, n_labels: int = 4) -> Corpus:
     """Return documents "0", "1", ... sorted by label, as AgNews is."""
-    labels = [f"label {i * n_labels // n}" for i in range(n)]
-    return Corpus.of(pa.table({"text": [str(i) for i in range(n)], "label": labels}))
+    return Corpus.of(
+        pa.table(
+            {
+                "text": [str(i) for i in range(n)],
+                "label": [f"label {i * n_labels // n}" for i in range(n)],
+            }
+        )
+    )
 
 
 def rows(split: dict[str, Corpus]) -> list[list[int]]:

@@ -59,8 +59,9 @@ def test_clients_share_some_topics_and_have_the_others_alone(drawn: SyntheticCli
 
 def test_alpha_is_that_of_a_clients_own_topics(drawn: SyntheticClients) -> None:
     # The variance of a component of Dirichlet(.5, .5, .5, .5) is 1/4 * 3/4 / 3.
-    own_theta = drawn.training["client2"].theta[:, [0, 1, 6, 7]]
-    np.testing.assert_allclose(own_theta.var(0), 3 / 16 / 3, rtol=0.1)
+    np.testing.assert_allclose(
+        drawn.training["client2"].theta[:, [0, 1, 6, 7]].var(0), 3 / 16 / 3, rtol=0.1
+    )
 
 
 def test_words_follow_theta_and_beta(drawn: SyntheticClients) -> None:
@@ -68,8 +69,7 @@ def test_words_follow_theta_and_beta(drawn: SyntheticClients) -> None:
     expected = client.counts.sum(1) @ (client.theta @ drawn.beta)
     assert np.abs(client.counts.sum(0) - expected).sum() / expected.sum() < 0.02
     # Where theta is nearly one topic, so are the words.
-    main = client.theta[:, 2] > 0.95
-    words = client.counts[main].sum(0)
+    words = client.counts[client.theta[:, 2] > 0.95].sum(0)
     assert topic_similarity([words / words.sum()], drawn.beta[[2]]) > 0.97
 
 
@@ -114,8 +114,9 @@ def test_words_that_one_model_lacks_match_nothing() -> None:
     true = np.array([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])
     inferred = np.array([[0.3, 0.5, 0.2]])  # of c, b, x
     expected = np.sqrt(0.5 * 0.5) + (np.sqrt(0.25 * 0.5) + np.sqrt(0.75 * 0.3))
-    score = topic_similarity(true, inferred, ["a", "b", "c"], ["c", "b", "x"])
-    assert score == pytest.approx(expected)
+    assert topic_similarity(true, inferred, ["a", "b", "c"], ["c", "b", "x"]) == pytest.approx(
+        expected
+    )
 
 
 def test_document_similarity_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,7 @@ def test_every_key_of_the_federation_is_explained() -> None:
     assert rows.keys() == FederationSettings.model_fields.keys()
     for key, shown in rows.items():
         default = FederationSettings.model_fields[key].default
-        number = re.sub(r"[, s]", "", shown)
-        assert default in (None, shown) or float(number) == default, key
+        assert default in (None, shown) or float(re.sub(r"[, s]", "", shown)) == default, key
 
 
 def events(kind: type[Event]) -> Iterator[type[Event]]:
@@ -300,8 +299,9 @@ def test_what_is_written_is_on_a_volume() -> None:
         mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
         paths = [word for word in container["args"] if word.startswith("/")]
         assert all(f"/{path.split('/')[1]}" in mounts for path in paths)
-        names = {volume["name"] for volume in pod["volumes"]}
-        assert names == {mount["name"] for mount in container["volumeMounts"]}
+        assert {volume["name"] for volume in pod["volumes"]} == {
+            mount["name"] for mount in container["volumeMounts"]
+        }
 
 
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:

@@ -219,8 +219,10 @@ def test_the_recipe_as_published() -> None:
 
 
 def test_a_node_may_be_a_number(tmp_path: Path) -> None:
-    table = pa.table({"node": [0, 1, None, 0], "tokens": [["a"], ["b"], ["c"], ["d"]]})
-    pq.write_table(table, tmp_path / "s2_tiny.parquet")
+    pq.write_table(
+        pa.table({"node": [0, 1, None, 0], "tokens": [["a"], ["b"], ["c"], ["d"]]}),
+        tmp_path / "s2_tiny.parquet",
+    )
     clients = experiment.DATA_SETS[0].read(tmp_path / "s2_tiny.parquet")
     assert {name: len(corpus) for name, corpus in clients.items()} == {"": 1, "0": 2, "1": 1}
 

@@ -105,8 +105,9 @@ def test_verdicts_on_figure_4() -> None:
 
 
 def test_each_claim_is_in_the_table_of_verdicts() -> None:
-    marked = set(re.findall(r"<!--claim:([\w.-]+)-->", (PAPERS / "coverage.md").read_text("utf-8")))
-    assert marked == {f"{kind}.{name}" for kind, of in CLAIMS.items() for name in of}
+    assert set(
+        re.findall(r"<!--claim:([\w.-]+)-->", (PAPERS / "coverage.md").read_text("utf-8"))
+    ) == {f"{kind}.{name}" for kind, of in CLAIMS.items() for name in of}
 
 
 def test_an_unknown_name_is_an_error() -> None:

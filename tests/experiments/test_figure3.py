@@ -58,8 +58,9 @@ def test_from_nothing_to_a_figure_and_again(
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
     code, printed, _ = experiments(*arguments, "--out", "out", "--json")
     assert code == 0
-    stored = (tiny / "out/figure3.json").read_text()
-    assert json.loads(printed)["runs"] == json.loads(stored)["runs"]
+    assert (
+        json.loads(printed)["runs"] == json.loads((tiny / "out/figure3.json").read_text())["runs"]
+    )
 
 
 def test_a_row_is_what_the_model_scores(tiny: Path) -> None:
@@ -103,8 +104,12 @@ def test_an_unknown_model(experiments: Typed) -> None:
 
 
 def row(case: Case, model: str, scenario: str, tss: float, dss: float, **more: Any) -> Any:
-    plain = asdict(Task(case, model, scenario, 0))
-    return plain | {"tss": tss, "dss": dss, "dss_refined": dss / 2, **more}
+    return asdict(Task(case, model, scenario, 0)) | {
+        "tss": tss,
+        "dss": dss,
+        "dss_refined": dss / 2,
+        **more,
+    }
 
 
 def test_clients_alone_count_when_all_are_there() -> None:

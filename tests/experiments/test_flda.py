@@ -131,8 +131,9 @@ def test_tables() -> None:
 def test_tables_of_rounds_messages_and_cost() -> None:
     every = tables(SETTINGS, rows())
     by_title = {table.title: {row[0]: row[1:] for row in table.rows} for table in every}
-    rounds = by_title["medical_questions, 6 rounds of 140 new documents"]
-    assert rounds["F-LDA: like the round before / at a client"][-3:] == (
+    assert by_title["medical_questions, 6 rounds of 140 new documents"][
+        "F-LDA: like the round before / at a client"
+    ][-3:] == (
         "- / -",
         "0.99 / 0.60",
         "0.99 / 0.60",
@@ -163,8 +164,10 @@ def test_documents_by_subject() -> None:
     assert [len(part) for part in dealt] == [20, 20, 20]
     assert len(set(drawn.tolist())) == 60, "each document once"
     assert max(len(set(of[part].tolist())) for part in dealt) <= 2, "and a subject in one place"
-    again = deal_by_subject(of, 3, 20, seed=0)
-    assert all((one == other).all() for one, other in zip(dealt, again, strict=True))
+    assert all(
+        (one == other).all()
+        for one, other in zip(dealt, deal_by_subject(of, 3, 20, seed=0), strict=True)
+    )
 
 
 def test_whose_subjects_are_found() -> None:

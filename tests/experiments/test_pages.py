@@ -28,8 +28,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copytree(KEPT / "flda", tmp_path / "results/flda")
     copy(KEPT / "quality.jsonl", tmp_path / "results")
     (tmp_path / "papers/flda").mkdir(parents=True)
-    marked = "Before.\n\n<!-- rows of flda: medical_questions, 280 a round -->\n\n\nAfter.\n"
-    (tmp_path / PAGE).write_text(marked)
+    (tmp_path / PAGE).write_text(
+        "Before.\n\n<!-- rows of flda: medical_questions, 280 a round -->\n\n\nAfter.\n"
+    )
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "KEPT", tmp_path / "results")
     monkeypatch.setattr(pages, "PAPERS", tmp_path / "papers")
@@ -48,8 +49,10 @@ def test_changed_numbers_are_found_and_mended(
     with pytest.raises(SystemExit) as end:
         group.main(["pages"], standalone_mode=False)
     assert end.value.code == 1
-    said = capsys.readouterr().out
-    assert "These differed from their rows: results/flda/flda.md, papers/flda/README.md." in said
+    assert (
+        "These differed from their rows: results/flda/flda.md, papers/flda/README.md."
+        in capsys.readouterr().out
+    )
     group.main(["pages", "--write"], standalone_mode=False)
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out

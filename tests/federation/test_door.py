@@ -320,8 +320,9 @@ def test_a_policy_says_how_texts_may_be_read(
 
 @pytest.mark.parametrize("pattern", [*PATTERNS, BEHIND])
 def test_patterns_that_have_a_name_or_are_in_the_policy_are_allowed(pattern: str) -> None:
-    policy = Policy(token_patterns=() if pattern in PATTERNS else (pattern,))
-    policy.check_text("north", TextRules(token_pattern=pattern))
+    Policy(token_patterns=() if pattern in PATTERNS else (pattern,)).check_text(
+        "north", TextRules(token_pattern=pattern)
+    )
 
 
 NAMES = "Smith\n\nO\u2019Neill\nAnna  Meier-Huber\nIRMAK\n"

@@ -79,8 +79,11 @@ def test_a_run_sends_what_the_table_says(
     assert [line for line in lines if line["bytes"] > (rows[line["function"]].bytes or 0)] == []
     calls = Counter(line["function"] for line in lines)
     assert {name: n for name, n in calls.items() if n > rows[name].calls} == {}
-    seen = {given[1] for given, _ in called}
-    assert seen == {name for name in calls if rows[name].seen == ALL_SEE} != set()
+    assert (
+        {given[1] for given, _ in called}
+        == {name for name in calls if rows[name].seen == ALL_SEE}
+        != set()
+    )
 
 
 def test_secure_updates_have_eight_bytes_a_number() -> None:
@@ -123,8 +126,10 @@ def test_four_adversaries() -> None:
     assert server.startswith("The server: every update of every member. Aggregation is plain, as")
     assert "is of 17 persons of this client." in server
     assert together.endswith("another number in it can be over one document.")
-    computed = adversaries(themed(300), method=minibatches | {"max_rounds": 500})
-    assert "500 rounds suffice to compute the documents of all 300 documents" in computed[1]
+    assert (
+        "500 rounds suffice to compute the documents of all 300 documents"
+        in adversaries(themed(300), method=minibatches | {"max_rounds": 500})[1]
+    )
 
 
 def test_sentences_name_what_the_column_of_persons_names(tmp_path: Path) -> None:
@@ -157,8 +162,10 @@ def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPa
         exposure.rehearse_noise(plan, themed(60))
     with pytest.raises(StudyError, match=r"documents of 60, 20, 60 of these documents .* fails: "):
         exposure.rehearse_noise(plan, themed(60), [20, 900])
-    without = plan.model_copy(update={"differential_privacy": None})
-    assert exposure.rehearse_noise(without, themed(60)) == ""
+    assert (
+        exposure.rehearse_noise(plan.model_copy(update={"differential_privacy": None}), themed(60))
+        == ""
+    )
     assert "was not tried: a rehearsal takes" in exposure.rehearse_noise(
         plan.with_clients(range(11)), themed(9)
     )

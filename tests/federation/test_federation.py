@@ -175,8 +175,9 @@ def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> N
         rows = {
             row["function"]: row for row in LedgerFacts.read(folder / name / "ledger.jsonl").rows
         }
-        left = {function: row["replies"] for function, row in rows.items() if row["replies"]}
-        assert left == expected
+        assert {
+            function: row["replies"] for function, row in rows.items() if row["replies"]
+        } == expected
         assert [check for check in verify(folder / name) if check.holds is False] == []
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
         assert all(expected[f] == calls.count(f) for f in calls)

@@ -127,8 +127,9 @@ def test_a_model_that_is_continued_counts_no_word_of_one_member(
     train(study(), corpora(lone=3), start=model, vocabulary="keep")
     for member in NAMES:
         for reply in messages.of("all_expected_counts", member):
-            counted = {words[row] for row in reply["counts"].index}
-            assert counted == {word for word in words if word.startswith("common")}
+            assert {words[row] for row in reply["counts"].index} == {
+                word for word in words if word.startswith("common")
+            }
     assert len(words) == len(COMMON) + 9
 
 

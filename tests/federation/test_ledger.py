@@ -139,8 +139,9 @@ def test_a_secret_from_the_seed_and_a_study_without_masks_are_named(
 
 
 def test_ledger_holds_no_values(path: Path) -> None:
-    half = Echo(words=CountsByWord(["quetzalcoatl"], np.array([[12_345]])), documents=10)
-    door(half, path=path).ask("echo", {})
+    door(
+        Echo(words=CountsByWord(["quetzalcoatl"], np.array([[12_345]])), documents=10), path=path
+    ).ask("echo", {})
     assert not any(value in path.read_text() for value in ("quetzalcoatl", "12345"))
 
 

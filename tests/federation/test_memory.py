@@ -441,8 +441,11 @@ def test_forget_on_the_command_line(
     keys: dict[str, Key], tmp_path: Path, refused: Refused, done: Done
 ) -> None:
     begin(keys)
-    out = done("audit", "forget", "7", "--key", tmp_path / "north")
-    assert re.search(r"Earlier runs \(1\) used 3 documents.*at least 10 persons in all", out, re.S)
+    assert re.search(
+        r"Earlier runs \(1\) used 3 documents.*at least 10 persons in all",
+        done("audit", "forget", "7", "--key", tmp_path / "north"),
+        re.S,
+    )
     assert begin(keys, 1) == 1200 - 30
     assert "add --key" in refused("audit", "forget", "7")
 

@@ -154,8 +154,10 @@ def test_events(tmp_path: Path) -> None:
         assert list(run.rounds(2, 4)) == [3, 4]
         run.event(RoundEnded(4, {"loss": 1.5}, {}))
     RunFolder(tmp_path / "deep" / "run", "study1", resume=True, on_event=seen.append).close()
-    lines = (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = [
+        json.loads(line)
+        for line in (tmp_path / "deep" / "run" / "events.jsonl").read_text().splitlines()
+    ]
     assert events == seen
     assert events[3].pop("begun") == events[0]["time"]
     assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
@@ -295,8 +297,10 @@ def test_full_disks_keep_old_checkpoints(tmp_path: Path, monkeypatch: pytest.Mon
         run.checkpoint(state(3))
         run.checkpoint(state(4))
         assert kept() == before
-    failed = [(e["round"], e["reason"]) for e in seen if e["event"] == "checkpoint failed"]
-    assert failed == [(3, "No space left on device"), (4, "No space left on device")]
+    assert [(e["round"], e["reason"]) for e in seen if e["event"] == "checkpoint failed"] == [
+        (3, "No space left on device"),
+        (4, "No space left on device"),
+    ]
     assert restored(tmp_path).round == 2
 
     run.checkpoint(state(5))

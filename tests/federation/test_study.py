@@ -193,8 +193,9 @@ def test_aggregation_is_secure_if_it_can_be(given: dict[str, Any], clients: str,
     assert study.is_secure == (not why)
     assert why_plain(study).startswith(why)
     assert study.agreed.get("aggregation") == (None if why else "secure")
-    plain = study.model_copy(update={"aggregation": "plain"})
-    assert (plain.fingerprint == study.fingerprint) == bool(why)
+    assert (
+        study.model_copy(update={"aggregation": "plain"}).fingerprint == study.fingerprint
+    ) == bool(why)
     if why and "aggregation" not in given and "fewer" not in why:
         with pytest.raises(StudyError, match=f'aggregation = "secure" is not possible: {why}'):
             of_clients(clients, aggregation="secure", **given)
@@ -263,8 +264,10 @@ def test_certificates_are_part_of_the_digest(tmp_path: Path, keys: dict[str, Key
 
     spaced = keys["north"].certificate.replace(b"\n", b"\r\n") + b"\r\n"
     (tmp_path / "north.pem").write_bytes(spaced)
-    elsewhere = CERTIFIED.replace("topics.example.org", "10.0.0.7")
-    assert read(tmp_path, elsewhere).fingerprint == study.fingerprint
+    assert (
+        read(tmp_path, CERTIFIED.replace("topics.example.org", "10.0.0.7")).fingerprint
+        == study.fingerprint
+    )
     for name in ("north", "server"):
         (tmp_path / f"{name}.pem").unlink()
         Key.create(tmp_path / "new" / name, name)

@@ -125,8 +125,9 @@ def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> No
     (seen,) = halves
     hidden = model.count_words(corpus).toarray() - seen
     assert 0 < seen.sum() < 14 and hidden.min() >= 0
-    expected = -(hidden[0] @ np.log(np.array([0.25, 0.75]) @ model.beta)) / hidden.sum()
-    assert loss == pytest.approx(expected)
+    assert loss == pytest.approx(
+        -(hidden[0] @ np.log(np.array([0.25, 0.75]) @ model.beta)) / hidden.sum()
+    )
     assert held_out_loss(model, {"a": corpus}, seed=0) == loss, "a function of the seed"
     assert math.isnan(held_out_loss(model, {"a": Corpus.of([[]])}, seed=0))
     assert sparse.issparse(model.count_words(corpus))

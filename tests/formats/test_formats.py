@@ -53,8 +53,9 @@ def test_a_record_is_read(tmp_path: Path) -> None:
 
 
 def test_messages_are_read() -> None:
-    written = json.loads((HERE / "wire.json").read_text())
-    for (name, content), message in zip(written, MESSAGES, strict=True):
+    for (name, content), message in zip(
+        json.loads((HERE / "wire.json").read_text()), MESSAGES, strict=True
+    ):
         assert name == type(message).__name__
         assert messages.decode(bytes.fromhex(content), type(message)) == message
 

@@ -80,8 +80,12 @@ def train_again(folder: Path) -> TopicModel:
     """Train the model of the files; a model of this version has the same topics."""
     corpora = subjects({"north": 20, "south": 20})
     method = {"name": "nmf", "n_components": 2, "max_rounds": 2}
-    study = Study.make(name="formats", method=method, vocabulary=ANY_WORDS)
-    return train(study, corpora, out=folder, policies=dict.fromkeys(corpora, OPEN_POLICY))
+    return train(
+        Study.make(name="formats", method=method, vocabulary=ANY_WORDS),
+        corpora,
+        out=folder,
+        policies=dict.fromkeys(corpora, OPEN_POLICY),
+    )
 
 
 if __name__ == "__main__":

@@ -29,5 +29,8 @@ def nothing(function: str, reply: Reply) -> Reply:
     if function != "expected_counts":
         return reply
     counts = reply["counts"]
-    none = SparseRows(counts.index[:0], counts.values[:0], counts.n_rows)
-    return {"counts": none, "bound": 0.0, "documents": 0}
+    return {
+        "counts": SparseRows(counts.index[:0], counts.values[:0], counts.n_rows),
+        "bound": 0.0,
+        "documents": 0,
+    }

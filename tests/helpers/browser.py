@@ -113,8 +113,10 @@ class Opened:
 
     def violations(self) -> list[tuple[str, str]]:
         """What axe finds, with the first element of each."""
-        violations = Axe().run(self.page, options=QUICKLY).response["violations"]
-        return [(broken["id"], broken["nodes"][0]["html"][:200]) for broken in violations]
+        return [
+            (broken["id"], broken["nodes"][0]["html"][:200])
+            for broken in Axe().run(self.page, options=QUICKLY).response["violations"]
+        ]
 
 
 Open = Callable[..., Opened]

@@ -68,8 +68,11 @@ def planned(name: str, **method: Any) -> Study:
         network = {"local_steps": 10, "batch_size": 50, "hidden": 8, "learning_rate": 0.01}
         small |= {"max_rounds": 4, "network": network, "transports": 5, "start": {"tries": 2}}
         small |= {"separation": {"tolerance": 0.02}}
-    limits = {**ANY_WORDS, "max_document_share": 1.0}
-    return Study.make(method=filled(method, small), vocabulary=limits, aggregation="plain")
+    return Study.make(
+        method=filled(method, small),
+        vocabulary={**ANY_WORDS, "max_document_share": 1.0},
+        aggregation="plain",
+    )
 
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:

@@ -13,5 +13,8 @@ def left(ledger: Path) -> list[tuple[Any, ...]]:
 
 
 def lines_that_left(ledger: Path) -> list[dict[str, Any]]:
-    lines = map(json.loads, ledger.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["what"] == "sent"]
+    return [
+        line
+        for line in map(json.loads, ledger.read_text(encoding="utf-8").splitlines())
+        if line["what"] == "sent"
+    ]

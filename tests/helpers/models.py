@@ -63,8 +63,11 @@ def with_network(**settings: Any) -> TopicModel:
 
     kind = find_network("prodlda")
     inference: Any = kind(5, kind.settings_type(n_components=3, hidden=(4, 4), **settings))
-    shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
-    return made(inference=inference, weights=inference.initial_weights(0), shared=shared)
+    return made(
+        inference=inference,
+        weights=inference.initial_weights(0),
+        shared={"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}},
+    )
 
 
 def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:

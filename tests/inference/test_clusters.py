@@ -59,8 +59,10 @@ def test_memberships_by_the_nearest_centre(kind: Any, monkeypatch: pytest.Monkey
     points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     centres = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     inference = Centres(3, ClusterShape(**shape()))
-    expected = softmax_of(-((points[:, None] - centres) ** 2).sum(2) / 2 / 0.5)
-    np.testing.assert_allclose(shares_of(inference, {"centres": centres}, kind(points)), expected)
+    np.testing.assert_allclose(
+        shares_of(inference, {"centres": centres}, kind(points)),
+        softmax_of(-((points[:, None] - centres) ** 2).sum(2) / 2 / 0.5),
+    )
 
 
 def test_memberships_by_discriminants() -> None:

@@ -31,16 +31,22 @@ def planted(size: int = 150) -> sparse.csr_array:
 def sampled(
     seeds: Sequence[Mapping[str, float]] = (), n_topics: int = 2, seed: int = 0, **given: Any
 ) -> Sampled:
-    settings = GibbsSettings(iterations=60, **given)
     return sample_topics(
-        planted(), WORDS, n_topics=n_topics, settings=settings, seeds=seeds, seed=seed
+        planted(),
+        WORDS,
+        n_topics=n_topics,
+        settings=GibbsSettings(iterations=60, **given),
+        seeds=seeds,
+        seed=seed,
     )
 
 
 def themes(drawn: Sampled) -> list[set[str]]:
     """What the six first words of each topic are about."""
-    topics = (drawn.topic(number, 6) for number in range(len(drawn.beta)))
-    return [{word[:5] for word in topic} for topic in topics]
+    return [
+        {word[:5] for word in topic}
+        for topic in (drawn.topic(number, 6) for number in range(len(drawn.beta)))
+    ]
 
 
 def same(one: Sampled, other: Sampled) -> bool:

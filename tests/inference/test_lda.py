@@ -75,8 +75,9 @@ def test_readouts_of_lda() -> None:
         model.transform(documents, refine=True),
     ):
         assert theta.tobytes() == plain.tobytes()
-    root = model.transform(documents, readout="root")
-    assert (root.max(1) > plain.max(1)).all(), "the mean is drawn to the middle"
+    assert (model.transform(documents, readout="root").max(1) > plain.max(1)).all(), (
+        "the mean is drawn to the middle"
+    )
 
 
 def test_many_topics_and_short_documents_do_not_underflow() -> None:

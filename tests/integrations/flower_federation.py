@@ -127,8 +127,7 @@ def documented() -> tuple[dict[str, str], list[str]]:
     walk = DOCUMENT.partition("## From an empty folder")[2].partition("\n## ")[0]
     files = re.findall(r'```(?:toml|ini) title="(.*?)"\n(.*?)```', walk, re.DOTALL)
     shell = "\n".join(re.findall(r"```sh\n(.*?)```", walk, re.DOTALL))
-    lines = shell.replace("\\\n", " ").splitlines()
-    return dict(files), [line for line in lines if line.strip()]
+    return dict(files), [line for line in shell.replace("\\\n", " ").splitlines() if line.strip()]
 
 
 class Machine:

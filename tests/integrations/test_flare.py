@@ -134,8 +134,9 @@ def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
     (tmp_path / "local" / SITE_FILE).write_text('dta = "own.csv"\n')
     with pytest.raises(StudyError, match="no key 'dta'"):
         site_settings(context)
-    simulated = job_context(tmp_path / "simulator", simulated=True, data="a.csv")
-    assert site_settings(simulated).data == Path("a.csv")
+    assert site_settings(
+        job_context(tmp_path / "simulator", simulated=True, data="a.csv")
+    ).data == Path("a.csv")
 
 
 @pytest.mark.quick

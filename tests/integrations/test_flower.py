@@ -168,8 +168,9 @@ def test_a_policy_that_forbids_the_method(
     documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     refused(documents, tmp_path, "secure", policy=str(documents / "closed.toml"))
-    said = capfd.readouterr().out
-    assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
+    assert (
+        "The policy of client 'north' does not allow the method 'gfedntm'" in capfd.readouterr().out
+    )
     assert not list(tmp_path.rglob("ledger.jsonl"))
 
 
@@ -334,8 +335,9 @@ def test_the_contract(method: str, walked: Machine) -> None:
     )
     assert_same_bits(TopicModel.from_pretrained(walked.folder / f"runs/{method}/model"), model)
     for name in NAMES:
-        ledger = clients / name / "ledger.jsonl"
-        assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
+        assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(
+            clients / name / "ledger.jsonl"
+        )
 
 
 def test_a_secure_run_waits_for_a_supernode_that_died(walked: Machine) -> None:

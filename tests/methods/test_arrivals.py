@@ -32,8 +32,10 @@ def numbered(size: int) -> Corpus:
 
 def with_rounds(values: Any) -> Corpus:
     """Documents with a column of rounds."""
-    table = pd.DataFrame({"text": [f"document{i}" for i in range(len(values))], "round": values})
-    return Corpus.of(table, Columns(rounds="round"))
+    return Corpus.of(
+        pd.DataFrame({"text": [f"document{i}" for i in range(len(values))], "round": values}),
+        Columns(rounds="round"),
+    )
 
 
 def arrivals(corpus: Corpus, settings: ArrivalSettings = NUMBERS, **more: Any) -> Arrivals:

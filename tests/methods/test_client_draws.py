@@ -48,8 +48,9 @@ def test_draws_are_a_function_of_seed_and_round() -> None:
     assert rounds == [Draw(2, seed=3).members(n, NAMES[::-1], set(NAMES)) for n in range(1, 200)]
     assert rounds != [Draw(2, seed=4).members(n, NAMES, NAMES) for n in range(1, 200)]
     assert all(len(set(members)) == 2 and members == sorted(members) for members in rounds)
-    times = Counter(name for members in rounds for name in members)
-    assert min(times.values()) > 45, "each is drawn about 66 times"
+    assert min(Counter(name for members in rounds for name in members).values()) > 45, (
+        "each is drawn about 66 times"
+    )
 
 
 def test_who_is_away_is_replaced_by_the_next_drawn() -> None:

@@ -241,8 +241,7 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
     weights = sums["weights"]
     for _ in range(rounds + 1):
         beta = words + 0.01 / len(words)
-        frequency = beta.sum(0) / beta.sum()
-        beta = beta + method.smoothing * bag.shape[1] * frequency
+        beta = beta + method.smoothing * bag.shape[1] * (beta.sum(0) / beta.sum())
         beta /= beta.sum(1, keepdims=True)
         mean = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         theta = np.exp(method.kappa * points @ mean.T) * (weights + 1)

@@ -104,8 +104,10 @@ def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> 
     corpora = subjects({"east": 80})  # whose counts of words are not rounded
 
     def plan(rounds: int) -> Study:
-        method = {"name": "lda", "n_components": 4, "learning": learning, "batch_size": 32}
-        return Study.make(method=method | {"max_rounds": rounds})
+        return Study.make(
+            method={"name": "lda", "n_components": 4, "learning": learning, "batch_size": 32}
+            | {"max_rounds": rounds}
+        )
 
     whole = train(plan(12), corpora)
     more = train(
@@ -144,8 +146,9 @@ def test_kept_words_are_subject_to_the_policy() -> None:
         gone_on(min_persons=10)
     with pytest.raises(PolicyError, match="has 2 rounds, but the policy of client 'east' allows"):
         gone_on(min_persons=1, max_rounds=1)
-    rounds = gone_on(min_persons=1, max_rounds=2).info["rounds"]
-    assert rounds == 4, "those of the model do not count"
+    assert gone_on(min_persons=1, max_rounds=2).info["rounds"] == 4, (
+        "those of the model do not count"
+    )
     with pytest.raises(DataError, match="no document contains a word of the agreed vocabulary"):
         gone_on(min_persons=1, min_persons_per_word=31)
 
@@ -283,8 +286,10 @@ def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> 
 def test_labels_stay_with_their_topics() -> None:
     model = train(study(max_rounds=2), subjects(SIZES)).with_labels({1: "harbours", 4: "trees"})
     for vocabulary in ("keep", "agree"):
-        more = train(study(max_rounds=1), subjects(SIZES), start=model, vocabulary=vocabulary)
-        assert more.labels == model.labels
+        assert (
+            train(study(max_rounds=1), subjects(SIZES), start=model, vocabulary=vocabulary).labels
+            == model.labels
+        )
 
 
 ANEW = 'set vocabulary to "agree" to begin with the model\'s topics.'
@@ -315,14 +320,17 @@ def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
         ),
     ):
         assert refusal(study(**given), small, "keep") == f"The model has {what}{ending}"
-    dropped = train(study(dropout=0.5, max_rounds=1), subjects(SIZES), start=small)
-    assert dropped.info["rounds"] == 1, "what changes no shape may change"
+    assert (
+        train(study(dropout=0.5, max_rounds=1), subjects(SIZES), start=small).info["rounds"] == 1
+    ), "what changes no shape may change"
 
 
 def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     plan = Study.make(method={"name": "lda", "n_components": 6})
-    cannot = "The model was trained by gfedntm and the study trains lda; "
-    assert refusal(plan, small, "keep") == cannot + ANEW
+    assert (
+        refusal(plan, small, "keep")
+        == "The model was trained by gfedntm and the study trains lda; " + ANEW
+    )
 
 
 def test_a_server_begins_with_a_model(tmp_path: Path) -> None:

@@ -163,8 +163,9 @@ def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
     loss, _ = run_through(
         network, batch_weights(network, network.initial_weights(0), batch), batch, None
     )
-    expected = reference(dense(batch), batch.noise, batch.embedding) * 30
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+    assert float(loss.detach()) == pytest.approx(
+        float((reference(dense(batch), batch.noise, batch.embedding) * 30).detach()), rel=1e-12
+    )
 
 
 if __name__ == "__main__":  # the table of docs/concepts/exactness.md

@@ -153,8 +153,11 @@ def test_with_its_own_weights_it_is_the_model(
     # Some processors embed in bfloat16, which has three digits.
     monkeypatch.setattr("fedtopics.text.embeddings.fast_dtype", lambda: torch.float32)
     texts = texts_of(300, 4)  # more than are embedded at a time
-    embedded = network.embed(network.first, network.tokens(texts)).numpy()
-    np.testing.assert_allclose(embedded, SentenceEncoder(str(folder))(texts), atol=1e-5)
+    np.testing.assert_allclose(
+        network.embed(network.first, network.tokens(texts)).numpy(),
+        SentenceEncoder(str(folder))(texts),
+        atol=1e-5,
+    )
     assert network.dimension == DIMENSION
 
 

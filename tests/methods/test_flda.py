@@ -94,8 +94,10 @@ def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -
 
 def test_how_often_which_function_is_called() -> None:
     def often(**given: Any) -> dict[str, str]:
-        method = flda(coherence="documents", **given).method
-        return {name: str(of) for name, of in FLDAClient.in_study(method).items()}
+        return {
+            name: str(of)
+            for name, of in FLDAClient.in_study(flda(coherence="documents", **given).method).items()
+        }
 
     end = ("document_counts", "word_counts", "topic_shares", "word_sums", "word_pairs")
     expected = {"local_topics": "each round", **dict.fromkeys(end, "once, at the end")}
@@ -320,8 +322,11 @@ def test_one_more_round_of_new_documents() -> None:
     assert themes(events[0]["vanished"]) == {"cloud"}
     assert events[0]["new"] == [3]
     before = dict(zip(final(model), model.info["ids"], strict=True))
-    after = dict(zip(final(more), more.info["ids"], strict=True))
-    assert after == {"apple": before["apple"], "bread": before["bread"], "dance": 3}
+    assert dict(zip(final(more), more.info["ids"], strict=True)) == {
+        "apple": before["apple"],
+        "bread": before["bread"],
+        "dance": 3,
+    }
     assert more.info["history"][:3] == model.info["history"]
     assert len(more.info["history"]) == more.info["rounds"] == 4
     assert more.info["seen"] == model.info["seen"] + 3 * SIZE
@@ -345,8 +350,11 @@ def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPa
     beta[1, 12:24] = 1
     model, events = trained(flda(max_rounds=1, n_words=8), stream([ABC]), start=(beta, words))
     assert guides_of(sampled) == [[THEMES["cloud"][:8], THEMES["apple"][:8]]] * 3
-    ids = {theme(topic["words"]): topic["id"] for topic in events[0]["topics"]}
-    assert ids == {"cloud": 0, "apple": 1, "bread": 2}
+    assert {theme(topic["words"]): topic["id"] for topic in events[0]["topics"]} == {
+        "cloud": 0,
+        "apple": 1,
+        "bread": 2,
+    }
     assert events[0]["new"] == [2]
     again, _ = trained(flda(max_rounds=1, n_words=8), stream([ABC]), start=model)
     assert set(final(again)) == set(final(model))

@@ -107,8 +107,12 @@ def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> Enco
 
 
 def broadcast(round_: int = 1, present: Any = (True,) * CLUSTERS) -> dict[str, Any]:
-    masses = np.ones(CLUSTERS)
-    return {"round_": round_, "centres": CENTRES, "present": np.array(present), "masses": masses}
+    return {
+        "round_": round_,
+        "centres": CENTRES,
+        "present": np.array(present),
+        "masses": np.ones(CLUSTERS),
+    }
 
 
 def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
@@ -255,8 +259,10 @@ def test_global_centres_are_means_of_local_ones_by_documents(
     for round_replies, given in zip(zip(*replies, strict=True), payloads, strict=False):
         counts = sum(reply["counts"] for reply in round_replies)
         np.testing.assert_array_equal(given["counts"], counts)
-        total = sum(reply["sums"] for reply in round_replies)
-        np.testing.assert_allclose(given["centres"], total / np.maximum(counts, 1)[:, None])
+        np.testing.assert_allclose(
+            given["centres"],
+            sum(reply["sums"] for reply in round_replies) / np.maximum(counts, 1)[:, None],
+        )
         for reply in round_replies:
             assert not ((reply["counts"] > 0) & (reply["counts"] < policy.min_persons)).any()
             assert not reply["sums"][reply["counts"] == 0].any()

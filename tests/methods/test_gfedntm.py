@@ -114,8 +114,11 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     )
     client = client_of(plan, ClientContext("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
-    cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))
-    np.testing.assert_allclose(cut.beta, uncut.beta, rtol=1e-9)
+    np.testing.assert_allclose(
+        program_of(plan).train(LocalClients({"a": door}), RunFolder(None, "")).beta,
+        uncut.beta,
+        rtol=1e-9,
+    )
 
 
 def test_the_tolerance_stops_training() -> None:
@@ -170,8 +173,9 @@ def test_no_embedding_and_no_theta_is_in_a_reply(
     messages = overheard(monkeypatch)
     model = train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), at_once=False)
     left = b"".join(dumps(reply) for *_, reply in messages.calls)
-    told = messages.of("vocabulary", "a")[0]["words"].values
-    assert told.tobytes() in left, "the search finds what left"
+    assert messages.of("vocabulary", "a")[0]["words"].values.tobytes() in left, (
+        "the search finds what left"
+    )
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):
             assert row.tobytes() not in left

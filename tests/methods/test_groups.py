@@ -176,8 +176,10 @@ def test_who_goes_by_its_own_counts_gives_no_less(policy: Policy, least: int) ->
     """Its policy says so, or asks for more than the study: whatever all are said to have."""
     half = kmeans_half(12, policy)
     centres = near(range(11), range(11, 12), range(12, 60))
-    told = asked(half, centres, least=least, clients=1)
-    assert told["moves"][0].tolist() == np.diag([11, 0, 0]).tolist()
+    assert (
+        asked(half, centres, least=least, clients=1)["moves"][0].tolist()
+        == np.diag([11, 0, 0]).tolist()
+    )
     reply = asked(half, centres, least=least, clients=1, counted={"moves": 1000 * np.eye(3)[None]})
     assert reply["counts"].tolist() == [[11, 0, 0]]
 

@@ -182,8 +182,7 @@ def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
 
 def test_pairs_of_words_that_a_client_has_hardly_ever_are_none() -> None:
     """Which of the agreed words one document has is nobody's business, nor is it with which."""
-    half = client([["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4)
-    counted = counts(half, ALL)
+    counted = counts(client([["oak", "elm", "ash"] for _ in range(20)] + [["oak", "yew"]] * 4), ALL)
     assert counted["oak", "elm"] == counted["ash", "ash"] == 20
     assert [n for pair, n in counted.items() if "yew" in pair] == [0] * 4
 

@@ -80,8 +80,7 @@ def test_hierarchy_is_by_lost_information() -> None:
     joint = np.array([0.5, 0.3, 0.2])[:, None] * BETA
 
     def information(joint: Any) -> float:
-        even = joint.sum(1, keepdims=True) * joint.sum(0)
-        return float((joint * np.log(joint / even)).sum())
+        return float((joint * np.log(joint / (joint.sum(1, keepdims=True) * joint.sum(0)))).sum())
 
     first, last = model.hierarchy(3)
     assert (first["left"], first["right"], first["topics"]) == (1, 2, [1, 2])

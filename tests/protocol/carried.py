@@ -167,10 +167,18 @@ class Scene(World):
             content=content,
         )
         member._process = self.r.randbytes(8)  # not even a copied machine has the same one
-        host = self.relay if name == self.host else None
-        link = FolderLink(self.exchange(name), key_of(name), self.folder / name / "sent", host)
-        gate = self if name in self.gated else None
-        steps = MemberSteps(member, link, Patience(inf, lambda event: None), gate)
+        link = FolderLink(
+            self.exchange(name),
+            key_of(name),
+            self.folder / name / "sent",
+            self.relay if name == self.host else None,
+        )
+        steps = MemberSteps(
+            member,
+            link,
+            Patience(inf, lambda event: None),
+            gate=self if name in self.gated else None,
+        )
         while (record := member.record).step < len(self.steps):
             if not record.part or self.r.random() < 0.1:
                 self.snapshots[name].append(copy.copy(disk))

@@ -72,8 +72,7 @@ def _clone(world: World, kind: str, name: str) -> None:
         if len(running) < 2:
             return
         said = [p for p in running if p.has_said_stop]  # an operator removes it
-        gone = (said or running)[0] if world.operator else r.choice(running)
-        world.processes.remove(gone)
+        world.processes.remove((said or running)[0] if world.operator else r.choice(running))
         rest = world.running(name)[0]
         world.disks[name] = rest.disk
         world.documents[name] = rest.documents

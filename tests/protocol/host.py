@@ -33,10 +33,11 @@ class Host:
         world = self.world
         if self.relay is None:
             self.before = self.file
-            if world.evil and not (world.reform and world.now >= world.reform):
-                self.relay = Malicious(world, self.file, self.keep)
-            else:
-                self.relay = Relay(world.names, self.file, self.keep)
+            self.relay = (
+                Malicious(world, self.file, self.keep)
+                if world.evil and not (world.reform and world.now >= world.reform)
+                else Relay(world.names, self.file, self.keep)
+            )
 
     def keep(self, content: bytes) -> None:
         self.world.point()

@@ -57,9 +57,7 @@ class RecordNotSynced(Disk):
 
     def save(self, record: Record, content: bytes | None = None) -> None:
         self.before = self.record
-        before = self.record
         super().save(record, content)
-        self.before = before
 
     def power_cut(self, r: random.Random) -> None:
         self.record = self.before
@@ -148,8 +146,7 @@ def _bare_tag(world: World, real: Any, group: bytes, *given: Any) -> Any:
 
 def _no_tag(world: World, real: Any, group: bytes, bound: bytes, content: bytes) -> Any:
     words = np.frombuffer(content, "<u8")
-    pad = masks.stream(derive(group, "pad", bound), len(words) - 1)
-    return (words[:-1] - pad).astype(np.int64)
+    return (words[:-1] - masks.stream(derive(group, "pad", bound), len(words) - 1)).astype(np.int64)
 
 
 def _plain_transcript(world: World, real: Any, group: bytes, *fields: Any) -> bytes:

@@ -57,8 +57,7 @@ SURVIVED |= {"words", "words operator", "files quiet", "files"}
 
 def play(kind: str, seed: int, mutant: str = "") -> tuple[str, World]:
     """Run one world; return how it ended, and it. ViolationError if that is not allowed."""
-    make = Scene if kind.startswith("files") else World
-    world = make(seed, mutant=mutant, **KINDS[kind])
+    world = (Scene if kind.startswith("files") else World)(seed, mutant=mutant, **KINDS[kind])
     ending = world.run()
     if world.evil and kind not in SURVIVED:
         return ending, world

@@ -91,8 +91,7 @@ class Second:
         return self.private.sign(joined("fedtopics 3", self.study, *fields), ECDSA)
 
     def _check(self, name: str, signature: bytes, *fields: Field) -> None:
-        content = joined("fedtopics 3", self.study, *fields)
-        self.certificates[name].verify(signature, content, ECDSA)
+        self.certificates[name].verify(signature, joined("fedtopics 3", self.study, *fields), ECDSA)
 
     def part(self, function: str, kind: str, layout: bytes, content: bytes) -> bytes:
         """Begin a step: point 1."""

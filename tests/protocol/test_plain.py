@@ -35,8 +35,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def models(scene: Scene, names: Sequence[str] = NAMES) -> list[Any]:
-    running = [scene.serve(), *map(scene.join, names)]
-    return [background.result(30) for background in running]
+    return [background.result(30) for background in [scene.serve(), *map(scene.join, names)]]
 
 
 def assert_bits(found: Sequence[Any], expected: Any) -> None:
