@@ -311,8 +311,8 @@ class ApprovalGate:
             if len(verdicts[text]) >= self._exposure.policy.approvals:
                 self._record(text, verdicts[text])
                 study = self._exposure.study.fingerprint
-                kept = f"{file_name(self._client)}-{study[:8]}-{title}"
-                self._keep(kept, secret, content, people)
+                file = f"{file_name(self._client)}-{study[:8]}-{title}"
+                self._keep(file, secret, content, people)
                 self._ledger.write_released(keyed, len(content), digest(text))
                 return self._passed(title)
         return self._pend(f"{title}.md", page, len(verdicts[page]))
