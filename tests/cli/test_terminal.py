@@ -95,6 +95,9 @@ def test_events_of_others(screen: StringIO) -> None:
         "step": 2,
         "n_components": 3,
         "score": 0.5,
+        "approvals": 1,
+        "needed": 2,
+        "page": TEXT,
         "exposure": SimpleNamespace(
             steps=9,
             bytes=4,

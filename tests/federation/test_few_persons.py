@@ -141,7 +141,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def spied(self: Any, function: str, template: Any, own: Any) -> Any:
         total = real_sum(self, function, template, own)
-        opened.append((function, self._study, total))
+        opened.append((function, self._member.study, total))
         return total
 
     monkeypatch.setattr(SecureClients, "_sum", spied)

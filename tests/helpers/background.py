@@ -56,6 +56,6 @@ class Background:
         return self._found
 
     def error(self) -> BaseException | None:
-        self._thread.join(PATIENCE)
+        self._thread.join(2 * PATIENCE)
         assert not self.running, "it never ended"
         return self._error
