@@ -151,7 +151,7 @@ TYPED = [
     ["key", "create", "server", "north", "south", "--out", "keys"],
     ["init", "study", "new.toml"],
 ]
-ELSEWHERE = {"serve", "join", "flda"}  # with other machines, or of an extra
+ELSEWHERE = {"serve", "join", "step", "approve", "flda"}  # with other machines, or of an extra
 
 
 def test_every_command_of_one_machine_works(folder: Path) -> None:
