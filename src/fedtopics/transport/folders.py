@@ -198,7 +198,8 @@ class FolderLink:
         is_own = isinstance(news, Stop) and news.name == self._key.name
         # An answer that did not help, as of a relay that lies, does not help a second time.
         is_same = self._heard == (place, relay.number)
-        if news is None or is_old or is_own or is_same:
+        is_cut = isinstance(news, Total) and not relay.total
+        if news is None or is_old or is_own or is_same or is_cut:
             raise NotYetError({} if is_old else self._exchange.shown(answer, self._key.name))
         self._heard = place, relay.number
         self._total = relay.total
