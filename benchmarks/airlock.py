@@ -11,10 +11,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.common import WORK, Row, arguments, grid, measured, table, versions, write
+from benchmarks.common import Row
 from benchmarks.quality import prepare
-from benchmarks.steps import METHODS, NAMES, SETS, WORDS, clients_of
-from experiments.made_up import write as write_made_up
+from benchmarks.steps import NAMES, WORDS, clients_of, play
 from fedtopics import Policy, Study
 from fedtopics.methods.core.plan import fingerprint_of
 from tests.helpers.by_folders import Carried
@@ -93,11 +92,4 @@ def cells_of(row: Row) -> list[str]:
 
 
 def main() -> None:
-    given = arguments(__doc__, ".parquet, ".join(SETS) + ".parquet", sets=SETS, methods=METHODS)
-    data = write_made_up(given.folder, ("m10",), 300) if given.quick else given.data
-    work = given.folder / "work" if given.quick else WORK
-    tasks = grid(documents=given.sets, method=given.methods)
-    tasks = grid(documents=["m10"], method=["nmf"]) if given.quick else tasks
-    rows = measured(given, tasks, lambda task: measure(data, work, **task))
-    used = ", ".join(f"{name} {number}" for name, number in versions("fedtopics", "numpy").items())
-    write(given, [FACTS.format(used), "", *table(HEAD, map(cells_of, rows), left=2)])
+    play(__doc__, measure, FACTS, HEAD, cells_of)

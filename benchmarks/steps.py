@@ -8,6 +8,7 @@ documents of one client, of five, and of scikit-learn with as many words, in tur
 
 import json
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from timeit import timeit
@@ -89,12 +90,23 @@ def cells_of(row: Row) -> list[str]:
     return [*cells, f"{one:.1f}", f"{five / one:.2f}", f"{one / peer:.2f}".replace("nan", "-")]
 
 
-def main() -> None:
-    given = arguments(__doc__, ".parquet, ".join(SETS) + ".parquet", sets=SETS, methods=METHODS)
+def play(
+    doc: str | None,
+    measure: Callable[..., Row],
+    facts: str,
+    head: str,
+    cells: Callable[[Row], list[str]],
+) -> None:
+    """Measure all methods with all sets of documents, and write a table with these facts."""
+    given = arguments(doc, ".parquet, ".join(SETS) + ".parquet", sets=SETS, methods=METHODS)
     data = write_made_up(given.folder, ("m10",), 300) if given.quick else given.data
     work = given.folder / "work" if given.quick else WORK
     tasks = grid(documents=given.sets, method=given.methods)
     tasks = grid(documents=["m10"], method=["nmf"]) if given.quick else tasks
     rows = measured(given, tasks, lambda task: measure(data, work, **task))
     used = ", ".join(f"{name} {number}" for name, number in versions("fedtopics", "numpy").items())
-    write(given, [FACTS.format(used), "", *table(HEAD, map(cells_of, rows), left=2)])
+    write(given, [facts.format(used), "", *table(head, map(cells, rows), left=2)])
+
+
+def main() -> None:
+    play(__doc__, measure, FACTS, HEAD, cells_of)

@@ -1,6 +1,6 @@
-"""Approval by people: what waits for it, who may give it, and who has given it.
+"""Approval by people: which updates wait for it, who may approve, and who approved.
 
-What would leave has a page in plain words, with a keyed digest of the unmasked update. Approvers
+What would be sent has a page in plain words, with a keyed digest of the unmasked update. Approvers
 sign the SHA-256 of the page, each with an own key, so that a page cannot belong to other bytes. The
 page of the whole study covers all steps within its table. All files are in a folder `pending`,
 which may be read by others: without the key of a step, nobody can guess an update from its digest.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from fedtopics.federation.policy import Policy, n_different
 from fedtopics.federation.proposal import proposal_lines
 from fedtopics.files import digest, read_bytes, read_text, write_durably
 from fedtopics.protocol.keys import framed
+from fedtopics.protocol.relay import LONGEST_REASON
 from fedtopics.protocol.roster import (
     Key,
     alone,
@@ -52,7 +53,6 @@ STUDY = "study.md"  # the page of all steps
 PEOPLE = "approvers.json"  # who may approve the pages
 FAREWELL = "farewell-"  # begin of the name of a page by which an approver leaves
 VERDICT = ".verdict.json"  # end of the name of a file with what an approver says of a page
-LONGEST_REASON = 100  # characters of a refusal
 REPLACED = re.compile(r"# The approver ([\w.-]+) with the certificate ([0-9a-f]{64}) leaves\n")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n[\w+/=\n]+-----END CERTIFICATE-----\n")
 KEYED = "Keyed SHA-256 of the update before it is masked: "
@@ -199,7 +199,7 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
             verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
             people: People = policy.approvers_by_name
             number = 0
-            # Who has left before this page does not count any more.
+            # Approvers who were replaced before this page do not count any more.
             for page, about in earlier:
                 before = people
                 place = where_of(client, content["study"], number)
@@ -377,7 +377,7 @@ class ApprovalGate:
         what = "something that is not in the study's table" if row is None else row.short
         return self._as_page(f"{self._client} would send: {what}", lines)
 
-    @property
+    @cached_property
     def _study_page(self) -> str:
         """Return the page of all steps."""
         exposure = self._exposure
@@ -416,17 +416,10 @@ class ApprovalGate:
             has_noise=study.differential_privacy is not None,
         )
         learned = [f"{who}: {learns}" for who, learns in exposure.adversaries.items()]
-        parts = [
-            "## What it is",
-            lines,
-            "## Thresholds",
-            [thresholds],
-            "## What others learn",
-            learned,
-        ]
+        sections = {"What it is": lines, "Thresholds": [thresholds], "What others learn": learned}
         listed = [
-            part if isinstance(part, str) else "\n".join(f"- {line}" for line in part)
-            for part in parts
+            f"## {heading}\n\n" + "\n".join(f"- {line}" for line in of)
+            for heading, of in sections.items()
         ]
         return "\n\n".join([f"# {title}", *listed, f"Written by fedtopics {VERSION}."]) + "\n"
 

@@ -29,13 +29,13 @@ SUFFIX = ".kept"
 
 @dataclass(frozen=True)
 class Egress:
-    """Where files are written for others, and second places of what left.
+    """Where files are written for others, and second places of what was sent.
 
     Parameters
     ----------
     outbox : folder of the messages that people carry; None if there is a connection.
     log : folder that gets a copy of each line of the ledger, or "syslog" for their digests.
-    keep : folder that gets what left, encrypted for the approvers.
+    keep : folder that gets what was sent, encrypted for the approvers.
     """
 
     outbox: Path | None = None

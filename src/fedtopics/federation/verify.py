@@ -255,7 +255,7 @@ def _outputs(
 
 
 def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:
-    """Check that enough people had approved what left, before it did."""
+    """Check that enough people had approved what was sent, before it was."""
     pages = approved_pages(lines)
     places: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
     client = ""
@@ -291,7 +291,7 @@ def _approvals(path: Path, lines: Sequence[ledger.Line]) -> Check:
     return Check(
         "approvals",
         True,
-        f"{len(places['released']):,} outputs of {path} left after approval. Approvers: "
+        f"{len(places['released']):,} outputs of {path} were sent after approval. Approvers: "
         f"{', '.join(people) or 'none'}.",
     )
 

@@ -1,4 +1,4 @@
-"""The record of a member's outputs: what left, and who approved it, as JSON and as an RO-Crate."""
+"""A member's outputs: what was sent, and who approved it, as JSON and as an RO-Crate."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ one is there, not at all. The messages in the files are those of gRPC, byte for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -180,15 +180,17 @@ class FolderLink:
         if message not in self._messages:
             self._messages = [message] if kind == "part" else [*self._messages, message]
         if kind == "stop":
-            self._write(self._last.ask)
+            self._write(self._last.ask, self._exchange.newest())
 
     def ask(self, message: bytes) -> bytes:
         """See `Link.ask`; NotYetError if the relay has not answered this question."""
         ask = decode(message, Ask)
-        self._write(ask)
+        newest = self._exchange.newest()
+        self._write(ask, newest)
         if self._host is not None:
             self._host()
-        relay = self._exchange.newest().get(RELAY)
+            newest = self._exchange.newest()
+        relay = newest.get(RELAY)
         if relay is None:
             raise NotYetError({"the relay": "no message yet"})
         question, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
@@ -209,12 +211,12 @@ class FolderLink:
         """Return the total that came with the last answer."""
         return self._total
 
-    def _write(self, ask: Ask) -> None:
+    def _write(self, ask: Ask, files: Mapping[str, Sealed]) -> None:
         """Write what is to be carried; what is there already stays the same, byte for byte."""
         last = self._last
         same = msgspec.structs.replace(last.ask, process=ask.process)
         # If this member's folder was lost or restored, others may have a newer file of it.
-        newest = self._exchange.newest().get(self._key.name, last)
+        newest = files.get(self._key.name, last)
         if newest.number > last.number or (ask, self._messages) != (same, last.messages):
             number = _number_after(last, newest)
             last = msgspec.structs.replace(last, number=number, ask=ask, messages=self._messages)
