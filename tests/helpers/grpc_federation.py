@@ -103,7 +103,7 @@ class Partner:
 
         def work() -> TopicModel | None:
             try:
-                return join(part, plan, link=self.link, timeout=PATIENCE)
+                return join(part, plan, link=self.link, timeout=20 * PATIENCE)
             except Exception as error:
                 if service is not None:  # which would wait for ever
                     service.fail(f"{part.name}: {error}")
