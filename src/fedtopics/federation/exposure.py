@@ -35,7 +35,7 @@ REHEARSED = 5_000  # own documents in a rehearsal of noise
 WORDS = "vocabulary"  # the function by which clients count words
 MOST_CLIENTS = 10  # in a rehearsal of noise
 OF_GROUPS = (
-    " A sum over a topic, cluster or period counts persons of all members, so it can be over one "
+    " A sum over a topic, cluster or group counts persons of all members, so it can be over one "
     "of this client."
 )
 WITHOUT_NOISE = (

@@ -61,7 +61,8 @@ def without_exact_counts(model: TopicModel) -> TopicModel:
     return replace(
         model,
         shares={name: np.round(share, SHARE_DIGITS) for name, share in model.shares.items()},
-        periods=model.periods and model.periods.rounded(SHARE_DIGITS),
+        groups=tuple(table.rounded(SHARE_DIGITS) for table in model.groups),
+        effects=tuple(effect.rounded() for effect in model.effects),
         info=cast("TrainingInfo", info),
     )
 

@@ -50,7 +50,7 @@ class Release(BaseModel, frozen=True):
     study: str  # fingerprint
     run: int = 1
     roster: str = ""  # digest of the clients' certificates
-    period: str = ""  # of over_time: unit, begin and end
+    columns: dict[str, str] = Field(default_factory=dict)  # by which documents were compared
     rules: str = ""  # digest of those by which texts become words, and words a vocabulary
     confirmed: tuple[str, ...] = ()  # what the operator confirmed, such as "first release"
     finished: str = ""  # when this client got the model

@@ -39,7 +39,6 @@ from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_bytes, write_durably
-from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, default_vocabulary
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
@@ -51,6 +50,7 @@ from fedtopics.protocol.roster import Key
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
+from fedtopics.text.grouping import check_groups
 from fedtopics.text.growing import Follow
 
 NO_ACCOUNT = Account()
@@ -364,26 +364,24 @@ class Participation:
                 "the rules of the earlier study. Only if the owner of the documents accepts this, "
                 "add --texts-changed."
             )
-        other = {old.period for old in earlier} - {"", release.period}
-        if release.period and other:
+        lost = {pair for old in earlier for pair in old.columns.items()} - {*release.columns.items()}
+        if release.columns and lost:
             raise PolicyError(
-                f"The study sums topics by {release.period}, but an earlier one with these "
-                f"documents did so by {min(other)}. The differences of such sums can be over a few "
-                "documents. Nothing was sent; set the same period, begin and end in the study's "
-                "over_time; an end may lie in the future."
+                f"An earlier study compared these documents by {min(lost)[0]}, with other levels or "
+                "periods than this one, or without the columns of this one. The differences of "
+                "such sums can be over a few documents. Nothing was sent; list that column with "
+                "the same levels, period, begin and end next to the new ones; an end may lie in "
+                "the future."
             )
 
     def _release(self, study: Study) -> Release:
-        over_time = study.method.over_time
         rules = {"text": study.agreed.get("text"), "vocabulary": study.agreed.get("vocabulary")}
         return Release(
             study=study.identity(self.begun(study)),
             rules=digest(json.dumps(rules, sort_keys=True)),
             run=study.run,
             roster="" if study.roster is None else study.roster.digest_of(study.clients),
-            period=""
-            if over_time is None
-            else f"{over_time.period}s from {over_time.begin} to {over_time.end}",
+            columns={name: str(column) for name, column in study.method.compared.items()},
             confirmed=self._confirmed,
         )
 
@@ -507,7 +505,7 @@ def check_policy(
     policy.check_persons(client, corpus)
     persons(corpus, privacy)  # raises if documents have none and the study needs them
     if not grows:
-        check_times(corpus, method.over_time)
+        check_groups(corpus, method.compared)
     recipe = recipe_of(study)
     if privacy is not None and recipe is not None:
         recipe.public_words(privacy.words, method, study.text)  # raises if there are none

@@ -27,12 +27,12 @@ from fedtopics.federation.progress import recording
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.files import hold, open_file, read_bytes
-from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.outliers import Robust
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
+from fedtopics.text.grouping import check_groups
 
 
 def train(
@@ -232,7 +232,7 @@ class Simulation:
 
         try:
             self.policies[name].check_persons(name, self.documents[name])
-            check_times(self.documents[name], self.study.method.over_time)
+            check_groups(self.documents[name], self.study.method.compared)
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None

@@ -40,12 +40,12 @@ from fedtopics.federation.simulation import Simulation, corpora_by_name, train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.client import ClientFacts
-from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.terminal.display import say
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
+from fedtopics.text.grouping import check_groups
 from fedtopics.text.readers import files_of
 
 TOGETHER = 8  # replies that are added up at a time
@@ -107,7 +107,7 @@ class RemotePart:
         self, documents: Corpus, study: Study, name: str, policy: Policy, number: int | None
     ) -> None:
         self._made_of = documents, study, name, policy, number
-        check_times(documents, study.method.over_time)
+        check_groups(documents, study.method.compared)
         model = study.clients[name].embedding_model
         site = ClientContext(
             name,

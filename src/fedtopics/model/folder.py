@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
@@ -20,25 +20,18 @@ from fedtopics.files import read_bytes, read_text, replacing, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
+from fedtopics.model.effects import Effects, GroupTable, of_plain, plain
 from fedtopics.model.labels import checked_names, read_labels, refuse_closed
 from fedtopics.model.shown_words import WordRanking
-from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
+from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
 from fedtopics.text.rules import TextRules
-from fedtopics.text.times import Unit
 from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
+CHECKED = "coherence", "info", "groups", "effects"  # whose texts people see
 LONGEST_LINE = 300  # characters of a text in a config, such as when something was sent
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
-
-
-class _Periods(TypedDict):
-    """Topics by period, in a config."""
-
-    unit: Unit
-    begins: list[str]
-    sums: dict[str, list[list[FiniteFloat]]]
 
 
 class _Config(TypedDict):
@@ -56,7 +49,8 @@ class _Config(TypedDict):
     client_names: NotRequired[dict[str, str]]
     coherence: dict[str, list[float]]
     info: TrainingInfo
-    periods: NotRequired[_Periods]
+    groups: NotRequired[list[dict[str, Any]]]  # checked by `GroupTable.read`
+    effects: NotRequired[list[dict[str, Any]]]
 
 
 _CONFIG = TypeAdapter(_Config)
@@ -104,7 +98,8 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
         "client_names": dict(model.client_names),
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
-        **({} if model.periods is None else {"periods": model.periods.plain()}),
+        "groups": [plain(table) for table in model.groups],
+        "effects": [plain(effect) for effect in model.effects],
     }
     words = model.vocabulary.plain()
     files = {
@@ -240,7 +235,8 @@ def _fields(config: Any, words: Any, folder: Path, fits: bool) -> dict[str, Any]
         "word_ranking": WordRanking(**config["reading"]),
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
-        "periods": Periods.of(config.get("periods"), len(word_sums), config["documents"]),
+        "groups": tuple(of_plain(GroupTable, table) for table in config.get("groups", ())),
+        "effects": tuple(of_plain(Effects, effect) for effect in config.get("effects", ())),
     }
     if not _fit(**fields):
         raise unfit
@@ -257,6 +253,8 @@ def _fit(
     coherence: Any,
     word_ranking: WordRanking,
     info: TrainingInfo,
+    groups: Sequence[GroupTable],
+    effects: Sequence[Effects],
     **_: Any,
 ) -> bool:
     """Whether the numbers of a model have the types and sizes that its settings require."""
@@ -270,6 +268,7 @@ def _fit(
         or shares.keys() != documents.keys()
         or any(len(entries) != len(word_sums) for entries in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
+        or not all(of.fits(len(word_sums)) for of in (*groups, *effects))
         or not word_ranking.fits(n_topics=word_sums.shape[0], n_words=word_sums.shape[1])
     ):
         return False
@@ -281,7 +280,7 @@ def _check_texts(config: Mapping[str, Any]) -> None:
     """Refuse invalid client names, and texts that are not short printable lines."""
     for client in config["shares"].keys() | config["documents"].keys():
         check_client_name(client)
-    for text in _texts([config["coherence"], config["info"]]):
+    for text in _texts([config[name] for name in CHECKED if name in config]):
         if len(text) > LONGEST_LINE or visible(text) != text or is_flooded(text):
             raise StudyError(
                 f'its config.json contains "{as_sentence(text)}", which is not printable or has '

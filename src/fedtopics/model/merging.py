@@ -167,7 +167,8 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         weights={**model.weights, **parts},
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
-        periods=model.periods and model.periods.of_groups(sums),
+        groups=tuple(table.of_topics(sums) for table in model.groups),
+        effects=(),  # of other topics
         word_ranking=replace(model.word_ranking, first=()),
         coherence={},
         labels=tidy({**dict(enumerate(new_labels)), **suggested}),

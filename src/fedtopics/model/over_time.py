@@ -230,7 +230,7 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
     if len(periods) < 2:
         return None
     # The last year and the one before; within one year or without dates, the halves.
-    earlier, later = _halves(periods)
+    earlier, later = halves(periods)
     cells = {(row["topic"], row["period"]): row for row in rows or ()}
     start = _when(periods[0])
     reach = _when(periods[-1]) - start or 1.0  # zero within one day
@@ -257,7 +257,8 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
     }
 
 
-def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the periods before the last ones, and the last ones: years, or halves."""
     if isinstance(periods[0], date):
         later = [p for p in periods if p.year == periods[-1].year]
         seasons = {(p.month, p.day) for p in later}  # only half a year may be there

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import date
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, NotRequired
 
@@ -15,95 +14,12 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.model.effects import Effects, GroupTable
 from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN, WordRanking
-from fedtopics.text.rounding import rounded
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
-TOGETHER = ""  # key of all clients together, if single ones are not known
-EXACT = float(1 << 53)  # documents, as elsewhere in a model
-
-
-@dataclass(frozen=True)
-class Periods:
-    """Topics by period: theta summed over documents, by client or under "" for all together."""
-
-    unit: str
-    begins: tuple[str, ...]  # such as 2026-03-01
-    sums: Mapping[str, Numbers]  # (n_periods, n_topics); zero for periods with too few documents
-
-    @property
-    def total(self) -> Numbers:
-        """Sums over all clients."""
-        return np.asarray(sum(self.sums.values(), np.zeros(())))
-
-    def rounded(self, digits: int) -> Periods:
-        """Return sums of rounded shares of rounded numbers of documents."""
-        sums = {}
-        for client, exact in self.sums.items():
-            documents = exact.sum(1, keepdims=True)
-            shares = np.round(exact / np.maximum(documents, TINY), digits)
-            sums[client] = shares * rounded(documents)
-        return Periods(self.unit, self.begins, sums)
-
-    @property
-    def shares(self) -> dict[str, Numbers]:
-        """Shares of topics per period, by client and under "" for all; NaN without documents."""
-        shares = {}
-        for client, sums in {**self.sums, TOGETHER: self.total}.items():
-            documents = sums.sum(1, keepdims=True)
-            shares[client] = np.divide(
-                sums, documents, out=np.full(sums.shape, np.nan), where=documents > 0
-            )
-        return shares
-
-    def of_groups(self, change: Callable[[Numbers], Numbers]) -> Periods:
-        """Return periods with other topics: `change` maps arrays with one row per topic."""
-        return replace(self, sums={name: change(sums.T).T for name, sums in self.sums.items()})
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one row per period and topic, as in `TopicModel.topics_over_time`."""
-        for place, (begin, sums) in enumerate(zip(self.begins, self.total, strict=True)):
-            documents = float(sums.sum())
-            clients = sum(bool(by_period[place].any()) for by_period in self.sums.values())
-            for topic, count in enumerate(sums.tolist() if documents else ()):
-                yield {
-                    "period": date.fromisoformat(begin),
-                    "topic": topic,
-                    "share": count / documents,
-                    "count": count,
-                    "documents": round(documents),
-                    "clients": None if TOGETHER in self.sums else clients,
-                }
-
-    def plain(self) -> dict[str, Any]:
-        """Return the periods as lists."""
-        return {
-            "unit": self.unit,
-            "begins": list(self.begins),
-            "sums": {name: array.tolist() for name, array in self.sums.items()},
-        }
-
-    @classmethod
-    def of(
-        cls, plain: Mapping[str, Any] | None, n_topics: int, clients: Mapping[str, Any]
-    ) -> Periods | None:
-        """Return the periods that `plain` described; ValueError if they do not fit the model."""
-        if plain is None:
-            return None
-        begins = tuple(plain["begins"])
-        sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
-        days = [date.fromisoformat(begin) for begin in begins]
-        sums_fit = all(
-            array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= EXACT
-            for array in sums.values()
-        )
-        clients_fit = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})
-        if not days or days != sorted(set(days)) or not sums_fit or not clients_fit:
-            raise ValueError
-        return cls(plain["unit"], begins, sums)
 
 
 class PastTopic(TypedDict):
@@ -195,7 +111,8 @@ class Topics:
     labels: Mapping[int, str] = field(default_factory=dict)  # by topic
     client_names: Mapping[str, str] = field(default_factory=dict)  # what people call clients
     unconfirmed: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
-    periods: Periods | None = None  # topics by period, if the study has over_time
+    groups: tuple[GroupTable, ...] = ()  # shares by group, if the study compares documents
+    effects: tuple[Effects, ...] = ()  # differences between groups
 
     @property
     def n_topics(self) -> int:

@@ -180,7 +180,8 @@ def disclosure(
         "topics' shares, by client": np.array([*model.shares.values()]),
         "documents, by client": np.array([*model.documents.values()]),
         **{f"coherence of topics, {name}": scores for name, scores in model.coherence.items()},
-        **({} if model.periods is None else {"topics by period": model.periods.total}),
+        **{f"topics by {table.name}": table.shares for table in model.groups},
+        **{f"effects of {of.formula}": of.coefficients for of in model.effects},
     }
     return Disclosure(
         contents={name: tuple(array.shape) for name, array in arrays.items() if array.any()},

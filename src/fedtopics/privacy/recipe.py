@@ -79,8 +79,8 @@ class Recipe:
             return "sums to choose the number of topics have no noise: set n_components to a number"
         if settings.coherence != "nothing":
             return 'counts of pairs of words have no noise: set coherence = "nothing"'
-        if settings.over_time:
-            return "sums by period have no noise: leave out over_time"
+        if settings.compared:
+            return "sums by group have no noise: leave out over_time and by"
         if settings.stop_when or settings.stops.get("tolerance"):
             return "rounds are few and fixed in advance: leave out stop_when and tolerance"
         once = self.rounds_once

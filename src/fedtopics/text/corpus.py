@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Column
 
 BATCH = 4096
 FIRST_DOCUMENTS = 3  # documents whose words are counted as a check for people
-COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "persons", "times")
+COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "persons", "times", "groups")
 Document = str | list[str]
 
 
@@ -50,6 +50,7 @@ class Corpus:
     rounds: pa.ChunkedArray | None = None  # arrival of documents, as round numbers or times
     persons: pa.ChunkedArray | None = None  # whose each document is: strings; "" if unknown
     times: pa.ChunkedArray | None = None  # when each was written, for topics by period
+    groups: pa.ChunkedArray | None = None  # structs: columns by which documents are compared
     embedded_by: str = ""  # fingerprint of the encoder of the embeddings, if it was trained
     source: str = ""  # column and file of the documents, for people
     person_column: str = ""  # the name of the column of persons
@@ -227,6 +228,9 @@ class Corpus:
             rounds=table.read_column(columns.rounds, (), Column.values),
             persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), Column.values),
+            groups=_structs(
+                {name: table.read_column(None, [own.lower()], Column.values) for name, own in columns.by.items()}
+            ),
             source=table.source(name),
             person_column=columns.person or "",
         )
@@ -400,6 +404,12 @@ def column_of(data: Any, name: str) -> list[Any]:
     return Table.of(data, "the documents").column(name).plain()
 
 
+def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
+    """Return columns as one, without those that are not there; None if none is."""
+    there = {name: column for name, column in columns.items() if column is not None}
+    return pa.table(there).to_struct_array() if there else None
+
+
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
     for chunk in column.chunks:
         for start in range(0, len(chunk), BATCH):
@@ -423,8 +433,9 @@ def corpus_fingerprint(corpus: Corpus) -> str:
         content.update(b"\0")
     for person in () if corpus.persons is None else corpus.persons:
         content.update(json.dumps(person.as_py()).encode() + b"\n")
-    for time in () if corpus.times is None else corpus.times:
-        content.update(f"{time}\n".encode())
+    for column in (corpus.times, corpus.groups):
+        for value in () if column is None else column:
+            content.update(f"{value}\n".encode())
     if corpus.embeddings is not None:
         content.update(f"{corpus.embeddings.dtype} {corpus.embeddings.shape}".encode())
         content.update(corpus.embeddings.tobytes())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,7 +48,8 @@ class Columns:
 
     With both `tokens` and `text`, tokens are the documents and the text is kept as well. A column
     that cannot be used is refused if named, and ignored if it only has a usual name. Columns of
-    rounds, persons or times are read only if named. With `rules`, texts become lists of words by
+    rounds, persons or times are read only if named; `by` gives the names of columns by which a study
+    compares documents, by their names in the study. With `rules`, texts become lists of words by
     these rules instead of the study's.
     """
 
@@ -60,6 +61,7 @@ class Columns:
     rounds: str | None = None
     person: str | None = None
     time: str | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
     rules: TextRules | None = None
 
 

@@ -35,6 +35,7 @@ from fedtopics.contract.replies import (
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.vectors import batches as batches  # for methods, also those of others
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
+from fedtopics.methods.core.group_sums import GroupSums
 from fedtopics.methods.core.groups import (
     Enough,
     Grouped,
@@ -55,7 +56,7 @@ from fedtopics.text.vocabulary import (
 
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
-MANY = 3  # times min_persons for each topic or period: so many persons have few small groups
+MANY = 3  # times min_persons for each topic: so many persons have few small groups
 # The number of documents is the same in all steps of the agreement.
 SAME_NUMBER = Announced({}, constant_in_round=True)
 COUNTED: Template = {
@@ -213,9 +214,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         # A client with many persons leaves out its own small groups: this is stricter, it costs few
         # sums, and no step before them. Other groups are counted over all clients first, or over
         # all parts of this client's documents.
-        over_time = self.settings.over_time
-        periods = 0 if over_time is None else len(over_time.begins)
-        many = MANY * self.min_persons * max(self.settings.most_topics, periods)
+        many = MANY * self.min_persons * self.settings.most_topics
         counts_first = site.policy.counts_of_all and self.corpus.n_persons() < many
         counts_together = site.is_part or fewest_clients > 1 or (site.masked and counts_first)
         self.guard = GroupThreshold(
@@ -224,7 +223,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self._fingerprint = ""
-        self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums)}
+        self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums, GroupSums)}
         self.about = self.functions()
         self.allowed = frozenset(self.in_study(self.settings))
 
@@ -235,7 +234,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def functions(cls) -> dict[str, Published]:
         """Return the descriptions of all published functions of the method, by name."""
-        kinds = (base for kind in (cls, *cls.exchanges, LastSums) for base in kind.__mro__[::-1])
+        kinds = (base for kind in (cls, *cls.exchanges, LastSums, GroupSums) for base in kind.__mro__[::-1])
         members = {name: getattr(kind, name) for kind in kinds for name in vars(kind)}
         every = [description_of(f) for f in members.values() if hasattr(f, "published")]
         return {of.name: of for of in every}

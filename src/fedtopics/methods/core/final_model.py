@@ -17,18 +17,16 @@ from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
     GroupRequest,
-    OverTime,
     PersonShares,
     Thetas,
-    as_many,
-    sums_by_period,
 )
+from fedtopics.methods.core.group_sums import compare_groups
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
 from fedtopics.model.shown_words import DEFAULT_RANKING, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
-from fedtopics.model.topics import TOGETHER, Periods, Topics
+from fedtopics.model.topics import Topics
 from fedtopics.text.rounding import at_least, at_most, rounded_by_word
 
 CHOOSING, SCORED, ALL = range(3)
@@ -41,14 +39,6 @@ ALL_OR_ONE_OF_TWO = Over(
     ),
 )
 SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
-
-
-def period_bounds(settings: TopicSettings) -> Template:
-    return {
-        "sums": sums(
-            len(cast("OverTime", settings.over_time).begins), settings.n_components, per_document=1
-        )
-    }
 
 
 def pair_bounds(
@@ -125,51 +115,6 @@ class LastSums(SharedFunctions):
             thetas=self.client.thetas(**model),
             n_topics=self.client.n_topics(**model),
         )
-
-    @published(
-        "For each period with enough documents, the sum of their topics' shares, and zeros for the "
-        "rest; the number of all documents. With secure aggregation, before that: the number of "
-        "documents in each period.",
-        "shares of topics by period",
-        often=of_method(
-            TopicSettings,
-            lambda s: LAST if s.over_time and not s.over_time.by_client else NEVER,
-        ),
-        reply=period_bounds,
-        counts_first=lambda settings: {
-            "counts": sums(len(settings.over_time.begins) + 1, per_document=1)
-        },
-    )
-    def period_sums(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
-        client = self.client
-        over_time = cast("OverTime", client.settings.over_time)
-        compute = partial(
-            sums_by_period,
-            places=over_time.places(client.corpus),
-            thetas=partial(client.thetas, **model),
-            shape=(len(over_time.begins), client.n_topics(**model)),
-            corpus=client.corpus,
-        )
-        return cast(
-            "Reply",
-            client.sums_by_group(
-                groups, {"sums": "by period", **model}, compute, client.usable, as_many
-            ),
-        )
-
-    @published(
-        "For each period with enough of the client's documents, the sum of their topics' shares, "
-        "and zeros for the rest; the number of all documents. The model contains each client's "
-        "numbers: all participants see them.",
-        "shares of topics by period",
-        often=of_method(
-            TopicSettings, lambda s: LAST if s.over_time and s.over_time.by_client else NEVER
-        ),
-        reply=period_bounds,
-        seen_by_all=True,
-    )
-    def period_shares(self, /, groups: GroupRequest = SEEN, **model: Any) -> Reply:
-        return self.period_sums(groups, **model)
 
     @published(
         "For each pair of words of a topic that documents of enough persons contain, the number of "
@@ -299,27 +244,11 @@ def assemble_model(
         word_sums=word_sums,
     )
     topics = topics if start is None else start.added_to(topics)
+    tables, effects = compare_groups(described, settings, model)
     return choose_words(
         described,
         settings,
-        replace(topics, periods=sum_periods(described, settings.over_time, model)),
-    )
-
-
-def sum_periods(
-    agreement: Agreement, over_time: OverTime | None, model: Mapping[str, Any]
-) -> Periods | None:
-    if over_time is None:
-        return None
-    replies = (
-        agreement.ask(LastSums.period_shares, **model)
-        if over_time.by_client
-        else {TOGETHER: agreement.ask_once(LastSums.period_sums, **model)}
-    )
-    return Periods(
-        over_time.period,
-        tuple(map(str, over_time.begins)),
-        {name: reply["sums"] for name, reply in replies.items()},
+        replace(topics, groups=tables, effects=effects),
     )
 
 

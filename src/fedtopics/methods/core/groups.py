@@ -1,4 +1,4 @@
-"""Groups of documents (clusters, topics, periods), without groups whose sums reveal persons.
+"""Groups of documents (clusters, topics), without groups whose sums reveal persons.
 
 With plain aggregation, a client omits groups of fewer of its own persons than its policy requires.
 With secure aggregation, a first sum counts the persons of all clients.
@@ -7,18 +7,13 @@ With secure aggregation, a first sum counts the persons of all clients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.contract.payload import Payload, digest_of
-from fedtopics.errors import DataError
 from fedtopics.inference.vectors import Numbers
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.times import PERIODS, Unit, as_array, begin_of, missing, times_of
 
 GroupRequest = Mapping[str, Any]
 """What a client receives about groups: nothing with plain aggregation; otherwise `least`, the
@@ -27,6 +22,7 @@ the counts over all clients."""
 Enough = NDArray[np.bool_]
 Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
 """Counts of a client's groups, and a function that returns the sums of the large enough ones."""
+Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 Result = TypeVar("Result")
 SEEN: GroupRequest = {}
 ROUNDING = 1e-9
@@ -64,7 +60,7 @@ class GroupThreshold:
         counts, summed = self.once(groups, request, compute)
         enough = rule(**counts, least=self.least)
         if self.masked or rule is as_many:
-            enough = with_company(enough, sizes_of(rule, counts))
+            enough = with_company(enough, sizes_of(counts))
         shares = self.shares(groups)
         if is_count(groups):
             sent = {name: count if shares else count * enough for name, count in counts.items()}
@@ -73,7 +69,7 @@ class GroupThreshold:
             return summed(enough)
         totals = {name: groups["counted"][name] for name in counts}
         enough = rule(**totals, least=groups["least"])
-        return summed(of_enough_clients(groups, enough, sizes_of(rule, totals)))
+        return summed(of_enough_clients(groups, enough, sizes_of(totals)))
 
     def once(self, groups: GroupRequest, request: Payload, compute: Callable[[], Result]) -> Result:
         """Compute counts and sums only once, so that both are of the same documents."""
@@ -114,12 +110,9 @@ def with_company(enough: Enough, sizes: Numbers) -> Enough:
     return np.asarray(enough & ~(has_omitted & (np.arange(enough.shape[-1]) == smallest)))
 
 
-def sizes_of(rule: Callable[..., Enough], counts: Mapping[str, Numbers]) -> Numbers:
+def sizes_of(counts: Mapping[str, Numbers]) -> Numbers:
     """Return by what groups are compared to find the smallest one, as company for omitted ones."""
-    sizes = next(iter(counts.values())).copy()
-    if rule is as_many:  # documents in no period are never sent: many are the best company
-        sizes[-1] = min(sizes[-1], 2 * ROUNDING)
-    return sizes
+    return next(iter(counts.values()))
 
 
 def as_many(counts: Numbers, least: int) -> Enough:
@@ -169,86 +162,3 @@ class PersonShares:
     def _added(self, shares: Numbers) -> dict[str, Numbers]:
         squares = np.square(shares, dtype=np.float64)
         return {name: self._sums[name] + (squares**n).sum(0) for name, n in POWERS.items()}
-
-
-MOST_PERIODS = 1000
-Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
-
-
-class OverTime(BaseModel, extra="forbid", frozen=True):
-    period: Unit = Field("month", description='"year", "quarter", "month", "week" or "day"')
-    begin: date = Field(
-        description="any day of the first period; earlier documents are in no period"
-    )
-    end: date = Field(description="any day of the last period")
-    by_client: bool = Field(
-        False,
-        description="whether all participants see the sums of each client instead of the total",
-    )
-
-    @model_validator(mode="after")
-    def _not_too_many(self) -> OverTime:
-        if self.end < self.begin:
-            raise ValueError("over_time ends before it begins")
-        if (periods := len(self.begins)) > MOST_PERIODS:
-            raise ValueError(
-                f"over_time has {periods:,} periods, more than {MOST_PERIODS:,}; choose longer ones"
-            )
-        return self
-
-    @property
-    def begins(self) -> NDArray[Any]:
-        unit, step = PERIODS[self.period]
-        first, last = begin_of(
-            np.array([self.begin, self.end], "datetime64[D]"), self.period
-        ).astype(f"datetime64[{unit}]")
-        return np.arange(first, last + 1, step).astype("datetime64[D]")
-
-    def places(self, corpus: Corpus) -> NDArray[np.int64]:
-        """Return the number of each document's period; n_periods if the document is in none."""
-        n_periods = len(self.begins)
-        places = np.full(len(corpus), n_periods)
-        if corpus.times is None:
-            return places
-        values = as_array(corpus.times)
-        has_time = ~missing(values)
-        if not has_time.any():
-            return places
-        begins = begin_of(times_of(values, has_time), self.period)
-        periods = np.searchsorted(self.begins, begins).clip(max=n_periods - 1)
-        places[has_time] = np.where(self.begins[periods] == begins, periods, n_periods)
-        return places
-
-
-def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
-    """Raise DataError if documents lack the times that a study needs, or these are not times."""
-    if over_time is None:
-        if corpus.times is not None:
-            values = as_array(corpus.times)
-            times_of(values, ~missing(values))
-        return
-    if corpus.times is None:
-        raise DataError(
-            f"The study sums topics by {over_time.period}, but the documents have no times; name "
-            "the column with --columns time=NAME, or as time in the client's table."
-        )
-    over_time.places(corpus)
-
-
-def sums_by_period(
-    places: NDArray[np.int64],
-    thetas: Callable[[], Thetas],
-    shape: tuple[int, int],
-    corpus: Corpus,
-) -> Grouped:
-    """Return the number of persons in each period, and theta summed, (n_periods, n_topics)."""
-    total = np.zeros((shape[0] + 1, shape[1]))
-    usable = [np.zeros(0, np.int64)]
-    for rows, theta in thetas():
-        np.add.at(total, places[rows], theta)
-        usable.append(rows)
-    rows = np.concatenate(usable)
-    persons = persons_by_label(places[rows], shape[0] + 1, corpus.owners_of(rows))
-    return {"counts": persons.astype(np.float64)}, lambda enough: {
-        "sums": (total * enough[:, None])[:-1]
-    }

@@ -10,9 +10,11 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
-from fedtopics.methods.core.groups import OverTime
+from fedtopics.methods.core.comparisons import tables_of
+from fedtopics.model.formulas import Formula
 from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.grouping import TIME, GroupColumn, check_columns
 from fedtopics.text.rules import TextRules
 
 
@@ -157,11 +159,20 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         '"documents" (which ignores the order of words), or "nothing" (no words are '
         "counted, and no coherence is computed)",
     )
-    over_time: OverTime | None = Field(
+    over_time: GroupColumn | None = Field(
         None,
-        description="a table with period, begin and end: at the end of the training, topics are "
-        "summed by period, from the clients' column of times; with by_client, all "
-        "participants see each client's sums",
+        description="a table with period, begin and end: topics are compared by period, from the "
+        "clients' column of times",
+    )
+    by: dict[str, GroupColumn] = Field(
+        {},
+        description="tables of columns by which topics are compared at the end of the training: "
+        "each has levels; or period, begin and end; or least, most and knots of numbers",
+    )
+    effects: tuple[str, ...] = Field(
+        (),
+        description='formulas of these columns, such as "funded + year + client", whose effects on '
+        "topics' shares are estimated (needs fedtopics[effects] at each client)",
     )
     stop_when: dict[str, float] = Field(
         {}, description="further rules that end the training: names of rules, each with a number"
@@ -184,6 +195,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return filled(
             filled(settings, cls.PRESETS.get(str(settings.get(cls.decisive)), {})), groups
         )
+
+    @property
+    def compared(self) -> dict[str, GroupColumn]:
+        """The columns by which documents are compared."""
+        return ({} if self.over_time is None else {TIME: self.over_time}) | self.by
 
     @property
     def adds_up(self) -> bool:
@@ -218,6 +234,15 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     def most_words(self, max_words: int) -> int:
         """Return the largest number of agreed words, if the study limits them to `max_words`."""
         return max_words
+
+    @model_validator(mode="after")
+    def _can_be_compared(self) -> Self:
+        check_columns(self.by)
+        formulas = [Formula.read(text, self.compared) for text in self.effects]
+        if self.over_time is not None and not self.over_time.begin:
+            raise ValueError("over_time needs begin and end")
+        tables_of(self.compared, formulas)
+        return self
 
     @field_validator("stop_when")
     @classmethod

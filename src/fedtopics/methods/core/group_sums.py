@@ -1,0 +1,268 @@
+"""Sums by which groups of documents are compared: shares by group, and formulas, with errors."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedtopics.contract.interfaces import SharedFunctions
+from fedtopics.contract.published import LAST, NEVER, Reply, of_method, published
+from fedtopics.contract.replies import Bounds, Template, sums
+from fedtopics.errors import StudyError
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.comparisons import (
+    POWERS,
+    Cut,
+    Design,
+    count_cells,
+    powers_of,
+    rows_kept,
+    shape_of,
+    tables_of,
+)
+from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.model.effects import Effects, GroupTable, coefficients_of, moments, squares
+from fedtopics.model.formulas import Formula
+
+Counted = Mapping[str, Any]
+MOST_DOCUMENTS_OF_ONE = 10_000  # of a person, for the bounds of squared scores
+COMPARES = of_method(TopicSettings, lambda s: LAST if s.compared else NEVER)
+MOST_CLIENTS = 1 << 20
+
+
+def formulas_of(settings: TopicSettings) -> list[Formula]:
+    return [Formula.read(text, settings.compared) for text in settings.effects]
+
+
+def cut_of(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Cut:
+    return Cut(settings.compared, formulas_of(settings), counted, least, clients)
+
+
+def count_bounds(settings: TopicSettings) -> Template:
+    columns = settings.compared
+    shapes = {
+        ":".join(table): shape_of(columns, table)
+        for table in tables_of(columns, formulas_of(settings))
+    }
+    return {
+        "persons": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
+        "weights": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
+        "clients": {name: sums(len(columns[name].names), most=MOST_CLIENTS) for name in columns},
+        "powers": sums(sum(c.is_number for c in columns.values()), POWERS, per_document=1),
+    }
+
+
+def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Template:
+    n_topics = settings.n_components
+    cut = cut_of(settings, counted, least, clients)
+    template: dict[str, Template] = {}
+    for design in cut.designs:
+        p = len(cut.names(design))
+        template[design.key] = {
+            "xx": Bounds((p, p), per_document=4),
+            "xy": Bounds((p, n_topics), per_document=4),
+            "yy": sums(n_topics, per_document=4),
+            "counts": sums(3, per_document=1),
+            "groups": sums(p, per_document=1),
+        }
+    return template
+
+
+def largest_counts(settings: TopicSettings, _: int) -> Reply:
+    """Return counts by which all groups are shown."""
+    many = count_bounds(settings)
+    counted = {
+        kind: {name: np.full(bounds.shape, 1e6) for name, bounds in many[kind].items()}
+        for kind in ("persons", "weights", "clients")
+    }
+    return {"counted": counted | {"powers": np.ones(many["powers"].shape)}, "least": 1, "clients": 1}
+
+
+def square_bounds(settings: TopicSettings, counted: Counted, means: Counted, least: int, clients: int) -> Template:
+    cut = cut_of(settings, counted, least, clients)
+    template: dict[str, Bounds] = {}
+    for design in cut.designs:
+        p = len(cut.names(design))
+        shape = (settings.n_components, p) if design.cells else (settings.n_components, p, p)
+        template[design.key] = Bounds(shape, per_document=4 * MOST_DOCUMENTS_OF_ONE)
+    return {name: bounds for name, bounds in template.items() if name in means}
+
+
+class GroupSums(SharedFunctions):
+    """What clients send to compare groups of documents."""
+
+    @published(
+        "For each level of the study's columns and each combination of levels that a table or a "
+        "formula tells apart, the number of persons, and of documents (weighted so that each "
+        "person's add up to 1); for each level, whether the client has it; for columns of numbers, "
+        "sums of powers of persons' means. The number of documents.",
+        "persons by group",
+        often=COMPARES,
+        reply=count_bounds,
+    )
+    def group_counts(self) -> Reply:
+        columns = self.client.settings.compared
+        codes, owners, rows = self._coded()
+        weights = 1 / np.bincount(owners, minlength=1)[owners]
+        persons: dict[str, Any] = {}
+        weighted: dict[str, Any] = {}
+        for table in tables_of(columns, formulas_of(self.client.settings)):
+            name = ":".join(table)
+            persons[name], weighted[name] = count_cells(codes, columns, table, owners, weights)
+        corpus = self.client.corpus.take(rows)
+        numbers = [(n, c) for n, c in columns.items() if c.is_number]
+        return {
+            "persons": persons,
+            "weights": weighted,
+            "clients": {name: (persons[name] > 0).astype(np.float64) for name in columns},
+            "powers": np.array(
+                [powers_of(c.numbers(corpus, n), c.ends, owners) for n, c in numbers]
+            ).reshape(-1, POWERS),
+            "documents": self.client.over(rows),
+        }
+
+    @published(
+        "For each table of groups and each formula, sums over documents of products of their "
+        "columns and of these with shares of topics (X'X, X'theta), and of squared shares; numbers "
+        "of documents, persons and clients. Groups of documents of few persons are left out or "
+        "together with others. The number of documents.",
+        "shares of topics by group",
+        often=COMPARES,
+        reply=moment_bounds,
+        largest=largest_counts,
+    )
+    def group_sums(self, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
+        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Reply:
+            n_persons = len(np.unique(owners))
+            groups = [len(np.unique(owners[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
+            return moments(x, theta, n_persons, design.within) | {"groups": np.array(groups, float)}
+
+        return self._of_designs(counted, least, clients, model, sums_of)
+
+    @published(
+        "For each table of groups and each formula, with its coefficients, the sums over persons of "
+        "squared scores: of how far their documents' shares of topics are from those expected. The "
+        "number of documents.",
+        "spread of shares by group",
+        often=COMPARES,
+        reply=square_bounds,
+        largest=lambda settings, n_words: {
+            **(largest := largest_counts(settings, n_words)),
+            "means": dict.fromkeys(moment_bounds(settings, **largest)),
+        },
+    )
+    def group_squares(
+        self, counted: Counted, means: Counted, least: int, clients: int, **model: Any
+    ) -> Reply:
+        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Any:
+            return squares(
+                x=x,
+                theta=theta,
+                coefficients=means[design.key],
+                owners=owners,
+                within=design.within,
+                cells=bool(design.cells),
+            )
+
+        reply = self._of_designs(counted, least, clients, model, sums_of, only=means)
+        return reply
+
+    def _coded(self) -> tuple[dict[str, Any], Any, Any]:
+        """Return the levels of the documents that count, their persons, and their rows."""
+        client = self.client
+        columns = client.settings.compared
+        rows = client.usable
+        corpus = client.corpus.take(rows)
+        codes = {name: column.codes(corpus, name) for name, column in columns.items()}
+        owners = corpus.person_numbers
+        if not (client.site.masked and client.site.policy.counts_of_all):
+            tables = tables_of(columns, formulas_of(client.settings))
+            kept = rows_kept(codes, columns, tables, owners, client.min_persons)
+            codes = {name: code[kept] for name, code in codes.items()}
+            rows = rows[kept]
+            owners = owners[kept]
+        return codes, np.unique(owners, return_inverse=True)[1], rows
+
+    def _of_designs(
+        self,
+        counted: Counted,
+        least: int,
+        clients: int,
+        model: Mapping[str, Any],
+        sums_of: Callable[[Design, Any, Any, Any], Any],
+        only: Counted | None = None,
+    ) -> Reply:
+        client = self.client
+        masked = client.site.masked and client.site.policy.counts_of_all
+        if masked and (least < client.min_persons or clients < client.guard.clients):
+            raise StudyError(
+                f"Client {client.name!r} was asked for groups of {least} persons or more, but its "
+                f"policy requires {client.min_persons}; restart the study."
+            )
+        codes, owners, rows = self._coded()
+        theta = np.zeros((client.bag.shape[0], client.n_topics(**model)))
+        for places, batch in client.thetas(**model):
+            theta[places] = batch
+        cut = cut_of(client.settings, counted, least, clients)
+        values = cut.values(codes, client.corpus.take(rows))
+        return {
+            design.key: sums_of(design, cut.matrix(design, values)[0], theta[rows], owners)
+            for design in cut.designs
+            if only is None or design.key in only
+        } | {"documents": client.over(rows)}
+
+
+def compare_groups(
+    agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any]
+) -> tuple[tuple[GroupTable, ...], tuple[Effects, ...]]:
+    """Compare groups over all clients in three steps: counts, sums, and squares."""
+    if not settings.compared:
+        return (), ()
+    counted = agreement.ask_once(GroupSums.group_counts)
+    counted = {name: counted[name] for name in ("persons", "weights", "clients", "powers")}
+    rules: Any = {"counted": counted, "least": agreement.least, "clients": agreement.least_clients}
+    cut = cut_of(settings, **rules)
+    sums_by_design = agreement.ask_once(GroupSums.group_sums, **rules, **model)
+    means: dict[str, Any] = {}
+    refused = {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
+    for design in cut.designs:
+        try:
+            means[design.key] = _coefficients(design, sums_by_design[design.key])
+        except StudyError as error:
+            refused[design.formula.text if design.formula else design.key] = str(error)
+    spread = agreement.ask_once(GroupSums.group_squares, **rules, means=means, **model)
+    tables: list[GroupTable] = []
+    effects: list[Effects] = [Effects.refusal(text, why) for text, why in refused.items()]
+    for design in cut.designs:
+        if design.key not in means:
+            continue
+        of_design = sums_by_design[design.key]
+        if design.cells:
+            tables.append(
+                GroupTable.of(
+                    columns=design.columns,
+                    groups=design.cells,
+                    sums=of_design,
+                    spread=spread[design.key],
+                    persons=of_design["groups"],
+                    note=cut.notes.get(design.key, ""),
+                )
+            )
+        else:
+            effects.append(
+                Effects.of(
+                    formula=design.key if design.formula is None else design.formula.text,
+                    terms=cut.names(design),
+                    sums=of_design,
+                    spread=spread[design.key],
+                    within=design.within,
+                    scales=cut.scales(design),
+                )
+            )
+    return tuple(tables), tuple(effects)
+
+
+def _coefficients(design: Design, of_design: Mapping[str, Any]) -> Any:
+    if not design.cells:
+        return coefficients_of(of_design)
+    return of_design["xy"] / np.maximum(np.diag(of_design["xx"]), 1)[:, None]
