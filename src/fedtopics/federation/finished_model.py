@@ -62,7 +62,7 @@ def without_exact_counts(model: TopicModel) -> TopicModel:
         model,
         shares={name: np.round(share, SHARE_DIGITS) for name, share in model.shares.items()},
         groups=tuple(table.rounded(SHARE_DIGITS) for table in model.groups),
-        effects=tuple(effect.rounded() for effect in model.effects),
+        estimates=tuple(estimate.rounded() for estimate in model.estimates),
         info=cast("TrainingInfo", info),
     )
 

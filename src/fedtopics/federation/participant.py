@@ -364,7 +364,9 @@ class Participation:
                 "the rules of the earlier study. Only if the owner of the documents accepts this, "
                 "add --texts-changed."
             )
-        lost = {pair for old in earlier for pair in old.columns.items()} - {*release.columns.items()}
+        lost = {pair for old in earlier for pair in old.columns.items()} - {
+            *release.columns.items()
+        }
         if release.columns and lost:
             raise PolicyError(
                 f"An earlier study compared these documents by {min(lost)[0]}, with other levels or "

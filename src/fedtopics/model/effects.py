@@ -28,17 +28,23 @@ from fedtopics.text.rounding import rounded
 LEVEL = 0.95  # of intervals
 SINGULAR = 1e-10  # least eigenvalue of X'X, relative to its diagonal
 Moments = Mapping[str, Any]
-"""Sums over documents: xx, xy, yy, and numbers of documents, persons and clients."""
+"""Sums over documents: xx, xy, yy; counts of documents, persons and clients; persons by column."""
 
 
-def moments(x: sparse.csr_array, theta: Numbers, persons: int, within: bool) -> dict[str, Any]:
+def moments(
+    x: sparse.csr_array, theta: Numbers, owners: NDArray[np.int64] | None, within: bool
+) -> dict[str, Any]:
     """Return a client's sums; `within` clients, deviations from its own means count."""
+    people = np.arange(len(theta)) if owners is None else owners
+    groups = [len(np.unique(people[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
+    counts = [len(theta), len(np.unique(people)), len(theta) > 0]
     x, theta = centred(x, theta) if within else (x, theta)
     return {
         "xx": _dense(x.T @ x),
         "xy": np.asarray(x.T @ theta, np.float64),
         "yy": np.einsum("ik,ik->k", theta, theta, dtype=np.float64),
-        "counts": np.array([x.shape[0], persons, x.shape[0] > 0], np.float64),
+        "counts": np.array(counts, np.float64),
+        "groups": np.array(groups, np.float64),
     }
 
 
@@ -48,7 +54,7 @@ def squares(
     coefficients: Numbers,
     owners: NDArray[np.int64] | None,
     within: bool,
-    cells: bool,
+    cells: bool = False,
 ) -> NDArray[np.float64]:
     """Return a client's squared scores by person, (n_topics, p, p); of `cells` the diagonal."""
     x, theta = centred(x, theta) if within else (x, theta)
@@ -56,13 +62,17 @@ def squares(
     people = None
     if owners is not None:
         n = int(owners.max(initial=-1)) + 1
-        people = sparse.csr_array((np.ones(len(owners)), (owners, np.arange(len(owners)))), (n, len(owners)))
+        people = sparse.csr_array(
+            (np.ones(len(owners)), (owners, np.arange(len(owners)))), (n, len(owners))
+        )
     sums = []
     for residual in residuals.T:
         scores = sparse.csr_array(sparse.diags_array(residual) @ x)
         scores = scores if people is None else people @ scores
         sums.append(
-            np.asarray(scores.multiply(scores).sum(0)).ravel() if cells else _dense(scores.T @ scores)
+            np.asarray(scores.multiply(scores).sum(0)).ravel()
+            if cells
+            else _dense(scores.T @ scores)
         )
     return np.array(sums, np.float64)
 
@@ -177,7 +187,9 @@ class Effects:
     formula: str
     terms: tuple[str, ...]
     coefficients: Numbers  # (n_terms, n_topics)
-    covariances: Numbers  # (n_topics, n_terms, n_terms): by person, or HC1 where each document is one
+    covariances: (
+        Numbers  # (n_topics, n_terms, n_terms): by person, or HC1 where each document is one
+    )
     classical: Numbers  # standard errors of ordinary least squares, (n_terms, n_topics)
     groups: Numbers  # persons with each term, (n_terms,)
     documents: int
@@ -207,7 +219,9 @@ class Effects:
         inverse = np.linalg.inv(sums["xx"])
         rest = sums["yy"] - np.einsum("pk,pk->k", coefficients, sums["xy"])
         if free < 1 or persons < len(terms) + 2:
-            raise StudyError(f"there are {persons:.0f} persons for {len(terms)} columns; use fewer columns")
+            raise StudyError(
+                f"there are {persons:.0f} persons for {len(terms)} columns; use fewer columns"
+            )
         factor = persons / (persons - 1) * (documents - 1) / free
         scales = np.ones(len(terms)) if scales is None else scales
         return cls(

@@ -29,7 +29,7 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
-CHECKED = "coherence", "info", "groups", "effects"  # whose texts people see
+CHECKED = "coherence", "info", "groups", "estimates"  # whose texts people see
 LONGEST_LINE = 300  # characters of a text in a config, such as when something was sent
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
 
@@ -50,7 +50,7 @@ class _Config(TypedDict):
     coherence: dict[str, list[float]]
     info: TrainingInfo
     groups: NotRequired[list[dict[str, Any]]]  # checked by `GroupTable.read`
-    effects: NotRequired[list[dict[str, Any]]]
+    estimates: NotRequired[list[dict[str, Any]]]
 
 
 _CONFIG = TypeAdapter(_Config)
@@ -99,7 +99,7 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
         "coherence": {name: score.tolist() for name, score in model.coherence.items()},
         "info": dict(model.info),
         "groups": [plain(table) for table in model.groups],
-        "effects": [plain(effect) for effect in model.effects],
+        "estimates": [plain(estimate) for estimate in model.estimates],
     }
     words = model.vocabulary.plain()
     files = {
@@ -236,7 +236,7 @@ def _fields(config: Any, words: Any, folder: Path, fits: bool) -> dict[str, Any]
         "coherence": {name: np.array(score) for name, score in config["coherence"].items()},
         "info": config["info"],
         "groups": tuple(of_plain(GroupTable, table) for table in config.get("groups", ())),
-        "effects": tuple(of_plain(Effects, effect) for effect in config.get("effects", ())),
+        "estimates": tuple(of_plain(Effects, of) for of in config.get("estimates", ())),
     }
     if not _fit(**fields):
         raise unfit
@@ -254,7 +254,7 @@ def _fit(
     word_ranking: WordRanking,
     info: TrainingInfo,
     groups: Sequence[GroupTable],
-    effects: Sequence[Effects],
+    estimates: Sequence[Effects],
     **_: Any,
 ) -> bool:
     """Whether the numbers of a model have the types and sizes that its settings require."""
@@ -268,7 +268,7 @@ def _fit(
         or shares.keys() != documents.keys()
         or any(len(entries) != len(word_sums) for entries in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
-        or not all(of.fits(len(word_sums)) for of in (*groups, *effects))
+        or not all(of.fits(len(word_sums)) for of in [*groups, *estimates])
         or not word_ranking.fits(n_topics=word_sums.shape[0], n_words=word_sums.shape[1])
     ):
         return False

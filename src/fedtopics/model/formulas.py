@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from scipy.interpolate import BSpline
 
 from fedtopics.errors import StudyError, nearest_names
 from fedtopics.extras import require
+from fedtopics.text.grouping import GroupColumn
 
 CLIENT = "client"  # in a formula: each client has its own level, and none is sent
 DEGREE = 3  # of splines
+BETWEEN = "__"  # a name and its part, in a name that formulas can contain
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,29 @@ class Numbered:
     """
 
     columns: NDArray[np.float64]  # (n_documents, n_columns)
+    parts: tuple[str, ...]  # what follows the name in the names of columns
 
     @classmethod
     def of(
-        cls, numbers: NDArray[np.float64], ends: Sequence[float], knots: Sequence[float], unknown: bool
+        cls,
+        numbers: NDArray[np.float64],
+        ends: Sequence[float],
+        knots: Sequence[float],
+        unknown: bool,
     ) -> Numbered:
         """Return numbers, or bases of a cubic spline, and with `unknown` which are missing."""
         is_missing = np.isnan(numbers)
         whole = np.where(is_missing, np.mean(ends), numbers)
         columns = whole[:, None] / scale_of(ends)
+        parts: tuple[str, ...] = ("",)
         if knots:
             places = np.r_[[ends[0]] * (DEGREE + 1), knots, [ends[1]] * (DEGREE + 1)]
             columns = BSpline.design_matrix(whole, places, DEGREE).toarray()[:, 1:]
-        return cls(np.column_stack([columns, *([is_missing] if unknown else [])]).astype(np.float64))
+            parts = tuple(f"{BETWEEN}{number}" for number in range(1, columns.shape[1] + 1))
+        if unknown:
+            columns = np.column_stack([columns, is_missing])
+            parts = (*parts, f"{BETWEEN}unknown")
+        return cls(columns.astype(np.float64), parts)
 
 
 Values = Mapping[str, Levels | Numbered]
@@ -67,20 +80,7 @@ class Formula:
     @classmethod
     def read(cls, text: str, columns: Collection[str]) -> Formula:
         """Read a formula; StudyError if it has functions, or columns that are not there."""
-        require("Formulas need", "'fedtopics[effects]'", ("formulaic", "formulaic"))
-        import formulaic
-
-        try:
-            parsed = formulaic.Formula(text)
-            factors = [
-                [(factor.expr, factor.eval_method.value) for factor in term.factors]
-                for term in parsed
-            ]
-        except Exception:  # the parser has errors of many types
-            raise StudyError(
-                f"The formula {text!r:.200} cannot be read; write names of columns with + and :, "
-                "such as funded + year + client."
-            ) from None
+        factors = parsed(text)
         terms = [tuple(name for name, _ in term) for term in factors if term[0][1] != "literal"]
         if any(how not in ("lookup", "literal") for term in factors for _, how in term):
             raise StudyError(
@@ -101,7 +101,9 @@ class Formula:
         own = tuple(term for term in terms if term != (CLIENT,))
         if not own:
             raise StudyError(f"The formula {text!r:.200} has no column; add one, such as funded.")
-        return cls(text, own, any(term[0] == ("1", "literal") for term in factors), len(own) < len(terms))
+        return cls(
+            text, own, any(term[0] == ("1", "literal") for term in factors), len(own) < len(terms)
+        )
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -128,7 +130,7 @@ class Formula:
                 frame[name] = pd.Categorical.from_codes(value.codes, value.labels)
                 named[name] = name
                 continue
-            parts = [f"{name}__{place}" for place in range(1, value.columns.shape[1] + 1)]
+            parts = [f"{name}{part}" for part in value.parts]
             frame |= dict(zip(parts, value.columns.T, strict=True))
             named[name] = f"({' + '.join(parts)})"
         terms = [":".join(named[name] for name in term) for term in self.terms]
@@ -138,9 +140,26 @@ class Formula:
             output="sparse",
             context={},
         )
-        names = [name.replace("__", " ") for name in made.model_spec.column_names]
+        names = [name.replace(BETWEEN, " ") for name in made.model_spec.column_names]
         first = int(self.within)  # a client's own level contains the intercept
         return sparse.csr_array(made)[:, first:], tuple(names[first:])
+
+
+def parsed(text: str) -> list[list[tuple[str, str]]]:
+    """Return the factors of each term of a formula, and of what kind each is."""
+    require("Formulas need", "'fedtopics[effects]'", ("formulaic", "formulaic"))
+    import formulaic
+
+    try:
+        return [
+            [(factor.expr, factor.eval_method.value) for factor in term.factors]
+            for term in formulaic.Formula(text)
+        ]
+    except Exception:  # the parser has errors of many types
+        raise StudyError(
+            f"The formula {text!r:.200} cannot be read; write names of columns with + and :, such "
+            "as funded + year + client."
+        ) from None
 
 
 def one_hot(codes: NDArray[np.int64], n: int) -> sparse.csr_array:
@@ -151,3 +170,15 @@ def one_hot(codes: NDArray[np.int64], n: int) -> sparse.csr_array:
 def scale_of(ends: Sequence[float]) -> float:
     """Return a power of ten by which numbers between these ends are divided, to be at most 1."""
     return float(10.0 ** np.ceil(np.log10(max(map(abs, ends)))))
+
+
+def scales(terms: Sequence[str], by: Mapping[str, GroupColumn]) -> NDArray[np.float64]:
+    """Return by what the numbers of each term of a formula were divided."""
+    divided = {
+        name: scale_of(column.ends)
+        for name, column in by.items()
+        if column.is_number and not column.knots
+    }
+    return np.array(
+        [prod(divided.get(factor, 1.0) for factor in term.split(":")) for term in terms]
+    )

@@ -168,7 +168,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
         groups=tuple(table.of_topics(sums) for table in model.groups),
-        effects=(),  # of other topics
+        estimates=(),  # of other topics
         word_ranking=replace(model.word_ranking, first=()),
         coherence={},
         labels=tidy({**dict(enumerate(new_labels)), **suggested}),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
 from fedtopics.model.finding import TopicFinder
 from fedtopics.text.corpus import Corpus, column_of
+from fedtopics.text.grouping import TIME
 from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
 
 Change = dict[str, Any]
@@ -67,12 +68,18 @@ def topics_over_time(
 
 
 def topics_per_class(
-    model: TopicFinder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
+    model: TopicFinder,
+    documents: Any = None,
+    classes: Any = None,
+    *,
+    min_documents: int = MIN_DOCUMENTS,
 ) -> list[dict[str, Any]]:
     """Return one row per class and topic: the share of each topic in the documents of a class.
 
     Parameters and rows are those of `topics_over_time`, with ``class`` instead of ``period``:
-    `classes` gives each document's class, such as a department.
+    `classes` gives each document's class, such as a department. Without documents, rows are the
+    study's sums over all clients by its column `classes`, such as "funded", or by two, such as
+    "funded:year".
     """
     return grouped_by_class(model, documents, classes, min_documents=min_documents).rows
 
@@ -88,12 +95,7 @@ def grouped_by_time(
 ) -> Grouped:
     """Return the rows of `topics_over_time`, and numbers of documents in no row."""
     if documents is None:
-        if model.periods is None:
-            raise StudyError(
-                "The study has no sums of topics by period; give documents and their times, or "
-                "set over_time in its [method]."
-            )
-        return Grouped(rows=[*model.periods.rows()], without=0, few=0, unknown=0)
+        return Grouped(rows=[*rows_of_study(model, TIME)], without=0, few=0, unknown=0)
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -118,10 +120,31 @@ def grouped_by_time(
     return grouped
 
 
+def rows_of_study(model: TopicFinder, column: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the study's table of a column, or of two with a colon between them."""
+    tables = {table.name: table for table in model.groups}
+    if column not in tables:
+        raise StudyError(
+            f"The study has no shares of topics by {column}"
+            f"{f', but by {quoted}' if (quoted := ', '.join(tables)) else ''}; give documents and "
+            "their values, or name the column in the study's [method.by] or over_time."
+        )
+    key = "period" if column == TIME else "class"
+    for row in tables[column].rows():
+        group = row.pop("group")
+        try:
+            place = date.fromisoformat(group) if column == TIME else group
+        except ValueError:
+            continue  # documents without a time, or periods that are shown together
+        yield {key: place} | row | {"count": row["share"] * row["documents"], "clients": None}
+
+
 def grouped_by_class(
     model: TopicFinder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and numbers of documents in no row."""
+    if documents is None:
+        return Grouped(rows=[*rows_of_study(model, str(classes))], without=0, few=0, unknown=0)
     corpora, arrays = _by_client(documents, classes)
     return _grouped(
         model,

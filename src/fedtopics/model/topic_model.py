@@ -11,7 +11,17 @@ from scipy.sparse import sparray, spmatrix
 
 from fedtopics.errors import DataError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
+from fedtopics.model import (
+    card,
+    document_map,
+    exports,
+    figures,
+    labels,
+    local_effects,
+    merging,
+    over_time,
+    search,
+)
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.folder import read_model, write_model
 from fedtopics.model.labels import checked_labels, checked_names, tidy
@@ -73,6 +83,7 @@ class TopicModel(TopicFinder):
     reduce_topics = merging.reduce_topics
     topics_over_time = over_time.topics_over_time
     topics_per_class = over_time.topics_per_class
+    effects = local_effects.effects
     document_map = document_map.document_map
     plot_topics = figures.plot_topics
     plot_clients = figures.plot_clients

@@ -112,7 +112,7 @@ class Topics:
     client_names: Mapping[str, str] = field(default_factory=dict)  # what people call clients
     unconfirmed: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
     groups: tuple[GroupTable, ...] = ()  # shares by group, if the study compares documents
-    effects: tuple[Effects, ...] = ()  # differences between groups
+    estimates: tuple[Effects, ...] = ()  # differences between groups, see `TopicModel.effects`
 
     @property
     def n_topics(self) -> int:

@@ -181,7 +181,7 @@ def disclosure(
         "documents, by client": np.array([*model.documents.values()]),
         **{f"coherence of topics, {name}": scores for name, scores in model.coherence.items()},
         **{f"topics by {table.name}": table.shares for table in model.groups},
-        **{f"effects of {of.formula}": of.coefficients for of in model.effects},
+        **{f"effects of {of.formula}": of.coefficients for of in model.estimates},
     }
     return Disclosure(
         contents={name: tuple(array.shape) for name, array in arrays.items() if array.any()},

@@ -18,12 +18,13 @@ from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, of_one_client, promise
-from fedtopics.model.over_time import changes
+from fedtopics.model.over_time import changes, rows_of_study
 from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.grouping import TIME
 from fedtopics.versions import VERSION
 
 Summary = dict[str, Any]
@@ -81,8 +82,8 @@ def summarise(
         model, Policy().min_persons if min_documents is None else min_documents
     )
     similarity = client_similarity(model)
-    if over_time is None and model.periods is not None:
-        over_time = [*model.periods.rows()]
+    if over_time is None and any(table.name == TIME for table in model.groups):
+        over_time = [*rows_of_study(model, TIME)]
     topics = _topics(model, facts["topics"])
     change = changes(over_time)
     return {

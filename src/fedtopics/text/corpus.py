@@ -229,7 +229,10 @@ class Corpus:
             persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), Column.values),
             groups=_structs(
-                {name: table.read_column(None, [own.lower()], Column.values) for name, own in columns.by.items()}
+                {
+                    name: table.read_column(None, [own.lower()], Column.values)
+                    for name, own in columns.by.items()
+                }
             ),
             source=table.source(name),
             person_column=columns.person or "",

@@ -111,7 +111,9 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
             return codes
         places_of = {level: place for place, level in enumerate(self.levels)}
         texts = Column([values], name).names().to_pylist()
-        codes[present] = [places_of.get(texts[row].strip(), n_levels) for row in np.flatnonzero(present)]
+        codes[present] = [
+            places_of.get(texts[row].strip(), n_levels) for row in np.flatnonzero(present)
+        ]
         return codes
 
     def numbers(self, corpus: Corpus, name: str) -> NDArray[np.float64]:

@@ -234,7 +234,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def functions(cls) -> dict[str, Published]:
         """Return the descriptions of all published functions of the method, by name."""
-        kinds = (base for kind in (cls, *cls.exchanges, LastSums, GroupSums) for base in kind.__mro__[::-1])
+        kinds = (
+            base
+            for kind in (cls, *cls.exchanges, LastSums, GroupSums)
+            for base in kind.__mro__[::-1]
+        )
         members = {name: getattr(kind, name) for kind in kinds for name in vars(kind)}
         every = [description_of(f) for f in members.values() if hasattr(f, "published")]
         return {of.name: of for of in every}

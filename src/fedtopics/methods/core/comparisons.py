@@ -23,7 +23,7 @@ from scipy import sparse
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.groups import with_company
-from fedtopics.model.formulas import Formula, Levels, Numbered, Values, one_hot, scale_of
+from fedtopics.model.formulas import Formula, Levels, Numbered, Values, one_hot
 from fedtopics.model.over_time import halves
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.grouping import OTHER, TIME, UNKNOWN, GroupColumn
@@ -171,7 +171,10 @@ class Cut:
         """The columns whose groups are shown: no combination of them is about few persons."""
         shown: list[str] = []
         for name in self.columns:
-            if self.least == 1 or self._largest_leverage([*shown, name]) <= 1 / self.least + ROUNDING:
+            if (
+                self.least == 1
+                or self._largest_leverage([*shown, name]) <= 1 / self.least + ROUNDING
+            ):
                 shown.append(name)
             else:
                 self.notes[name] = (
@@ -223,7 +226,10 @@ class Cut:
             worst = int(by_cell.argmax())
             if by_cell[worst] <= 1 / self.least + ROUNDING:
                 break
-            near = shown & ((np.indices(shown.shape)[0] == rows[worst]) | (np.indices(shown.shape)[1] == columns[worst]))
+            near = shown & (
+                (np.indices(shown.shape)[0] == rows[worst])
+                | (np.indices(shown.shape)[1] == columns[worst])
+            )
             near = near if near.any() else shown
             shown.ravel()[np.where(near, weights, np.inf).argmin()] = False
         return shown
@@ -242,7 +248,9 @@ class Cut:
             if empty and not column.is_number:
                 return f"no document has {name} = {empty[0]}; leave that level out of the study"
             if column.is_number and self._depends_on_few(name):
-                return f"the numbers of {name} differ in documents of fewer than {self.least} persons"
+                return (
+                    f"the numbers of {name} differ in documents of fewer than {self.least} persons"
+                )
         for table in sorted(formula.tables):
             persons = self.table("persons", tuple(sorted(table, key=[*self.columns].index)))
             if ((persons > 0) & (persons < self.least)).any():
@@ -268,7 +276,9 @@ class Cut:
         designs = [Design(name, (name,), self.labels[name]) for name in several]
         for table in combinations(several, 2):
             if prod(len(self.labels[name]) for name in table) <= MOST_SHOWN:
-                cells = [" and ".join(labels) for labels in product(*[self.labels[n] for n in table])]
+                cells = [
+                    " and ".join(labels) for labels in product(*[self.labels[n] for n in table])
+                ]
                 designs.append(Design(":".join(table), table, cells))
         for name in several:
             if name == TIME and self._spans is not None:
@@ -317,19 +327,10 @@ class Cut:
         }
         for name in design.columns:
             if self.columns[name].is_number:
-                one[f"{name} as number"] = self._numbered(name, np.array([self.columns[name].ends[0]]))
+                one[f"{name} as number"] = self._numbered(
+                    name, np.array([self.columns[name].ends[0]])
+                )
         return self.matrix(design, one)[1]
-
-    def scales(self, design: Design) -> NDArray[np.float64]:
-        """Return by what the numbers in a design's columns were divided."""
-        of_name = {
-            name: scale_of(column.ends)
-            for name, column in self.columns.items()
-            if column.is_number and not column.knots
-        }
-        return np.array(
-            [prod(of_name.get(f.removesuffix(" 1"), 1.0) for f in name.split(":")) for name in self.names(design)]
-        )
 
     def matrix(self, design: Design, values: Values) -> tuple[sparse.csr_array, tuple[str, ...]]:
         """Return a design's row of each document, and the names of its columns."""
@@ -349,12 +350,16 @@ class Cut:
         x = one_hot(cells, prod(n))
         if len(n) == 1:
             return x, tuple(design.cells)
-        return sparse.csr_array(x.multiply(self.shown_cells(design.columns).ravel())), tuple(design.cells)
+        return sparse.csr_array(x.multiply(self.shown_cells(design.columns).ravel())), tuple(
+            design.cells
+        )
 
 
 def leverage(x: Numbers, gram: Numbers) -> NDArray[np.float64]:
     """Return each row's leverage: how much of a combination's sum of squares it can have."""
-    return np.asarray(np.einsum("ip,pq,iq->i", x, np.linalg.pinv(gram, hermitian=True), x, optimize=True))
+    return np.asarray(
+        np.einsum("ip,pq,iq->i", x, np.linalg.pinv(gram, hermitian=True), x, optimize=True)
+    )
 
 
 def powers_of(
@@ -365,5 +370,7 @@ def powers_of(
     low, high = ends
     people, places = np.unique(owners[present], return_inverse=True)
     scaled = (numbers[present] - low) / (high - low)
-    means = np.bincount(places, scaled, len(people)) / np.maximum(np.bincount(places, minlength=len(people)), 1)
+    means = np.bincount(places, scaled, len(people)) / np.maximum(
+        np.bincount(places, minlength=len(people)), 1
+    )
     return np.asarray([(means**power).sum() for power in range(POWERS)])

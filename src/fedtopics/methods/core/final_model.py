@@ -244,11 +244,11 @@ def assemble_model(
         word_sums=word_sums,
     )
     topics = topics if start is None else start.added_to(topics)
-    tables, effects = compare_groups(described, settings, model)
+    tables, estimates = compare_groups(described, settings, model)
     return choose_words(
         described,
         settings,
-        replace(topics, groups=tables, effects=effects),
+        replace(topics, groups=tables, estimates=estimates),
     )
 
 

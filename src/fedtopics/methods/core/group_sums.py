@@ -22,7 +22,7 @@ from fedtopics.methods.core.comparisons import (
 )
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.effects import Effects, GroupTable, coefficients_of, moments, squares
-from fedtopics.model.formulas import Formula
+from fedtopics.model.formulas import Formula, scales
 
 Counted = Mapping[str, Any]
 MOST_DOCUMENTS_OF_ONE = 10_000  # of a person, for the bounds of squared scores
@@ -75,10 +75,16 @@ def largest_counts(settings: TopicSettings, _: int) -> Reply:
         kind: {name: np.full(bounds.shape, 1e6) for name, bounds in many[kind].items()}
         for kind in ("persons", "weights", "clients")
     }
-    return {"counted": counted | {"powers": np.ones(many["powers"].shape)}, "least": 1, "clients": 1}
+    return {
+        "counted": counted | {"powers": np.ones(many["powers"].shape)},
+        "least": 1,
+        "clients": 1,
+    }
 
 
-def square_bounds(settings: TopicSettings, counted: Counted, means: Counted, least: int, clients: int) -> Template:
+def square_bounds(
+    settings: TopicSettings, counted: Counted, means: Counted, least: int, clients: int
+) -> Template:
     cut = cut_of(settings, counted, least, clients)
     template: dict[str, Bounds] = {}
     for design in cut.designs:
@@ -131,11 +137,9 @@ class GroupSums(SharedFunctions):
         reply=moment_bounds,
         largest=largest_counts,
     )
-    def group_sums(self, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
+    def group_sums(self, /, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
         def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Reply:
-            n_persons = len(np.unique(owners))
-            groups = [len(np.unique(owners[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
-            return moments(x, theta, n_persons, design.within) | {"groups": np.array(groups, float)}
+            return moments(x, theta, owners, design.within)
 
         return self._of_designs(counted, least, clients, model, sums_of)
 
@@ -152,7 +156,7 @@ class GroupSums(SharedFunctions):
         },
     )
     def group_squares(
-        self, counted: Counted, means: Counted, least: int, clients: int, **model: Any
+        self, /, counted: Counted, means: Counted, least: int, clients: int, **model: Any
     ) -> Reply:
         def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Any:
             return squares(
@@ -164,8 +168,7 @@ class GroupSums(SharedFunctions):
                 cells=bool(design.cells),
             )
 
-        reply = self._of_designs(counted, least, clients, model, sums_of, only=means)
-        return reply
+        return self._of_designs(counted, least, clients, model, sums_of, only=means)
 
     def _coded(self) -> tuple[dict[str, Any], Any, Any]:
         """Return the levels of the documents that count, their persons, and their rows."""
@@ -256,7 +259,7 @@ def compare_groups(
                     sums=of_design,
                     spread=spread[design.key],
                     within=design.within,
-                    scales=cut.scales(design),
+                    scales=scales(cut.names(design), settings.compared),
                 )
             )
     return tuple(tables), tuple(effects)

@@ -1,0 +1,150 @@
+"""Effects of formulas on topics' shares: those of a study, or of documents that are here."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.model.effects import Effects, coefficients_of, moments, squares
+from fedtopics.model.finding import TopicFinder
+from fedtopics.model.formulas import Formula, Levels, Numbered, parsed, scales
+from fedtopics.text.columns import Column
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.grouping import UNKNOWN, GroupColumn, values_in
+from fedtopics.text.tables import Columns
+
+
+def effects(
+    model: TopicFinder,
+    formula: str,
+    documents: Any = None,
+    *,
+    by: Mapping[str, Any] | None = None,
+    columns: Columns | None = None,
+) -> Effects:
+    """Return the effects of a formula on the topics' shares, with intervals.
+
+    Parameters
+    ----------
+    formula : str
+        Columns, such as ``"funded + year + client"``; ``client`` compares within clients.
+    documents : table or file, or a mapping of client to that, optional
+        Your own documents, which have the columns. Without documents, the estimates are those of
+        the study, if it lists the formula under ``effects``.
+    by : mapping of column to GroupColumn or list of levels, optional
+        How columns of `documents` are read; by default texts are levels, and numbers are numbers.
+    columns : Columns, optional
+        Names of the columns of text and persons. With a column of persons, errors are by person.
+
+    Returns
+    -------
+    Effects
+        `Effects.rows` and `Effects.contrast` give estimates with intervals.
+
+    Raises
+    ------
+    StudyError
+        If the study has no such formula, or its columns depend on each other.
+    """
+    if documents is None:
+        return _of_study(model, formula)
+    columns = columns or Columns()
+    given = {name: _column(column) for name, column in (by or {}).items()}
+    words = {name for term in parsed(formula) for name, _ in term}
+    corpora = {
+        client: Corpus.of(table, replace(columns, by={name: name for name in words}))
+        for client, table in (
+            documents if isinstance(documents, Mapping) else {"": documents}
+        ).items()
+    }
+    present = {
+        n for corpus in corpora.values() if corpus.groups is not None for n in _names(corpus)
+    }
+    for name in present - given.keys():
+        given[name] = _guessed(name, corpora.values())
+    return _estimate(model, Formula.read(formula, given), corpora, given)
+
+
+def _of_study(model: TopicFinder, formula: str) -> Effects:
+    by_formula = {"".join(of.formula.split()): of for of in model.estimates}
+    wanted = "".join(formula.split())
+    if wanted not in by_formula:
+        raise StudyError(
+            f"The study has no effects of {formula!r:.200}; choose from "
+            f"{', '.join(of.formula for of in model.estimates) or 'none'}, or give documents."
+        )
+    if why := by_formula[wanted].refused:
+        raise StudyError(f"The effects of {formula!r:.200} were not computed: {why}.")
+    return by_formula[wanted]
+
+
+def _column(given: Any) -> GroupColumn:
+    return given if isinstance(given, GroupColumn) else GroupColumn(levels=tuple(map(str, given)))
+
+
+def _names(corpus: Corpus) -> list[str]:
+    return [] if corpus.groups is None else [field.name for field in corpus.groups.type]
+
+
+def _guessed(name: str, corpora: Iterable[Corpus]) -> GroupColumn:
+    """Return how a column is read that the user does not describe."""
+    parts = [values_in(corpus, name) for corpus in corpora if name in _names(corpus)]
+    column = Column(parts, name)
+    arrow = column.arrow
+    if arrow is not None and str(arrow.type).startswith(("int", "uint", "float", "double")):
+        numbers = np.array([v for v in column.plain() if v is not None], np.float64)
+        return GroupColumn(least=float(numbers.min()), most=float(numbers.max()))
+    return GroupColumn(levels=tuple(sorted({*column.names().to_pylist()} - {""})))
+
+
+def _estimate(
+    model: TopicFinder,
+    formula: Formula,
+    corpora: Mapping[Any, Corpus],
+    by: Mapping[str, GroupColumn],
+) -> Effects:
+    parts = [_seen(model, corpus) for corpus in corpora.values()]
+    present = {
+        name: np.unique(np.concatenate([by[name].codes(corpus, name) for corpus, _ in parts]))
+        for name in formula.columns
+    }
+    made = [formula.matrix(_values(corpus, present, by)) for corpus, _ in parts]
+    terms = made[0][1]
+    used = [(x, theta, corpus.owners) for (x, _), (corpus, theta) in zip(made, parts, strict=True)]
+    sums = [moments(x, theta, owners, formula.within) for x, theta, owners in used]
+    total = {name: np.sum([part[name] for part in sums], axis=0) for name in sums[0]}
+    coefficients = coefficients_of(total)
+    spread = [squares(x, theta, coefficients, owners, formula.within) for x, theta, owners in used]
+    return Effects.of(
+        formula=formula.text,
+        terms=terms,
+        sums=total,
+        spread=np.sum(spread, axis=0),
+        within=formula.within,
+        scales=scales(terms, by),
+    )
+
+
+def _seen(model: TopicFinder, corpus: Corpus) -> tuple[Corpus, NDArray[np.float64]]:
+    """Return the documents that contain something the model knows, and their theta."""
+    theta, seen = model.theta_and_seen(corpus)
+    return corpus.take(np.flatnonzero(seen)), theta[seen].astype(np.float64)
+
+
+def _values(
+    corpus: Corpus, present: Mapping[str, NDArray[np.int64]], by: Mapping[str, GroupColumn]
+) -> dict[str, Levels | Numbered]:
+    """Return a client's values of each column, by the levels that any document has."""
+    values: dict[str, Levels | Numbered] = {}
+    for name, places in present.items():
+        column = by[name]
+        labels = tuple(column.names[place] for place in places)
+        values[name] = (
+            Numbered.of(column.numbers(corpus, name), column.ends, column.knots, UNKNOWN in labels)
+            if column.is_number
+            else Levels(np.searchsorted(places, column.codes(corpus, name)), labels)
+        )
+    return values
