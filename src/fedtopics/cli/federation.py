@@ -85,7 +85,7 @@ FEWER_ROUNDS = (
     help="Folder of this member's key, to check that the server answers.",
 )
 @click.option("--data", type=FOLDER, help="Documents, to check that the policy allows the study.")
-@options.columns("text", "tokens", "embedding", "person", "time")
+@options.columns("text", "tokens", "embedding", "person", "time", "by")
 @options.embedding_model
 @options.policy
 @click.option(
@@ -117,7 +117,7 @@ def check_command(
     With --key, this checks that the server answers. With --data, it checks that the policy allows
     the study, and counts the words that these documents would add. No data is sent.
     """
-    from fedtopics import Columns, Corpus, Policy, Study
+    from fedtopics import Corpus, Policy, Study
     from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
     from fedtopics.federation.proposal import proposal_lines, proposed, reach
@@ -126,7 +126,7 @@ def check_command(
         raise click.UsageError("--policy, --words and options about columns need --data FILE.")
     plan = Study.read(study)
     supposed = _numbers(others, len(plan.clients) - 1)
-    corpus = None if data is None else Corpus.read(data, Columns(**columns))
+    corpus = None if data is None else Corpus.read(data, plan.columns(columns))
     rules = Policy.of(policy)
     reached = ""
     remembered = ""
@@ -304,7 +304,7 @@ def serve(
 MEMBER_OPTIONS = (
     key_option,
     click.option("--data", type=FOLDER, help="Documents, which stay here. An observer has none."),
-    options.columns("text", "tokens", "id", "embedding", "person", "time", "round"),
+    options.columns("text", "tokens", "id", "embedding", "person", "time", "round", "by"),
     options.embedding_model,
     options.policy,
     click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]"),
@@ -489,7 +489,7 @@ def _participation(
     outbox: Path | None = None,
     **more: Any,
 ) -> Participation:
-    from fedtopics import Columns, Corpus, Policy, TopicModel
+    from fedtopics import Corpus, Policy, TopicModel
     from fedtopics.contract.events import Documents, Unreadable
     from fedtopics.federation.egress import Egress
     from fedtopics.federation.participant import Participation
@@ -514,7 +514,7 @@ def _participation(
     if data is None:
         return take_part(corpus=None)
     kinds = {kind: column for kind, column in columns.items() if kind != "round"}
-    column_names = Columns(rounds=columns["round"], **kinds)
+    column_names = study.columns({"rounds": columns["round"], **kinds})
     growing = Follow(data, column_names, lambda reason: on_event(Unreadable(reason).plain()))
     corpus = growing() if follow else Corpus.read(data, column_names)
     on_event(Documents.of(name, corpus).plain())

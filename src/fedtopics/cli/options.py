@@ -27,9 +27,11 @@ COLUMNS = {
     "embedding": "embeddings, for methods that need them",
     "person": "whose document it is; without it, each document is a person",
     "time": "when each document was written, for topics by period",
+    "by": "by.COLUMN=NAME, a column of the study's [method.by]",
     "round": "each document's round or time, for methods that take new data",
 }
-NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # column names may contain commas
+KINDS = "|".join([*COLUMNS, r"by\.\w+"])
+NEXT_COLUMN = re.compile(f",(?=(?:{KINDS})=)")  # column names may contain commas
 
 OVERWRITES = "Only files that fedtopics wrote are replaced."  # see `files.check_output`
 
@@ -80,14 +82,18 @@ def columns(
         names: dict[str, Any] = dict.fromkeys(kinds)
         for pair in (pair for value in values for pair in NEXT_COLUMN.split(value)):
             kind, equals, name = pair.partition("=")
-            if kind not in kinds:
+            is_group = "by" in kinds and kind.startswith("by.")
+            if kind not in kinds and not is_group:
                 raise click.BadParameter(
                     f"{kind!r} is not a kind of column of this command; "
                     f"{nearest_names(kind, kinds)}"
                 )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")
-            names[kind] = name
+            if is_group:
+                names["by"] = {**(names["by"] or {}), kind.removeprefix("by."): name}
+            else:
+                names[kind] = name
         return names
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -116,7 +116,7 @@ def forget(person: str, policy: Path | None, key: Path | None) -> None:
     help="Number of models that the attacker trains.",
 )
 @options.output("--out", "-o", help="JSON file for the result.")
-@options.columns("text", "tokens", "person")
+@options.columns("text", "tokens", "person", "by")
 @options.as_json
 def attack(
     study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
@@ -128,7 +128,7 @@ def attack(
     folder of a run. The study is trained several times in this process, each time on half of your
     persons. Nothing is sent.
     """
-    from fedtopics import Columns, Corpus, Study
+    from fedtopics import Corpus, Study
     from fedtopics.federation.audit import audit
     from fedtopics.privacy.disclosure import FALSE_POSITIVES
 
@@ -143,7 +143,7 @@ def attack(
     plan = Study.read(path)
     if not plan.clients:
         raise StudyError(f"The study {path} names no clients; add a table [clients.NAME] for each.")
-    corpus = Corpus.read(data, Columns(**columns))
+    corpus = Corpus.read(data, plan.columns(columns))
     with status("Training models to attack") as shown:
         audited = audit(
             plan,

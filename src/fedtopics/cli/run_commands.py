@@ -161,7 +161,7 @@ def delete(run: Path, what: tuple[str, ...], key: Path | None) -> None:
     "--audit", type=FOLDER, help="File of `fedtopics audit attack`.  [default: RUN/audit.json]"
 )
 @click.option("--data", type=FOLDER, help="Before a run: the documents that would take part.")
-@options.columns("text", "tokens", "embedding", "person", "time")
+@options.columns("text", "tokens", "embedding", "person", "time", "by")
 @options.policy
 @click.option(
     "--answers",
@@ -184,7 +184,7 @@ def dpia(
     document. Questions that only people can answer are marked, and are in a file for the answers,
     which the next draft uses.
     """
-    from fedtopics import Columns, Corpus, Policy, Study
+    from fedtopics import Corpus, Policy, Study
     from fedtopics.federation.exposure import expose
     from fedtopics.report.dpia import assess
     from fedtopics.report.dpia_answers import FILE, read_answers, write_answers
@@ -200,7 +200,7 @@ def dpia(
         exposure = expose(
             study=study,
             policy=Policy.of(policy).in_study(study.is_secure),
-            corpus=Corpus.read(data, Columns(**columns)),
+            corpus=Corpus.read(data, study.columns(columns)),
         )
     file = answers or out.with_name(FILE)
     earlier = read_answers(file)

@@ -252,7 +252,13 @@ class TopicEstimator(
         """
         return self._fit(
             self._read_clients(
-                clients, client, names, policies, words, Columns(text=text, person=person), out
+                clients,
+                client,
+                names,
+                policies,
+                words,
+                self._as_study(0).columns({"text": text, "person": person}),
+                out,
             ),
             engine=engine,
         )

@@ -369,8 +369,8 @@ class Participation:
         }
         if release.columns and lost:
             raise PolicyError(
-                f"An earlier study compared these documents by {min(lost)[0]}, with other levels or "
-                "periods than this one, or without the columns of this one. The differences of "
+                f"An earlier study compared these documents by {min(lost)[0]}, with other levels "
+                "or periods than this one, or without the columns of this one. The differences of "
                 "such sums can be over a few documents. Nothing was sent; list that column with "
                 "the same levels, period, begin and end next to the new ones; an end may lie in "
                 "the future."

@@ -34,6 +34,7 @@ from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import RULES
 
@@ -321,7 +322,12 @@ class Study(BaseModel, extra="forbid", frozen=True):
         """
         if not self.clients:
             raise StudyError('The study names no clients; add [clients.NAME] with data = "FILE".')
-        return {name: client.read(name) for name, client in self.clients.items()}
+        return {name: client.read(name, self.method.by) for name, client in self.clients.items()}
+
+    def columns(self, names: Mapping[str, Any]) -> Columns:
+        """Return columns by their `names`, with those by which the study compares documents."""
+        own = names.get("by") or {}
+        return Columns(**{**names, "by": {name: own.get(name, name) for name in self.method.by}})
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy; without a file, use the default."""

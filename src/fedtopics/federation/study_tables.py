@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -89,6 +89,10 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
     time: str | None = Field(
         None, description="column of each document's date, for shares by period"
     )
+    by: dict[str, str] = Field(
+        {},
+        description="columns of the study's [method.by] that have another name here",
+    )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
@@ -105,7 +109,8 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
     )
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
-    def read(self, name: str) -> Corpus:
+    def read(self, name: str, by: Iterable[str] = ()) -> Corpus:
+        """Read the documents, with the columns `by` which the study compares them."""
         if self.data is None:
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to its table.'
@@ -119,6 +124,7 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
                 Columns(
                     **names,
                     rounds=self.round,
+                    by={column: self.by.get(column, column) for column in by},
                     rules=None if self.text_rules is None else read_rules(self.text_rules),
                 ),
             )

@@ -139,6 +139,7 @@ class GroupTable:
 
     @property
     def name(self) -> str:
+        """The columns, with a colon between them."""
         return ":".join(self.columns)
 
     def fits(self, n_topics: int) -> bool:
@@ -151,6 +152,7 @@ class GroupTable:
         )
 
     def rounded(self, digits: int) -> GroupTable:
+        """Return rounded shares and counts; see `text.rounding`."""
         return replace(
             self,
             shares=np.round(self.shares, digits),
@@ -199,6 +201,7 @@ class Effects:
 
     @classmethod
     def refusal(cls, formula: str, why: str) -> Effects:
+        """Return a table without coefficients, and why."""
         empty = np.zeros((0, 0))
         return cls(formula, (), empty, np.zeros((0, 0, 0)), empty, empty[0:0, 0], 0, 0, 0, why)
 
@@ -261,7 +264,7 @@ class Effects:
             coefficients=np.round(self.coefficients / steps) * steps,
             covariances=significant(self.covariances),
             classical=significant(self.classical),
-            groups=rounded(self.groups),
+            groups=rounded(self.groups).astype(np.float64),
             documents=int(rounded(np.array(self.documents))),
             persons=int(rounded(np.array(self.persons))),
         )
@@ -287,10 +290,10 @@ class Effects:
         Returns
         -------
         list of dict
-            ``topic``; ``estimate``; its standard ``error`` and interval, ``low`` to ``high``; ``p``;
-            ``q``, the false discovery rate over the topics if this and all with smaller p count as
-            discoveries; ``low_of_all`` to ``high_of_all``, an interval that holds for all topics at
-            once (Bonferroni).
+            ``topic``; ``estimate``; its standard ``error`` and interval, ``low`` to ``high``;
+            ``p``; ``q``, the false discovery rate over the topics if this and all with smaller p
+            count as discoveries; ``low_of_all`` to ``high_of_all``, an interval that holds for all
+            topics at once (Bonferroni).
 
         Raises
         ------
@@ -354,7 +357,7 @@ def of_plain(kind: type[Kind], content: Mapping[str, Any]) -> Kind:
     return kind(**values)
 
 
-def _are_valid(*arrays: Numbers) -> bool:
+def _are_valid(*arrays: NDArray[Any]) -> bool:
     return all(bool(np.isfinite(array).all() and (array >= 0).all()) for array in arrays)
 
 

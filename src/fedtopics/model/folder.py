@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat, TypeAdapter
+from pydantic import Field, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from typing_extensions import TypedDict
@@ -268,7 +268,8 @@ def _fit(
         or shares.keys() != documents.keys()
         or any(len(entries) != len(word_sums) for entries in lists)
         or any((array.shape, array.dtype.kind) != (word_sums.shape[:1], "f") for array in by_topic)
-        or not all(of.fits(len(word_sums)) for of in [*groups, *estimates])
+        or not all(table.fits(len(word_sums)) for table in groups)
+        or not all(estimate.fits(len(word_sums)) for estimate in estimates)
         or not word_ranking.fits(n_topics=word_sums.shape[0], n_words=word_sums.shape[1])
     ):
         return False

@@ -72,6 +72,8 @@ Values = Mapping[str, Levels | Numbered]
 
 @dataclass(frozen=True)
 class Formula:
+    """Columns of a study whose effects on topics' shares are estimated."""
+
     text: str
     terms: tuple[tuple[str, ...], ...]  # columns that are multiplied
     has_intercept: bool
@@ -107,6 +109,7 @@ class Formula:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
+        """The columns of all terms, each once."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
     @property

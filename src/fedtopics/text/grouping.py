@@ -120,13 +120,13 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         """Return each document's number, NaN if it is missing; DataError if it is no number."""
         values = values_in(corpus, name)
         try:
-            numbers = pc.cast(values, pa.float64()).to_numpy().astype(np.float64)
+            numbers: NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy().astype(float)
         except (pa.ArrowException, TypeError, ValueError):
             raise DataError(
                 f"The column {name!r} has values that are not numbers; correct them, or leave "
                 "them empty."
             ) from None
-        return np.clip(numbers, self.least, self.most)
+        return np.clip(numbers, self.ends[0], self.ends[1])
 
 
 def values_in(corpus: Corpus, name: str) -> Any:
@@ -135,7 +135,7 @@ def values_in(corpus: Corpus, name: str) -> Any:
         return corpus.times
     groups = corpus.groups
     if groups is None or groups.type.get_field_index(name) < 0:
-        advice = "time=NAME" if name == TIME else f"{name}=NAME"
+        advice = "time=NAME" if name == TIME else f"by.{name}=NAME"
         raise DataError(
             f"The study compares documents by {name}, but they have no such column; name it with "
             f"--columns {advice}, or in the client's table."

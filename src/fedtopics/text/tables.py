@@ -48,9 +48,9 @@ class Columns:
 
     With both `tokens` and `text`, tokens are the documents and the text is kept as well. A column
     that cannot be used is refused if named, and ignored if it only has a usual name. Columns of
-    rounds, persons or times are read only if named; `by` gives the names of columns by which a study
-    compares documents, by their names in the study. With `rules`, texts become lists of words by
-    these rules instead of the study's.
+    rounds, persons or times are read only if named; `by` gives the names of columns by which a
+    study compares documents, by their names in the study. With `rules`, texts become lists of words
+    by these rules instead of the study's.
     """
 
     text: str | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from math import prod
 from typing import Any
 
@@ -44,7 +44,8 @@ POWERS = 5  # of numbers: 0 to 4
 
 def tables_of(columns: Columns, formulas: Sequence[Formula]) -> list[Table]:
     """Return the tables that are counted: each column, each pair, and what formulas tell apart."""
-    wanted = [(name,) for name in columns] + [*combinations(columns, 2)]
+    wanted: list[Table] = [(name,) for name in columns]
+    wanted += combinations(columns, 2)
     order = [*columns]
     for formula in formulas:
         wanted += [tuple(sorted(table, key=order.index)) for table in sorted(formula.tables)]
@@ -74,7 +75,7 @@ def count_cells(
     cells = np.ravel_multi_index([codes[name] for name in table], shape)
     size = prod(shape)
     persons = np.bincount(np.unique(owners * size + cells) % size, minlength=size)
-    weighted = np.bincount(cells, weights, size)
+    weighted: Numbers = np.bincount(cells, weights, size).astype(np.float64)
     return persons.reshape(shape).astype(np.float64), weighted.reshape(shape)
 
 
@@ -143,8 +144,8 @@ class Cut:
     def _pool(self, name: str, names: Sequence[str], persons: Numbers, enough: Any) -> None:
         """Show small levels together."""
         enough = with_company(enough & (persons > 0), persons)
-        alone = np.flatnonzero(enough)
-        small = np.flatnonzero(~enough & (persons > 0))
+        alone = np.flatnonzero(enough).tolist()
+        small = np.flatnonzero(~enough & (persons > 0)).tolist()
         places = np.full(len(names), len(alone))
         places[alone] = np.arange(len(alone))
         labels = [names[place] for place in alone]

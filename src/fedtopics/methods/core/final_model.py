@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import LAST, NEVER, Over, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_groups, sums
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.group_sums import compare_groups
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
@@ -20,7 +20,6 @@ from fedtopics.methods.core.groups import (
     PersonShares,
     Thetas,
 )
-from fedtopics.methods.core.group_sums import compare_groups
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence

@@ -144,9 +144,9 @@ class GroupSums(SharedFunctions):
         return self._of_designs(counted, least, clients, model, sums_of)
 
     @published(
-        "For each table of groups and each formula, with its coefficients, the sums over persons of "
-        "squared scores: of how far their documents' shares of topics are from those expected. The "
-        "number of documents.",
+        "For each table of groups and each formula, with its coefficients, the sums over persons "
+        "of squared scores: of how far their documents' shares of topics are from those expected. "
+        "The number of documents.",
         "spread of shares by group",
         often=COMPARES,
         reply=square_bounds,
