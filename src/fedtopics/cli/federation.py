@@ -195,6 +195,7 @@ def _show_own_policy(
     corpus: Corpus, policy: Policy, study: Study, problem: FedTopicsError | None
 ) -> None:
     from fedtopics.contract.events import Documents
+    from fedtopics.text.grouping import unlisted
 
     answer = "REFUSES" if isinstance(problem, PolicyError) else "allows"
     say(f"Your policy {answer} this study.", "bold")
@@ -207,6 +208,8 @@ def _show_own_policy(
             has_noise=study.differential_privacy is not None,
         )
     )
+    if problem is None:
+        say("\n".join(unlisted(corpus, study.method.compared)))
     if corpus.persons is None:
         say(EACH_A_PERSON)
     if study.method.draws:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,6 +73,11 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
     help="With --match: compare words, or embeddings.",
 )
 @click.option("--history", is_flag=True, help="F-LDA: show the topics of each round.")
+@click.option(
+    "--by",
+    help="Show shares of topics by a column of the study, such as funded, or by two, such as "
+    "funded:year; or the effects of a formula, such as 'funded + client'.",
+)
 @options.as_json
 def topics(
     model: Path,
@@ -85,6 +91,7 @@ def topics(
     match: Path | None,
     match_by: Literal["words", "meaning"],
     history: bool,
+    by: str | None,
     as_json: bool,
 ) -> None:
     """Print a model's topics, with each client's share of them.
@@ -97,6 +104,8 @@ def topics(
         from fedtopics.cli.flda import print_history
 
         return print_history(model, as_json)
+    if by is not None:
+        return _print_by(model, by, as_json)
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.exports import as_csv, as_markdown
     from fedtopics.model.folder import model_folder, write_labels
@@ -221,6 +230,43 @@ def transform(
             _print_groups(loaded, name, grouped, min_documents)
 
 
+def _print_by(model: Path, by: str, as_json: bool) -> None:
+    """Print the study's shares by group, or its effects of a formula, with their intervals."""
+    from fedtopics import TopicModel
+
+    loaded = TopicModel.from_pretrained(model)
+    tables = {table.name: table for table in loaded.groups}
+    rows = [*tables[by].rows()] if by in tables else loaded.effects(by).rows()
+    if as_json:
+        return print_json(rows)
+    names = _topic_names(loaded)
+    for group, of_group in groupby(rows, lambda row: row.get("group", row.get("term"))):
+        middle = "share" if by in tables else "estimate"
+        listed = sorted(of_group, key=lambda row: -abs(row[middle]))
+        if by in tables:
+            numbers = f"{listed[0]['documents']:,} documents of {listed[0]['persons']:,} persons"
+            say(f"\n{group}: {numbers}; shares with 95 % intervals", "bold")
+        else:
+            say(f"\n{group}: change of shares in points, with 95 % intervals", "bold")
+        for row in listed[:TOPICS_SHOWN]:
+            middle = row.get("share", row.get("estimate"))
+            sign = "" if by in tables else "+"
+            numbers = (
+                f"{100 * middle:{sign}6.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
+            )
+            say(f"  {numbers:24}  {row['topic']:>3}  {names[row['topic']]}")
+    return None
+
+
+def _topic_names(model: TopicModel) -> dict[int, str]:
+    from fedtopics.model.labels import shown_label
+
+    return {
+        row["topic"]: shown_label(row) or " ".join(row["words"][:CAPTION_WORDS])
+        for row in model.get_topic_info()
+    }
+
+
 def _plain(grouped: Grouped) -> dict[str, Any]:
     return vars(grouped) | {
         "rows": [
@@ -231,12 +277,7 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
 
 
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
-    from fedtopics.model.labels import shown_label
-
-    topic_names = {
-        row["topic"]: shown_label(row) or " ".join(row["words"][:CAPTION_WORDS])
-        for row in model.get_topic_info()
-    }
+    topic_names = _topic_names(model)
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in grouped.rows:
         groups.setdefault(str(row.get("period", row.get("class"))), []).append(row)

@@ -367,7 +367,7 @@ def value_as_toml(
             inner = f"{table}{key}"
             body = value_as_toml(value, f"{inner}.", example=example, own=info.default)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
-        elif key in ("clients", "observers"):
+        elif key in ("clients", "observers") or (key == "by" and table and value):
             for name, entry in value.items():
                 body = value_as_toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")

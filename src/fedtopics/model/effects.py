@@ -124,7 +124,7 @@ class GroupTable:
         """Make a table from sums of `cells` and their squares."""
         documents = np.diag(sums["xx"])
         n_persons = sums["counts"][1]
-        rows = np.flatnonzero(documents > 0)
+        rows = np.flatnonzero(documents > 0).tolist()
         factor = n_persons / max(n_persons - 1, 1)
         n = documents[rows, None]
         return cls(
@@ -254,7 +254,7 @@ class Effects:
     @property
     def errors(self) -> NDArray[np.float64]:
         """Standard errors, (n_terms, n_topics)."""
-        return np.sqrt(np.maximum(np.einsum("kpp->pk", self.covariances), 0))
+        return np.asarray(np.sqrt(np.maximum(np.einsum("kpp->pk", self.covariances), 0)))
 
     def rounded(self) -> Effects:
         """Return numbers rounded to less than a twentieth of their uncertainty."""

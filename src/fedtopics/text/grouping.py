@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -150,6 +150,17 @@ def check_groups(corpus: Corpus, by: Mapping[str, GroupColumn]) -> None:
     if corpus.times is not None and TIME not in by:
         values = as_array(corpus.times)
         times_of(values, ~missing(values))
+
+
+def unlisted(corpus: Corpus, by: Mapping[str, GroupColumn]) -> Iterator[str]:
+    """Say how many documents have no level that the study lists, by column."""
+    for name, column in by.items():
+        codes = column.codes(corpus, name)
+        other, unknown = (int((codes == len(column.names) - n).sum()) for n in (2, 1))
+        yield (
+            f"Compared by {name}: of {len(corpus):,} documents, {other:,} have a value that the "
+            f'study does not list ("{OTHER}") and {unknown:,} have none ("{UNKNOWN}").'
+        )
 
 
 def check_columns(by: Mapping[str, GroupColumn]) -> None:
