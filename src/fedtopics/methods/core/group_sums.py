@@ -53,19 +53,16 @@ def count_bounds(settings: TopicSettings) -> Template:
 
 
 def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Template:
-    n_topics = settings.n_components
     cut = cut_of(settings, counted, least, clients)
-    template: dict[str, Template] = {}
-    for design in cut.designs:
-        p = len(cut.names(design))
-        template[design.key] = {
-            "xx": Bounds((p, p), per_document=4),
-            "xy": Bounds((p, n_topics), per_document=4),
-            "yy": sums(n_topics, per_document=4),
-            "counts": sums(3, per_document=1),
-            "groups": sums(p, per_document=1),
-        }
-    return template
+    sizes = {design.key: len(cut.names(design)) for design in cut.designs}
+    k = settings.n_components
+    return {
+        "xx": {key: Bounds((p, p), per_document=4) for key, p in sizes.items()},
+        "xy": {key: Bounds((p, k), per_document=4) for key, p in sizes.items()},
+        "yy": {key: sums(k, per_document=4) for key in sizes},
+        "counts": {key: sums(3, per_document=1) for key in sizes},
+        "groups": {key: sums(p, per_document=1) for key, p in sizes.items()},
+    }
 
 
 def largest_counts(settings: TopicSettings, _: int) -> Reply:
@@ -86,12 +83,13 @@ def square_bounds(
     settings: TopicSettings, counted: Counted, means: Counted, least: int, clients: int
 ) -> Template:
     cut = cut_of(settings, counted, least, clients)
-    template: dict[str, Bounds] = {}
-    for design in cut.designs:
-        p = len(cut.names(design))
-        shape = (settings.n_components, p) if design.cells else (settings.n_components, p, p)
-        template[design.key] = Bounds(shape, per_document=4 * MOST_DOCUMENTS_OF_ONE)
-    return {name: bounds for name, bounds in template.items() if name in means}
+    shapes = {
+        design.key: (settings.n_components, p) if design.cells else (settings.n_components, p, p)
+        for design in cut.designs
+        if design.key in means and (p := len(cut.names(design)))
+    }
+    most = 4 * MOST_DOCUMENTS_OF_ONE
+    return {"squares": {key: Bounds(shape, per_document=most) for key, shape in shapes.items()}}
 
 
 class GroupSums(SharedFunctions):
@@ -152,14 +150,14 @@ class GroupSums(SharedFunctions):
         reply=square_bounds,
         largest=lambda settings, n_words: {
             **(largest := largest_counts(settings, n_words)),
-            "means": dict.fromkeys(moment_bounds(settings, **largest)),
+            "means": dict.fromkeys(moment_bounds(settings, **largest)["xx"]),
         },
     )
     def group_squares(
         self, /, counted: Counted, means: Counted, least: int, clients: int, **model: Any
     ) -> Reply:
-        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Any:
-            return squares(
+        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Reply:
+            of_design = squares(
                 x=x,
                 theta=theta,
                 coefficients=means[design.key],
@@ -167,6 +165,7 @@ class GroupSums(SharedFunctions):
                 within=design.within,
                 cells=bool(design.cells),
             )
+            return {"squares": of_design}
 
         return self._of_designs(counted, least, clients, model, sums_of, only=means)
 
@@ -192,7 +191,7 @@ class GroupSums(SharedFunctions):
         least: int,
         clients: int,
         model: Mapping[str, Any],
-        sums_of: Callable[[Design, Any, Any, Any], Any],
+        sums_of: Callable[[Design, Any, Any, Any], Reply],
         only: Counted | None = None,
     ) -> Reply:
         client = self.client
@@ -208,11 +207,13 @@ class GroupSums(SharedFunctions):
             theta[places] = batch
         cut = cut_of(client.settings, counted, least, clients)
         values = cut.values(codes, client.corpus.take(rows))
-        return {
-            design.key: sums_of(design, cut.matrix(design, values)[0], theta[rows], owners)
-            for design in cut.designs
-            if only is None or design.key in only
-        } | {"documents": client.over(rows)}
+        reply: Reply = {"documents": client.over(rows)}
+        for design in cut.designs:
+            if only is None or design.key in only:
+                x = cut.matrix(design, values)[0]
+                for name, array in sums_of(design, x, theta[rows], owners).items():
+                    reply.setdefault(name, {})[design.key] = array
+        return reply
 
 
 def compare_groups(
@@ -225,22 +226,20 @@ def compare_groups(
     counted = {name: counted[name] for name in ("persons", "weights", "clients", "powers")}
     rules: Any = {"counted": counted, "least": agreement.least, "clients": agreement.least_clients}
     cut = cut_of(settings, **rules)
-    sums_by_design = agreement.ask_once(GroupSums.group_sums, **rules, **model)
+    total = agreement.ask_once(GroupSums.group_sums, **rules, **model)
     means: dict[str, Any] = {}
     refused = {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
     for design in cut.designs:
         try:
-            means[design.key] = _coefficients(design, sums_by_design[design.key])
+            means[design.key] = _coefficients(design, _of(design, total))
         except StudyError as error:
             refused[design.formula.text if design.formula else design.key] = str(error)
-    spread = agreement.ask_once(GroupSums.group_squares, **rules, means=means, **model)
+    spread = agreement.ask_once(GroupSums.group_squares, **rules, means=means, **model)["squares"]
     tables: list[GroupTable] = []
     effects: list[Effects] = [Effects.refusal(text, why) for text, why in refused.items()]
     for design in cut.designs:
-        if design.key not in means:
-            continue
-        of_design = sums_by_design[design.key]
-        if design.cells:
+        if design.key in means and design.cells:
+            of_design = _of(design, total)
             tables.append(
                 GroupTable.of(
                     columns=design.columns,
@@ -251,18 +250,22 @@ def compare_groups(
                     note=cut.notes.get(design.key, ""),
                 )
             )
-        else:
+        elif design.key in means:
             effects.append(
                 Effects.of(
                     formula=design.key if design.formula is None else design.formula.text,
                     terms=cut.names(design),
-                    sums=of_design,
+                    sums=_of(design, total),
                     spread=spread[design.key],
                     within=design.within,
                     scales=scales(cut.names(design), settings.compared),
                 )
             )
     return tuple(tables), tuple(effects)
+
+
+def _of(design: Design, total: Reply) -> Reply:
+    return {name: part[design.key] for name, part in total.items() if name != "documents"}
 
 
 def _coefficients(design: Design, of_design: Mapping[str, Any]) -> Any:
