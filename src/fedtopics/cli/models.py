@@ -244,8 +244,8 @@ def _print_by(model: Path, by: str, as_json: bool) -> None:
         middle = "share" if by in tables else "estimate"
         listed = sorted(of_group, key=lambda row: -abs(row[middle]))
         if by in tables:
-            numbers = f"{listed[0]['documents']:,} documents of {listed[0]['persons']:,} persons"
-            say(f"\n{group}: {numbers}; shares with 95 % intervals", "bold")
+            behind = f"{listed[0]['documents']:,} documents of {listed[0]['persons']:,} persons"
+            say(f"\n{group}: {behind}; shares with 95 % intervals", "bold")
         else:
             say(f"\n{group}: change of shares in points, with 95 % intervals", "bold")
         for row in listed[:TOPICS_SHOWN]:

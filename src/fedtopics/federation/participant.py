@@ -335,7 +335,8 @@ class Participation:
             corpus=corpus,
             least=self.policy.min_persons,
             study=study.identity(start),
-            once=(start is not None and start.continued is not None) or self._growing is not None,
+            once=(start is not None and start.continued is not None and study.method.trains)
+            or self._growing is not None,
             grows=self._growing is not None,
             changed=TEXTS_CHANGED in self._confirmed,
         )

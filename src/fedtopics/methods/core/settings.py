@@ -174,6 +174,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         description='formulas of these columns, such as "funded + year + client", whose effects on '
         "topics' shares are estimated (needs fedtopics[effects] at each client)",
     )
+    trains: bool = Field(
+        True,
+        description="false: no round; the study compares groups in the model with which it begins "
+        "(--from), which has the same method and text",
+    )
     stop_when: dict[str, float] = Field(
         {}, description="further rules that end the training: names of rules, each with a number"
     )

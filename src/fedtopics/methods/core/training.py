@@ -130,6 +130,11 @@ class Program(ABC, Generic[Settings, State]):
         self.added = None if start is None else start.added
         self.numbers: dict[str, float] = {}  # scores of the numbers of topics that were tried
         self.candidates: tuple[int, ...] = getattr(plan.settings, "candidates", ())
+        if self.continued is None and not plan.settings.trains:
+            raise StudyError(
+                "trains = false compares groups in a model of the same method and text; name it "
+                "with --from, or leave trains out."
+            )
         if start is not None and not self.starts_from_any_number and not self.candidates:
             start.check_number(plan.settings.n_components)
 
@@ -192,6 +197,8 @@ class Program(ABC, Generic[Settings, State]):
 
     @property
     def last_round(self) -> int:
+        if not self.settings.trains:
+            return self.rounds_before
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def _last_round(self, agreement: Agreement) -> int:
