@@ -249,11 +249,9 @@ def _print_by(model: Path, by: str, as_json: bool) -> None:
         else:
             say(f"\n{group}: change of shares in points, with 95 % intervals", "bold")
         for row in listed[:TOPICS_SHOWN]:
-            middle = row.get("share", row.get("estimate"))
             sign = "" if by in tables else "+"
-            numbers = (
-                f"{100 * middle:{sign}6.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
-            )
+            reach = f"{100 * row['low']:.3g} to {100 * row['high']:.3g}"
+            numbers = f"{100 * row[middle]:{sign}6.3g} ({reach})"
             say(f"  {numbers:24}  {row['topic']:>3}  {names[row['topic']]}")
     return None
 
