@@ -239,6 +239,8 @@ def _print_by(model: Path, by: str, as_json: bool) -> None:
     rows = [*tables[by].rows()] if by in tables else loaded.effects(by).rows()
     if as_json:
         return print_json(rows)
+    if by in tables and tables[by].note:
+        say(f"{tables[by].note}.")
     names = _topic_names(loaded)
     for group, of_group in groupby(rows, lambda row: row.get("group", row.get("term"))):
         middle = "share" if by in tables else "estimate"

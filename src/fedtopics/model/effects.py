@@ -203,7 +203,7 @@ class Effects:
     def refusal(cls, formula: str, why: str) -> Effects:
         """Return a table without coefficients, and why."""
         empty = np.zeros((0, 0))
-        return cls(formula, (), empty, np.zeros((0, 0, 0)), empty, empty[0:0, 0], 0, 0, 0, why)
+        return cls(formula, (), empty, np.zeros((0, 0, 0)), empty, np.zeros(0), 0, 0, 0, why)
 
     @classmethod
     def of(

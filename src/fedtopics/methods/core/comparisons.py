@@ -4,7 +4,8 @@ The rules are those of statistical disclosure control. Groups of too few persons
 with the smallest other group as company. No combination of groups of all columns lets one person
 have more than 1/least of its sum of squares (her leverage): else the difference of two groups, such
 as "funded" and "2024", could be one person. A formula needs enough persons, or none, in each
-combination of levels that it can tell apart.
+combination of levels that it can tell apart. A person counts in each group by the share of her
+documents there, so that she counts once in all.
 """
 
 from __future__ import annotations
@@ -63,20 +64,23 @@ def shape_of(columns: Columns, table: Table) -> tuple[int, ...]:
     return tuple(len(columns[name].names) for name in table)
 
 
-def count_cells(
+def persons_in(
     codes: Mapping[str, NDArray[np.int64]],
     columns: Columns,
     table: Table,
     owners: NDArray[np.int64],
-    weights: Numbers,
-) -> tuple[Numbers, Numbers]:
-    """Return a client's persons in each cell of a table, and documents by weight."""
-    shape = shape_of(columns, table)
-    cells = np.ravel_multi_index([codes[name] for name in table], shape)
-    size = prod(shape)
-    persons = np.bincount(np.unique(owners * size + cells) % size, minlength=size)
-    weighted: Numbers = np.bincount(cells, weights, size).astype(np.float64)
-    return persons.reshape(shape).astype(np.float64), weighted.reshape(shape)
+) -> NDArray[np.float64]:
+    """Return a client's persons in each cell of a table: each by the share of her documents."""
+    weights = 1 / np.bincount(owners, minlength=1)[owners]
+    counted = np.bincount(_cells(codes, columns, table), weights, prod(shape_of(columns, table)))
+    return counted.reshape(shape_of(columns, table)).astype(np.float64)
+
+
+def _cells(
+    codes: Mapping[str, NDArray[np.int64]], columns: Columns, table: Table
+) -> NDArray[np.int64]:
+    """Return the number of each document's cell in a table."""
+    return np.ravel_multi_index([codes[name] for name in table], shape_of(columns, table))
 
 
 def rows_kept(
@@ -90,21 +94,20 @@ def rows_kept(
 
     If the others are of fewer than `least` persons, the smallest cell is left out as well.
     """
-    kept = np.ones(len(owners), bool)
+    used = np.ones(len(owners), bool)
     changed = least > 1
     while changed:
-        before = int(kept.sum())
+        before = int(used.sum())
         for table in tables:
-            shape = shape_of(columns, table)
-            cells = np.ravel_multi_index([codes[name] for name in table], shape)
-            size = prod(shape)
-            persons = np.bincount(np.unique((owners * size + cells)[kept]) % size, minlength=size)
-            kept &= persons[cells] >= least
-            smallest = np.where(persons >= least, persons, len(owners) + 1).argmin()
-            if 0 < len(np.unique(owners[~kept])) < least:
-                kept &= cells != smallest
-        changed = int(kept.sum()) < before
-    return kept
+            part = {name: code[used] for name, code in codes.items()}
+            people = np.unique(owners[used], return_inverse=True)[1]
+            persons = persons_in(part, columns, table, people).ravel()
+            cells = _cells(codes, columns, table)
+            used &= persons[cells] >= least - ROUNDING
+            if 0 < len(np.unique(owners[~used])) < least:
+                used &= cells != np.where(persons >= least, persons, np.inf).argmin()
+        changed = int(used.sum()) < before
+    return used
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Cut:
 
     columns: Columns
     formulas: Sequence[Formula]
-    counted: Mapping[str, Any]  # "persons" and "weights" by table, "clients" by column, "powers"
+    counted: Mapping[str, Any]  # "persons" by table, "clients" by column, "powers" of numbers
     least: int
     clients: int
     places: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # of levels among `labels`
@@ -138,7 +141,9 @@ class Cut:
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
             persons = self.counted["persons"][name]
-            enough = (persons >= self.least) & (self.counted["clients"][name] >= self.clients)
+            enough = (persons >= self.least - ROUNDING) & (
+                self.counted["clients"][name] >= self.clients
+            )
             self._pool(name, column.names, persons, enough | (persons == 0))
 
     def _pool(self, name: str, names: Sequence[str], persons: Numbers, enough: Any) -> None:
@@ -159,12 +164,11 @@ class Cut:
         self.places[name] = places
         self.labels[name] = tuple(labels)
 
-    def table(self, kind: str, table: Table) -> Numbers:
-        """Return counts by the levels that are shown: sums of weights, the largest of persons."""
-        raw = self.counted[kind][":".join(table)]
+    def table(self, table: Table) -> NDArray[np.float64]:
+        """Return the persons in each cell, by the levels that are shown."""
         total = np.zeros([max(len(self.labels[name]), 1) for name in table])
         cells = np.ix_(*[self.places[name].clip(max=len(self.labels[name]) - 1) for name in table])
-        (np.add if kind == "weights" else np.maximum).at(total, cells, raw)
+        np.add.at(total, cells, self.counted["persons"][":".join(table)])
         return total
 
     @cached_property
@@ -196,9 +200,9 @@ class Cut:
         for one, other in product(range(len(names)), repeat=2):
             place = slice(*starts[one : one + 2]), slice(*starts[other : other + 2])
             if one == other:
-                gram[place] = np.diag(self.table("weights", (names[one],)))
+                gram[place] = np.diag(self.table((names[one],)))
             elif one < other:
-                pair = self.table("weights", (names[one], names[other]))
+                pair = self.table((names[one], names[other]))
                 gram[place] = pair
                 gram[place[::-1]] = pair.T
                 exists &= pair[patterns[:, one], patterns[:, other]] > ROUNDING
@@ -209,21 +213,20 @@ class Cut:
 
     def shown_cells(self, table: Table) -> NDArray[np.bool_]:
         """Return which cells of two columns are shown next to the columns' own groups."""
-        persons = self.table("persons", table)
-        weights = self.table("weights", table)
-        shown = persons >= max(self.least, 1)
-        n_rows, n_columns = weights.shape
-        rows, columns = np.indices(weights.shape).reshape(2, -1)
+        persons = self.table(table)
+        shown = persons >= max(self.least, 1) - ROUNDING
+        n_rows, n_columns = persons.shape
+        rows, columns = np.indices(persons.shape).reshape(2, -1)
         while shown.any() and self.least > 1:
             x = np.column_stack(
                 [
                     rows[:, None] == np.arange(n_rows),
                     columns[:, None] == np.arange(n_columns),
-                    np.eye(weights.size)[:, shown.ravel()],
+                    np.eye(persons.size)[:, shown.ravel()],
                 ]
             ).astype(np.float64)
-            by_cell = leverage(x, x.T @ (weights.ravel()[:, None] * x))
-            by_cell[weights.ravel() <= ROUNDING] = 0
+            by_cell = leverage(x, x.T @ (persons.ravel()[:, None] * x))
+            by_cell[persons.ravel() <= ROUNDING] = 0
             worst = int(by_cell.argmax())
             if by_cell[worst] <= 1 / self.least + ROUNDING:
                 break
@@ -232,7 +235,7 @@ class Cut:
                 | (np.indices(shown.shape)[1] == columns[worst])
             )
             near = near if near.any() else shown
-            shown.ravel()[np.where(near, weights, np.inf).argmin()] = False
+            shown.ravel()[np.where(near, persons, np.inf).argmin()] = False
         return shown
 
     def why_not(self, formula: Formula) -> str:
@@ -253,8 +256,8 @@ class Cut:
                     f"the numbers of {name} differ in documents of fewer than {self.least} persons"
                 )
         for table in sorted(formula.tables):
-            persons = self.table("persons", tuple(sorted(table, key=[*self.columns].index)))
-            if ((persons > 0) & (persons < self.least)).any():
+            persons = self.table(tuple(sorted(table, key=[*self.columns].index)))
+            if ((persons > ROUNDING) & (persons < self.least - ROUNDING)).any():
                 return (
                     f"a combination of {' and '.join(table)} has documents of fewer than "
                     f"{self.least} persons; list fewer levels or longer periods"

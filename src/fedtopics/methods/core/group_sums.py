@@ -14,7 +14,7 @@ from fedtopics.methods.core.comparisons import (
     POWERS,
     Cut,
     Design,
-    count_cells,
+    persons_in,
     powers_of,
     rows_kept,
     shape_of,
@@ -46,7 +46,6 @@ def count_bounds(settings: TopicSettings) -> Template:
     }
     return {
         "persons": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
-        "weights": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
         "clients": {name: sums(len(columns[name].names), most=MOST_CLIENTS) for name in columns},
         "powers": sums(sum(c.is_number for c in columns.values()), POWERS, per_document=1),
     }
@@ -70,7 +69,7 @@ def largest_counts(settings: TopicSettings, _: int) -> Reply:
     many = count_bounds(settings)
     counted = {
         kind: {name: np.full(bounds.shape, 1e6) for name, bounds in many[kind].items()}
-        for kind in ("persons", "weights", "clients")
+        for kind in ("persons", "clients")
     }
     return {
         "counted": counted | {"powers": np.ones(many["powers"].shape)},
@@ -97,9 +96,9 @@ class GroupSums(SharedFunctions):
 
     @published(
         "For each level of the study's columns and each combination of levels that a table or a "
-        "formula tells apart, the number of persons, and of documents (weighted so that each "
-        "person's add up to 1); for each level, whether the client has it; for columns of numbers, "
-        "sums of powers of persons' means. The number of documents.",
+        "formula tells apart, the number of persons, each by the share of her documents; for each "
+        "level, whether the client has it; for columns of numbers, sums of powers of persons' "
+        "means. The number of documents.",
         "persons by group",
         often=COMPARES,
         reply=count_bounds,
@@ -107,17 +106,14 @@ class GroupSums(SharedFunctions):
     def group_counts(self) -> Reply:
         columns = self.client.settings.compared
         codes, owners, rows = self._coded()
-        weights = 1 / np.bincount(owners, minlength=1)[owners]
-        persons: dict[str, Any] = {}
-        weighted: dict[str, Any] = {}
-        for table in tables_of(columns, formulas_of(self.client.settings)):
-            name = ":".join(table)
-            persons[name], weighted[name] = count_cells(codes, columns, table, owners, weights)
+        persons = {
+            ":".join(table): persons_in(codes, columns, table, owners)
+            for table in tables_of(columns, formulas_of(self.client.settings))
+        }
         corpus = self.client.corpus.take(rows)
         numbers = [(n, c) for n, c in columns.items() if c.is_number]
         return {
             "persons": persons,
-            "weights": weighted,
             "clients": {name: (persons[name] > 0).astype(np.float64) for name in columns},
             "powers": np.array(
                 [powers_of(c.numbers(corpus, n), c.ends, owners) for n, c in numbers]
@@ -223,12 +219,13 @@ def compare_groups(
     if not settings.compared:
         return (), ()
     counted = agreement.ask_once(GroupSums.group_counts)
-    counted = {name: counted[name] for name in ("persons", "weights", "clients", "powers")}
+    counted = {name: counted[name] for name in ("persons", "clients", "powers")}
     rules: Any = {"counted": counted, "least": agreement.least, "clients": agreement.least_clients}
     cut = cut_of(settings, **rules)
     total = agreement.ask_once(GroupSums.group_sums, **rules, **model)
     means: dict[str, Any] = {}
-    refused = {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
+    refused = {name: cut.notes[name] for name in settings.compared if name not in cut.shown}
+    refused |= {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
     for design in cut.designs:
         try:
             means[design.key] = _coefficients(design, _of(design, total))
