@@ -309,7 +309,8 @@ class Effects:
     def _tested(self, weights: Numbers, level: float) -> list[dict[str, Any]]:
         estimates = weights @ self.coefficients
         errors = np.sqrt(np.maximum(np.einsum("p,kpq,q->k", weights, self.covariances, weights), 0))
-        free = max(self.persons - len(self.terms), 1)
+        smallest = self.groups[weights != 0].min(initial=np.inf)
+        free = max(min(self.persons - len(self.terms), smallest - 1), 1)
         p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(errors, 1e-300), free)
         q = stats.false_discovery_control(p)
         reach, of_all = stats.t.ppf(1 - (1 - level) / np.array([2, 2 * len(p)]), free)

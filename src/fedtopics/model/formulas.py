@@ -92,7 +92,7 @@ class Formula:
         for name in (name for term in terms for name in term):
             if name not in columns and (name,) != (CLIENT,):
                 raise StudyError(
-                    f"The formula {text!r:.200} has {name!r}, which is no column of [method.by]; "
+                    f"The formula {text!r:.200} has {name!r}, which [method.by] does not have; "
                     f"{nearest_names(name, [*columns, CLIENT])}"
                 )
         if any(CLIENT in term and len(term) > 1 for term in terms):

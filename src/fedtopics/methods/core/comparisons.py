@@ -1,4 +1,4 @@
-"""Which groups of documents are compared, so that no sum, nor a combination of sums, tells of few.
+"""Which groups of documents are compared, so that no sum or combination of sums is about few persons.
 
 The rules are those of statistical disclosure control. Groups of too few persons are shown together,
 with the smallest other group as company. No combination of groups of all columns lets one person
@@ -127,7 +127,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Cut:
-    """What may be told of the columns, from counts over all clients; the same for everyone."""
+    """What may be shown of the columns, from counts over all clients; the same for everyone."""
 
     columns: Columns
     formulas: Sequence[Formula]
@@ -183,7 +183,7 @@ class Cut:
                 shown.append(name)
             else:
                 self.notes[name] = (
-                    "not shown: with the other columns, it would tell of fewer than "
+                    "not shown: with the other columns, it would be about fewer than "
                     f"{self.least} persons"
                 )
         return shown
@@ -239,7 +239,7 @@ class Cut:
         return shown
 
     def why_not(self, formula: Formula) -> str:
-        """Return why a formula would tell of few persons, or cannot be computed; "" if it can."""
+        """Return why a formula is about few persons, or cannot be computed; "" if it can."""
         for name in formula.columns:
             column = self.columns[name]
             if name not in self.shown:
@@ -275,7 +275,7 @@ class Cut:
 
     @cached_property
     def designs(self) -> list[Design]:
-        """All linear models of the study that may be told."""
+        """All linear models of the study that may be shown."""
         several = [name for name in self.shown if len(self.labels[name]) > 1]
         designs = [Design(name, (name,), self.labels[name]) for name in several]
         for table in combinations(several, 2):
