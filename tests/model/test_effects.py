@@ -179,10 +179,7 @@ def assert_are_pooled(model: TopicModel, thetas: dict[str, Any], within: float) 
         assert not by_formula[formula].refused
         assert max(differences(by_formula[formula], pooled, expected, True)) < within
     tables = {table.name: table for table in model.groups}
-    assert [*tables] == [
-        *("funded", "county", "amount"),
-        *("funded:county", "funded:amount", "county:amount"),
-    ]
+    assert {"funded", "county", "amount", "funded:county"} <= tables.keys()
     for name in ("funded", "county"):
         means = pooled.groupby(name)[["theta0", "theta1", "theta2"]].mean()
         np.testing.assert_allclose(tables[name].shares, means, rtol=within)

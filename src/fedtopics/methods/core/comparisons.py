@@ -1,10 +1,10 @@
 """Which groups of documents are compared, so that no sum, nor a combination of sums, tells of few.
 
 The rules are those of statistical disclosure control. Groups of too few persons are shown together,
-with the smallest other group as company. No combination of groups of all columns lets one person
-have more than 1/least of its sum of squares (her leverage): else the difference of two groups, such
-as "funded" and "2024", could be one person. A formula needs enough persons, or none, in each
-combination of levels that it can tell apart.
+with the smallest other group as company. No combination of all that is shown (groups of columns, of
+pairs of columns, and what formulas can tell apart) lets one person have more than 1/least of its
+sum of squares (her leverage): else the difference of two groups, such as "funded" and "2024", could
+be one person. Leverage is that of all columns together, whose combinations are counted.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fedtopics.text.grouping import OTHER, TIME, UNKNOWN, GroupColumn
 Columns = Mapping[str, GroupColumn]
 Table = tuple[str, ...]
 """Columns whose levels are combined."""
-MOST_CELLS = 5_000  # combinations of levels of a table
+MOST_CELLS = 20_000  # combinations of all columns' levels
 MOST_SHOWN = 400  # combinations of two columns' levels whose shares are shown
 MOST_COMPARED = 40  # levels of a column that are compared with its first one
-MOST_PATTERNS = 20_000  # combinations of all columns' levels
+MOST_NUMBERS = 50_000_000  # of a matrix whose leverage is computed
 NAMED_TOGETHER = 3  # most levels that a group of several names
 ROUNDING = 1e-9
 CHANGE = "change"  # the formula of the report: the last periods compared with those before
@@ -42,20 +42,16 @@ LATER, EARLIER, REST = "later", "earlier", "rest"
 POWERS = 5  # of numbers: 0 to 4
 
 
-def tables_of(columns: Columns, formulas: Sequence[Formula]) -> list[Table]:
-    """Return the tables that are counted: each column, each pair, and what formulas tell apart."""
+def tables_of(columns: Columns) -> list[Table]:
+    """Return the tables that are counted: each column, each pair, and all columns together."""
     wanted: list[Table] = [(name,) for name in columns]
     wanted += combinations(columns, 2)
-    order = [*columns]
-    for formula in formulas:
-        wanted += [tuple(sorted(table, key=order.index)) for table in sorted(formula.tables)]
-    tables = [*dict.fromkeys(wanted)]
-    for table in tables:
-        if prod(len(columns[name].names) for name in table) > MOST_CELLS:
-            raise StudyError(
-                f"{' and '.join(table)} have more than {MOST_CELLS:,} combinations of levels; "
-                "choose longer periods, fewer levels, or leave a column out."
-            )
+    tables = [*dict.fromkeys([*wanted, (*columns,)])] if columns else []
+    if prod(len(column.names) for column in columns.values()) > MOST_CELLS:
+        raise StudyError(
+            f"{' and '.join(columns)} have more than {MOST_CELLS:,} combinations of levels; "
+            "choose longer periods, fewer levels, or leave a column out."
+        )
     return tables
 
 
@@ -162,50 +158,68 @@ class Cut:
     def table(self, kind: str, table: Table) -> Numbers:
         """Return counts by the levels that are shown: sums of weights, the largest of persons."""
         raw = self.counted[kind][":".join(table)]
-        total = np.zeros([max(len(self.labels[name]), 1) for name in table])
+        total = np.zeros(self._shape(table))
         cells = np.ix_(*[self.places[name].clip(max=len(self.labels[name]) - 1) for name in table])
         (np.add if kind == "weights" else np.maximum).at(total, cells, raw)
         return total
 
+    def _shape(self, table: Table) -> list[int]:
+        return [max(len(self.labels[name]), 1) for name in table]
+
     @cached_property
     def shown(self) -> list[str]:
-        """The columns whose groups are shown: no combination of them is about few persons."""
-        shown: list[str] = []
+        """The columns whose groups are shown."""
+        return [name for name in self.columns if (name,) in self._safe]
+
+    @cached_property
+    def _safe(self) -> dict[Table, NDArray[np.bool_]]:
+        """The cells of tables that are shown: no combination of them all is about few persons.
+
+        What formulas tell apart comes before pairs of columns.
+        """
+        safe: dict[Table, NDArray[np.bool_]] = {}
         for name in self.columns:
-            if (
-                self.least == 1
-                or self._largest_leverage([*shown, name]) <= 1 / self.least + ROUNDING
-            ):
-                shown.append(name)
-            else:
+            if not self._add_safe(safe, {(name,)}):
                 self.notes[name] = (
                     "not shown: with the other columns, it would tell of fewer than "
                     f"{self.least} persons"
                 )
-        return shown
+        singles = [*safe]
+        for formula in self.formulas:
+            if {(name,) for name in formula.columns} <= {*singles}:
+                self._add_safe(safe, formula.tables)
+        for table in combinations([name for (name,) in singles], 2):
+            if table not in safe:
+                self._add_safe(safe, {table}, self.shown_cells(table))
+        return safe
 
-    def _largest_leverage(self, names: Sequence[str]) -> float:
-        """Return the largest leverage of a person in all combinations of levels that can exist."""
-        sizes = [len(self.labels[name]) for name in names]
-        if prod(sizes) > MOST_PATTERNS:
+    def _add_safe(
+        self, safe: dict[Table, NDArray[np.bool_]], tables: set[Table], cells: Any = True
+    ) -> bool:
+        """Add tables if no combination with the others lets a person have much leverage."""
+        more = {t: np.broadcast_to(cells, self._shape(t)) for t in sorted(tables)}
+        is_safe = self.least == 1 or (
+            self._largest_leverage(safe | more) <= 1 / self.least + ROUNDING
+        )
+        safe |= more if is_safe else {}
+        return is_safe
+
+    def _largest_leverage(self, tables: Mapping[Table, NDArray[np.bool_]]) -> float:
+        """Return the largest leverage of a person in all combinations of cells."""
+        weights = self.table("weights", (*self.columns,))
+        codes = dict(zip(self.columns, np.nonzero(weights > ROUNDING), strict=True))
+        n_rows = len(next(iter(codes.values())))
+        if n_rows * sum(int(cells.sum()) for cells in tables.values()) > MOST_NUMBERS:
             return np.inf
-        starts = np.cumsum([0, *sizes])
-        gram = np.zeros((starts[-1], starts[-1]))
-        patterns = np.array([*product(*map(range, sizes))], np.int64)
-        exists = np.ones(len(patterns), bool)
-        for one, other in product(range(len(names)), repeat=2):
-            place = slice(*starts[one : one + 2]), slice(*starts[other : other + 2])
-            if one == other:
-                gram[place] = np.diag(self.table("weights", (names[one],)))
-            elif one < other:
-                pair = self.table("weights", (names[one], names[other]))
-                gram[place] = pair
-                gram[place[::-1]] = pair.T
-                exists &= pair[patterns[:, one], patterns[:, other]] > ROUNDING
-        x = np.zeros((int(exists.sum()), starts[-1]))
-        for column, start in enumerate(starts[:-1]):
-            x[np.arange(len(x)), start + patterns[exists, column]] = 1
-        return float(leverage(x, gram).max(initial=0.0))
+        parts = [
+            one_hot(np.ravel_multi_index([codes[n] for n in table], cells.shape), cells.size)[
+                :, np.flatnonzero(cells)
+            ]
+            for table, cells in tables.items()
+        ]
+        x = sparse.hstack(parts, format="csr")
+        gram = (x.T @ sparse.diags_array(weights[weights > ROUNDING]) @ x).toarray()
+        return float(leverage(x.toarray(), gram).max(initial=0.0))
 
     def shown_cells(self, table: Table) -> NDArray[np.bool_]:
         """Return which cells of two columns are shown next to the columns' own groups."""
@@ -252,13 +266,11 @@ class Cut:
                 return (
                     f"the numbers of {name} differ in documents of fewer than {self.least} persons"
                 )
-        for table in sorted(formula.tables):
-            persons = self.table("persons", tuple(sorted(table, key=[*self.columns].index)))
-            if ((persons > 0) & (persons < self.least)).any():
-                return (
-                    f"a combination of {' and '.join(table)} has documents of fewer than "
-                    f"{self.least} persons; list fewer levels or longer periods"
-                )
+        if not formula.tables <= self._safe.keys():
+            return (
+                "combinations of its columns, and of what else is shown, are about fewer than "
+                f"{self.least} persons; list fewer levels, longer periods or fewer columns"
+            )
         return ""
 
     def _depends_on_few(self, name: str) -> bool:
@@ -276,7 +288,7 @@ class Cut:
         several = [name for name in self.shown if len(self.labels[name]) > 1]
         designs = [Design(name, (name,), self.labels[name]) for name in several]
         for table in combinations(several, 2):
-            if prod(len(self.labels[name]) for name in table) <= MOST_SHOWN:
+            if table in self._safe and prod(len(self.labels[n]) for n in table) <= MOST_SHOWN:
                 cells = [
                     " and ".join(labels) for labels in product(*[self.labels[n] for n in table])
                 ]
@@ -351,9 +363,7 @@ class Cut:
         x = one_hot(cells, prod(n))
         if len(n) == 1:
             return x, tuple(design.cells)
-        return sparse.csr_array(x.multiply(self.shown_cells(design.columns).ravel())), tuple(
-            design.cells
-        )
+        return sparse.csr_array(x.multiply(self._safe[design.columns].ravel())), tuple(design.cells)
 
 
 def leverage(x: Numbers, gram: Numbers) -> NDArray[np.float64]:

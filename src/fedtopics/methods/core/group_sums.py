@@ -40,10 +40,7 @@ def cut_of(settings: TopicSettings, counted: Counted, least: int, clients: int) 
 
 def count_bounds(settings: TopicSettings) -> Template:
     columns = settings.compared
-    shapes = {
-        ":".join(table): shape_of(columns, table)
-        for table in tables_of(columns, formulas_of(settings))
-    }
+    shapes = {":".join(table): shape_of(columns, table) for table in tables_of(columns)}
     return {
         "persons": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
         "weights": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
@@ -96,8 +93,8 @@ class GroupSums(SharedFunctions):
     """What clients send to compare groups of documents."""
 
     @published(
-        "For each level of the study's columns and each combination of levels that a table or a "
-        "formula tells apart, the number of persons, and of documents (weighted so that each "
+        "For each level of the study's columns, and each combination of the levels of two columns "
+        "and of all, the number of persons, and of documents (weighted so that each "
         "person's add up to 1); for each level, whether the client has it; for columns of numbers, "
         "sums of powers of persons' means. The number of documents.",
         "persons by group",
@@ -110,7 +107,7 @@ class GroupSums(SharedFunctions):
         weights = 1 / np.bincount(owners, minlength=1)[owners]
         persons: dict[str, Any] = {}
         weighted: dict[str, Any] = {}
-        for table in tables_of(columns, formulas_of(self.client.settings)):
+        for table in tables_of(columns):
             name = ":".join(table)
             persons[name], weighted[name] = count_cells(codes, columns, table, owners, weights)
         corpus = self.client.corpus.take(rows)
@@ -178,7 +175,7 @@ class GroupSums(SharedFunctions):
         codes = {name: column.codes(corpus, name) for name, column in columns.items()}
         owners = corpus.person_numbers
         if not (client.site.masked and client.site.policy.counts_of_all):
-            tables = tables_of(columns, formulas_of(client.settings))
+            tables = tables_of(columns)
             kept = rows_kept(codes, columns, tables, owners, client.min_persons)
             codes = {name: code[kept] for name, code in codes.items()}
             rows = rows[kept]

@@ -238,10 +238,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
         check_columns(self.by)
-        formulas = [Formula.read(text, self.compared) for text in self.effects]
+        for text in self.effects:
+            Formula.read(text, self.compared)
         if self.over_time is not None and not self.over_time.begin:
             raise ValueError("over_time needs begin and end")
-        tables_of(self.compared, formulas)
+        tables_of(self.compared)
         return self
 
     @field_validator("stop_when")
