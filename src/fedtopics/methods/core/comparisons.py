@@ -266,7 +266,7 @@ class Cut:
                 return (
                     f"the numbers of {name} differ in documents of fewer than {self.least} persons"
                 )
-        if not formula.tables <= self._safe.keys():
+        if not all(np.all(self._safe.get(table, False)) for table in formula.tables):
             return (
                 "combinations of its columns, and of what else is shown, are about fewer than "
                 f"{self.least} persons; list fewer levels, longer periods or fewer columns"
