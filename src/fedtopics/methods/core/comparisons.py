@@ -1,11 +1,11 @@
-"""Which groups of documents are compared, so that no sum or combination of sums is about few persons.
+"""Which groups of documents are compared, so that no combination of sums is about few persons.
 
 The rules are those of statistical disclosure control. Groups of too few persons are shown together,
-with the smallest other group as company. No combination of groups of all columns lets one person
-have more than 1/least of its sum of squares (her leverage): else the difference of two groups, such
-as "funded" and "2024", could be one person. A formula needs enough persons, or none, in each
-combination of levels that it can tell apart. A person counts in each group by the share of her
-documents there, so that she counts once in all.
+with the smallest other group as company. No combination of all that is shown (groups of columns, of
+pairs of columns, and what formulas can tell apart) lets one person have more than 1/least of its
+sum of squares (her leverage): else the difference of two groups, such as "funded" and "2024", could
+be one person. Leverage is that of all columns together, whose combinations are counted. A person
+counts in each group by the share of her documents there, so that she counts once in all.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fedtopics.text.grouping import OTHER, TIME, UNKNOWN, GroupColumn
 Columns = Mapping[str, GroupColumn]
 Table = tuple[str, ...]
 """Columns whose levels are combined."""
-MOST_CELLS = 5_000  # combinations of levels of a table
+MOST_CELLS = 20_000  # combinations of all columns' levels
 MOST_SHOWN = 400  # combinations of two columns' levels whose shares are shown
 MOST_COMPARED = 40  # levels of a column that are compared with its first one
-MOST_PATTERNS = 20_000  # combinations of all columns' levels
+MOST_NUMBERS = 50_000_000  # of a matrix whose leverage is computed
 NAMED_TOGETHER = 3  # most levels that a group of several names
 ROUNDING = 1e-9
 CHANGE = "change"  # the formula of the report: the last periods compared with those before
@@ -43,71 +43,34 @@ LATER, EARLIER, REST = "later", "earlier", "rest"
 POWERS = 5  # of numbers: 0 to 4
 
 
-def tables_of(columns: Columns, formulas: Sequence[Formula]) -> list[Table]:
-    """Return the tables that are counted: each column, each pair, and what formulas tell apart."""
-    wanted: list[Table] = [(name,) for name in columns]
-    wanted += combinations(columns, 2)
-    order = [*columns]
-    for formula in formulas:
-        wanted += [tuple(sorted(table, key=order.index)) for table in sorted(formula.tables)]
-    tables = [*dict.fromkeys(wanted)]
-    for table in tables:
-        if prod(len(columns[name].names) for name in table) > MOST_CELLS:
-            raise StudyError(
-                f"{' and '.join(table)} have more than {MOST_CELLS:,} combinations of levels; "
-                "choose longer periods, fewer levels, or leave a column out."
-            )
-    return tables
+def shape_of(columns: Columns) -> tuple[int, ...]:
+    """Return the numbers of levels; StudyError if they have too many combinations."""
+    shape = tuple(len(column.names) for column in columns.values())
+    if prod(shape) > MOST_CELLS:
+        raise StudyError(
+            f"{' and '.join(columns)} have more than {MOST_CELLS:,} combinations of levels; "
+            "choose longer periods, fewer levels, or leave a column out."
+        )
+    return shape
 
 
-def shape_of(columns: Columns, table: Table) -> tuple[int, ...]:
-    return tuple(len(columns[name].names) for name in table)
-
-
-def persons_in(
-    codes: Mapping[str, NDArray[np.int64]],
-    columns: Columns,
-    table: Table,
-    owners: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Return a client's persons in each cell of a table: each by the share of her documents."""
+def persons_in(cells: NDArray[np.int64], owners: NDArray[np.int64], n: int) -> Numbers:
+    """Return a client's persons in each of n cells: each by the share of her documents there."""
     weights = 1 / np.bincount(owners, minlength=1)[owners]
-    counted = np.bincount(_cells(codes, columns, table), weights, prod(shape_of(columns, table)))
-    return counted.reshape(shape_of(columns, table)).astype(np.float64)
+    return np.asarray(np.bincount(cells, weights, n), np.float64)
 
 
-def _cells(
-    codes: Mapping[str, NDArray[np.int64]], columns: Columns, table: Table
-) -> NDArray[np.int64]:
-    """Return the number of each document's cell in a table."""
-    return np.ravel_multi_index([codes[name] for name in table], shape_of(columns, table))
-
-
-def rows_kept(
-    codes: Mapping[str, NDArray[np.int64]],
-    columns: Columns,
-    tables: Sequence[Table],
-    owners: NDArray[np.int64],
-    least: int,
-) -> NDArray[np.bool_]:
+def rows_kept(cells: NDArray[np.int64], owners: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
     """Return which documents a client uses whose sums others see: those in no cell of few persons.
 
     If the others are of fewer than `least` persons, the smallest cell is left out as well.
     """
-    used = np.ones(len(owners), bool)
-    changed = least > 1
-    while changed:
-        before = int(used.sum())
-        for table in tables:
-            part = {name: code[used] for name, code in codes.items()}
-            people = np.unique(owners[used], return_inverse=True)[1]
-            persons = persons_in(part, columns, table, people).ravel()
-            cells = _cells(codes, columns, table)
-            used &= persons[cells] >= least - ROUNDING
-            if 0 < len(np.unique(owners[~used])) < least:
-                used &= cells != np.where(persons >= least, persons, np.inf).argmin()
-        changed = int(used.sum()) < before
-    return used
+    n = int(cells.max(initial=0)) + 1
+    persons = np.bincount(np.unique(owners * n + cells) % n, minlength=n)
+    used = persons[cells] >= least
+    if 0 < len(np.unique(owners[~used])) < least:
+        used &= cells != np.where(persons >= least, persons, len(owners) + 1).argmin()
+    return np.asarray(used)
 
 
 @dataclass(frozen=True)
@@ -131,7 +94,7 @@ class Cut:
 
     columns: Columns
     formulas: Sequence[Formula]
-    counted: Mapping[str, Any]  # "persons" by table, "clients" by column, "powers" of numbers
+    counted: Mapping[str, Any]  # "persons" of each combination, "clients" by level, "powers"
     least: int
     clients: int
     places: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # of levels among `labels`
@@ -140,17 +103,20 @@ class Cut:
 
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
-            persons = self.counted["persons"][name]
-            enough = (persons >= self.least - ROUNDING) & (
-                self.counted["clients"][name] >= self.clients
-            )
-            self._pool(name, column.names, persons, enough | (persons == 0))
+            persons = self._persons_by_level(name)
+            enough = persons >= self.least - ROUNDING
+            enough &= self.counted["clients"][name] >= self.clients
+            self._pool(name, column.names, persons, enough)
+
+    def _persons_by_level(self, name: str) -> Numbers:
+        axes = tuple(axis for axis, other in enumerate(self.columns) if other != name)
+        return np.asarray(self.counted["persons"].sum(axes))
 
     def _pool(self, name: str, names: Sequence[str], persons: Numbers, enough: Any) -> None:
         """Show small levels together."""
-        enough = with_company(enough & (persons > 0), persons)
+        enough = with_company(enough & (persons > ROUNDING), persons)
         alone = np.flatnonzero(enough).tolist()
-        small = np.flatnonzero(~enough & (persons > 0)).tolist()
+        small = np.flatnonzero(~enough & (persons > ROUNDING)).tolist()
         places = np.full(len(names), len(alone))
         places[alone] = np.arange(len(alone))
         labels = [names[place] for place in alone]
@@ -164,56 +130,74 @@ class Cut:
         self.places[name] = places
         self.labels[name] = tuple(labels)
 
-    def table(self, table: Table) -> NDArray[np.float64]:
-        """Return the persons in each cell, by the levels that are shown."""
-        total = np.zeros([max(len(self.labels[name]), 1) for name in table])
-        cells = np.ix_(*[self.places[name].clip(max=len(self.labels[name]) - 1) for name in table])
-        np.add.at(total, cells, self.counted["persons"][":".join(table)])
-        return total
+    def persons(self, table: Table) -> Numbers:
+        """Return the persons in each cell of a table, by the levels that are shown."""
+        total = np.zeros(self._shape((*self.columns,)))
+        places = [self.places[n].clip(max=max(len(self.labels[n]), 1) - 1) for n in self.columns]
+        np.add.at(total, np.ix_(*places), self.counted["persons"])
+        return np.asarray(total.sum(tuple(a for a, n in enumerate(self.columns) if n not in table)))
+
+    def _shape(self, table: Table) -> list[int]:
+        return [max(len(self.labels[name]), 1) for name in table]
 
     @cached_property
     def shown(self) -> list[str]:
-        """The columns whose groups are shown: no combination of them is about few persons."""
-        shown: list[str] = []
+        """The columns whose groups are shown."""
+        return [name for name in self.columns if (name,) in self._safe]
+
+    @cached_property
+    def _safe(self) -> dict[Table, NDArray[np.bool_]]:
+        """The cells of tables that are shown: no combination of them all is about few persons.
+
+        What formulas tell apart comes before pairs of columns.
+        """
+        safe: dict[Table, NDArray[np.bool_]] = {}
         for name in self.columns:
-            if (
-                self.least == 1
-                or self._largest_leverage([*shown, name]) <= 1 / self.least + ROUNDING
-            ):
-                shown.append(name)
-            else:
+            if not self._add_safe(safe, {(name,)}):
                 self.notes[name] = (
                     "not shown: with the other columns, it would be about fewer than "
                     f"{self.least} persons"
                 )
-        return shown
+        singles = [*safe]
+        for formula in self.formulas:
+            if {(name,) for name in formula.columns} <= {*singles}:
+                self._add_safe(safe, formula.tables)
+        for table in combinations([name for (name,) in singles], 2):
+            if table not in safe:
+                self._add_safe(safe, {table}, self.shown_cells(table))
+        return safe
 
-    def _largest_leverage(self, names: Sequence[str]) -> float:
-        """Return the largest leverage of a person in all combinations of levels that can exist."""
-        sizes = [len(self.labels[name]) for name in names]
-        if prod(sizes) > MOST_PATTERNS:
+    def _add_safe(
+        self, safe: dict[Table, NDArray[np.bool_]], tables: set[Table], cells: Any = True
+    ) -> bool:
+        """Add tables if no combination with the others lets a person have much leverage."""
+        more = {t: np.broadcast_to(cells, self._shape(t)) for t in sorted(tables)}
+        is_safe = self.least == 1 or (
+            self._largest_leverage(safe | more) <= 1 / self.least + ROUNDING
+        )
+        safe |= more if is_safe else {}
+        return is_safe
+
+    def _largest_leverage(self, tables: Mapping[Table, NDArray[np.bool_]]) -> float:
+        """Return the largest leverage of a person in all combinations of cells."""
+        persons = self.persons((*self.columns,))
+        codes = dict(zip(self.columns, np.nonzero(persons > ROUNDING), strict=True))
+        n_rows = len(next(iter(codes.values())))
+        if n_rows * sum(int(cells.sum()) for cells in tables.values()) > MOST_NUMBERS:
             return np.inf
-        starts = np.cumsum([0, *sizes])
-        gram = np.zeros((starts[-1], starts[-1]))
-        patterns = np.array([*product(*map(range, sizes))], np.int64)
-        exists = np.ones(len(patterns), bool)
-        for one, other in product(range(len(names)), repeat=2):
-            place = slice(*starts[one : one + 2]), slice(*starts[other : other + 2])
-            if one == other:
-                gram[place] = np.diag(self.table((names[one],)))
-            elif one < other:
-                pair = self.table((names[one], names[other]))
-                gram[place] = pair
-                gram[place[::-1]] = pair.T
-                exists &= pair[patterns[:, one], patterns[:, other]] > ROUNDING
-        x = np.zeros((int(exists.sum()), starts[-1]))
-        for column, start in enumerate(starts[:-1]):
-            x[np.arange(len(x)), start + patterns[exists, column]] = 1
-        return float(leverage(x, gram).max(initial=0.0))
+        parts = [
+            one_hot(np.ravel_multi_index([codes[n] for n in table], cells.shape), cells.size)[
+                :, np.flatnonzero(cells)
+            ]
+            for table, cells in tables.items()
+        ]
+        x = sparse.hstack(parts, format="csr")
+        gram = (x.T @ sparse.diags_array(persons[persons > ROUNDING]) @ x).toarray()
+        return float(leverage(x.toarray(), gram).max(initial=0.0))
 
     def shown_cells(self, table: Table) -> NDArray[np.bool_]:
         """Return which cells of two columns are shown next to the columns' own groups."""
-        persons = self.table(table)
+        persons = self.persons(table)
         shown = persons >= max(self.least, 1) - ROUNDING
         n_rows, n_columns = persons.shape
         rows, columns = np.indices(persons.shape).reshape(2, -1)
@@ -246,7 +230,7 @@ class Cut:
                 return self.notes[name]
             empty = [
                 level
-                for level, persons in zip(column.names, self.counted["persons"][name], strict=True)
+                for level, persons in zip(column.names, self._persons_by_level(name), strict=True)
                 if level not in (OTHER, UNKNOWN) and not persons
             ]
             if empty and not column.is_number:
@@ -255,13 +239,11 @@ class Cut:
                 return (
                     f"the numbers of {name} differ in documents of fewer than {self.least} persons"
                 )
-        for table in sorted(formula.tables):
-            persons = self.table(tuple(sorted(table, key=[*self.columns].index)))
-            if ((persons > ROUNDING) & (persons < self.least - ROUNDING)).any():
-                return (
-                    f"a combination of {' and '.join(table)} has documents of fewer than "
-                    f"{self.least} persons; list fewer levels or longer periods"
-                )
+        if not all(np.all(self._safe.get(table, False)) for table in formula.tables):
+            return (
+                "combinations of its columns, and of what else is shown, are about fewer than "
+                f"{self.least} persons; list fewer levels, longer periods or fewer columns"
+            )
         return ""
 
     def _depends_on_few(self, name: str) -> bool:
@@ -279,7 +261,7 @@ class Cut:
         several = [name for name in self.shown if len(self.labels[name]) > 1]
         designs = [Design(name, (name,), self.labels[name]) for name in several]
         for table in combinations(several, 2):
-            if prod(len(self.labels[name]) for name in table) <= MOST_SHOWN:
+            if table in self._safe and prod(len(self.labels[n]) for n in table) <= MOST_SHOWN:
                 cells = [
                     " and ".join(labels) for labels in product(*[self.labels[n] for n in table])
                 ]
@@ -354,9 +336,7 @@ class Cut:
         x = one_hot(cells, prod(n))
         if len(n) == 1:
             return x, tuple(design.cells)
-        return sparse.csr_array(x.multiply(self.shown_cells(design.columns).ravel())), tuple(
-            design.cells
-        )
+        return sparse.csr_array(x.multiply(self._safe[design.columns].ravel())), tuple(design.cells)
 
 
 def leverage(x: Numbers, gram: Numbers) -> NDArray[np.float64]:

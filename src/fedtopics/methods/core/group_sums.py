@@ -1,6 +1,7 @@
 """Sums by which groups of documents are compared: shares by group, and formulas, with errors."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from fedtopics.methods.core.comparisons import (
     powers_of,
     rows_kept,
     shape_of,
-    tables_of,
 )
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.effects import Effects, GroupTable, coefficients_of, moments, squares
@@ -40,12 +40,8 @@ def cut_of(settings: TopicSettings, counted: Counted, least: int, clients: int) 
 
 def count_bounds(settings: TopicSettings) -> Template:
     columns = settings.compared
-    shapes = {
-        ":".join(table): shape_of(columns, table)
-        for table in tables_of(columns, formulas_of(settings))
-    }
     return {
-        "persons": {name: sums(*shape, per_document=1) for name, shape in shapes.items()},
+        "persons": sums(*shape_of(columns), per_document=1),
         "clients": {name: sums(len(columns[name].names), most=MOST_CLIENTS) for name in columns},
         "powers": sums(sum(c.is_number for c in columns.values()), POWERS, per_document=1),
     }
@@ -66,16 +62,13 @@ def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients
 
 def largest_counts(settings: TopicSettings, _: int) -> Reply:
     """Return counts by which all groups are shown."""
-    many = count_bounds(settings)
+    most = count_bounds(settings)
     counted = {
-        kind: {name: np.full(bounds.shape, 1e6) for name, bounds in many[kind].items()}
-        for kind in ("persons", "clients")
+        "persons": np.full(most["persons"].shape, 1e6),
+        "clients": {name: np.full(of.shape, 1e6) for name, of in most["clients"].items()},
+        "powers": np.ones(most["powers"].shape),
     }
-    return {
-        "counted": counted | {"powers": np.ones(many["powers"].shape)},
-        "least": 1,
-        "clients": 1,
-    }
+    return {"counted": counted, "least": 1, "clients": 1}
 
 
 def square_bounds(
@@ -95,10 +88,9 @@ class GroupSums(SharedFunctions):
     """What clients send to compare groups of documents."""
 
     @published(
-        "For each level of the study's columns and each combination of levels that a table or a "
-        "formula tells apart, the number of persons, each by the share of her documents; for each "
-        "level, whether the client has it; for columns of numbers, sums of powers of persons' "
-        "means. The number of documents.",
+        "For each combination of levels of the study's columns, the number of persons, each by the "
+        "share of her documents; for each level, whether the client has it; for columns of "
+        "numbers, sums of powers of persons' means. The number of documents.",
         "persons by group",
         often=COMPARES,
         reply=count_bounds,
@@ -106,15 +98,16 @@ class GroupSums(SharedFunctions):
     def group_counts(self) -> Reply:
         columns = self.client.settings.compared
         codes, owners, rows = self._coded()
-        persons = {
-            ":".join(table): persons_in(codes, columns, table, owners)
-            for table in tables_of(columns, formulas_of(self.client.settings))
-        }
+        shape = shape_of(columns)
+        cells = np.ravel_multi_index([*codes.values()], shape)
         corpus = self.client.corpus.take(rows)
         numbers = [(n, c) for n, c in columns.items() if c.is_number]
         return {
-            "persons": persons,
-            "clients": {name: (persons[name] > 0).astype(np.float64) for name in columns},
+            "persons": persons_in(cells, owners, prod(shape)).reshape(shape),
+            "clients": {
+                name: (np.bincount(codes[name], minlength=len(column.names)) > 0).astype(np.float64)
+                for name, column in columns.items()
+            },
             "powers": np.array(
                 [powers_of(c.numbers(corpus, n), c.ends, owners) for n, c in numbers]
             ).reshape(-1, POWERS),
@@ -174,11 +167,11 @@ class GroupSums(SharedFunctions):
         codes = {name: column.codes(corpus, name) for name, column in columns.items()}
         owners = corpus.person_numbers
         if not (client.site.masked and client.site.policy.counts_of_all):
-            tables = tables_of(columns, formulas_of(client.settings))
-            kept = rows_kept(codes, columns, tables, owners, client.min_persons)
-            codes = {name: code[kept] for name, code in codes.items()}
-            rows = rows[kept]
-            owners = owners[kept]
+            cells = np.ravel_multi_index([*codes.values()], shape_of(columns))
+            used = rows_kept(cells, owners, client.min_persons)
+            codes = {name: code[used] for name, code in codes.items()}
+            rows = rows[used]
+            owners = owners[used]
         return codes, np.unique(owners, return_inverse=True)[1], rows
 
     def _of_designs(

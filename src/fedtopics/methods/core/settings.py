@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
-from fedtopics.methods.core.comparisons import tables_of
+from fedtopics.methods.core.comparisons import shape_of
 from fedtopics.model.formulas import Formula
 from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -243,10 +243,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
         check_columns(self.by)
-        formulas = [Formula.read(text, self.compared) for text in self.effects]
+        for text in self.effects:
+            Formula.read(text, self.compared)
         if self.over_time is not None and not self.over_time.begin:
             raise ValueError("over_time needs begin and end")
-        tables_of(self.compared, formulas)
+        shape_of(self.compared)
         return self
 
     @field_validator("stop_when")
