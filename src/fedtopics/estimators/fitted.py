@@ -185,18 +185,19 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             grouped_by_time(self._fitted(), documents, timestamps, **how),
         )
 
-    def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
-        """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
+    def topics_per_class(self, documents: Any = None, classes: Any = None, **how: Any) -> Any:
+        """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp.
+
+        Without documents, `classes` is a column of the study, or two such as "funded:year".
+        """
+        if documents is not None:
+            classes = values_of(documents, classes)
+            documents = _corpora(self._corpus, documents)
         return _grouped(
             self._fitted(),
             "Class",
             "class",
-            grouped_by_class(
-                self._fitted(),
-                _corpora(self._corpus, documents),
-                values_of(documents, classes),
-                **how,
-            ),
+            grouped_by_class(self._fitted(), documents, classes, **how),
         )
 
     def representative_documents(

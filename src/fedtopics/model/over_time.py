@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
+from fedtopics.model.effects import Effects
 from fedtopics.model.finding import TopicFinder
+from fedtopics.model.formulas import one_hot
+from fedtopics.model.local_effects import Part, pooled
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.grouping import TIME
 from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
 
 Change = dict[str, Any]
+CHANGE = "change"  # the estimate of how the last periods differ from those before
+EARLIER, LATER, REST = "earlier", "later", "rest"
 MIN_DOCUMENTS = 10  # of a client in a period
 ALL_CLIENTS = 1 << 30  # clients, if their number is unknown
 
@@ -28,6 +33,14 @@ class Grouped:
     without: int  # documents without a value
     few: int  # documents in groups where their client has too few
     unknown: int  # documents that contain nothing the model knows
+
+
+@dataclass(frozen=True)
+class Dated:
+    """Topics by period, and an estimate of their change, if there are two periods or more."""
+
+    rows: Sequence[Mapping[str, Any]]
+    change: Effects | None = None
 
 
 def topics_over_time(
@@ -60,7 +73,8 @@ def topics_over_time(
     -------
     list of dict
         ``period``, its beginning; ``topic``; its ``share`` of the period's documents, and the same
-        as a ``count`` of documents; numbers of ``documents`` and ``clients`` in the period.
+        as a ``count`` of documents; numbers of ``documents``, ``persons`` and ``clients`` in the
+        period. Rows of a study have an interval, ``low`` to ``high``, and no number of clients.
     """
     return grouped_by_time(
         model, documents, timestamps, by=by, nr_bins=nr_bins, min_documents=min_documents
@@ -96,6 +110,56 @@ def grouped_by_time(
     """Return the rows of `topics_over_time`, and numbers of documents in no row."""
     if documents is None:
         return Grouped(rows=[*rows_of_study(model, TIME)], without=0, few=0, unknown=0)
+    return _by_period(model, documents, timestamps, by, nr_bins, min_documents)[0]
+
+
+def dated(
+    model: TopicFinder,
+    documents: Any = None,
+    timestamps: Any = None,
+    *,
+    by: Unit | None = None,
+    nr_bins: int | None = None,
+    min_documents: int = MIN_DOCUMENTS,
+) -> Dated:
+    """Return the rows of `topics_over_time`, with an estimate of the change within clients."""
+    if documents is None:
+        estimates = {estimate.formula: estimate for estimate in model.estimates}
+        return Dated([*rows_of_study(model, TIME)], estimates.get(CHANGE))
+    grouped, parts = _by_period(model, documents, timestamps, by, nr_bins, min_documents)
+    periods = sorted({row["period"] for row in grouped.rows})
+    return Dated(grouped.rows, _change(periods, parts) if len(periods) > 1 else None)
+
+
+def _change(periods: Sequence[Any], parts: Sequence[Part]) -> Effects:
+    """Estimate how the last periods differ from those before, within clients."""
+    spans = dict(zip(periods, spans_of(periods), strict=True))
+    names = [EARLIER, LATER, REST][: 2 + (REST in spans.values())]
+    designs = []
+    for groups, theta, owners in parts:
+        codes = [names.index(spans[group]) for group in groups.tolist()]
+        x = one_hot(np.array(codes, np.int64), len(names))[:, 1:]
+        designs.append((x, theta, owners))
+    try:
+        return pooled(CHANGE, names[1:], designs, within=True)
+    except StudyError as error:
+        return Effects.refusal(CHANGE, str(error))
+
+
+def spans_of(periods: Sequence[Any]) -> list[str]:
+    """Return for each period whether it is a later one, an earlier one, or of the rest."""
+    earlier, later = halves(periods)
+    return [LATER if p in later else EARLIER if p in earlier else REST for p in periods]
+
+
+def _by_period(
+    model: TopicFinder,
+    documents: Any,
+    timestamps: Any,
+    by: Unit | None,
+    nr_bins: int | None,
+    min_documents: int,
+) -> tuple[Grouped, list[Part]]:
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -104,7 +168,7 @@ def grouped_by_time(
     if len({values.dtype.kind == "M" for values in timed}) > 1:
         raise DataError("Some clients have dates and some have numbers; give one kind for all.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
-    grouped = _grouped(
+    grouped, parts = _grouped(
         model,
         corpora,
         arrays,
@@ -117,7 +181,7 @@ def grouped_by_time(
             f"Each number is its own period, and none has {min_documents} documents; give dates, "
             "or set the number of periods with nr_bins."
         )
-    return grouped
+    return grouped, parts
 
 
 def rows_of_study(model: TopicFinder, column: str) -> Iterator[dict[str, Any]]:
@@ -156,7 +220,7 @@ def grouped_by_class(
         },
         key="class",
         min_documents=min_documents,
-    )
+    )[0]
 
 
 def values_of(documents: Any, values: Any) -> Any:
@@ -195,46 +259,51 @@ def _grouped(
     groups: Mapping[Any, NDArray[Any]],
     key: str,
     min_documents: int,
-) -> Grouped:
-    """Return rows by group and topic; `groups` has only the documents with a value."""
-    thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, one per client
+) -> tuple[Grouped, list[Part]]:
+    """Return rows by group and topic, and each client's groups, theta and persons of documents.
+
+    `groups` has only the documents with a value.
+    """
+    parts: list[Part] = []
     check_number(min_documents, "min_documents", 0)
     without = few = unknown = 0
     for client, corpus in corpora.items():
         has_value = ~missing(arrays[client])
         theta, seen = model.theta_and_seen(corpus)
-        theta = theta[has_value]
-        seen = seen[has_value]
         without += int((~has_value).sum())
-        unknown += int((~seen).sum())
+        unknown += int((~seen[has_value]).sum())
         values, places, sizes = np.unique(
-            groups[client][seen], return_inverse=True, return_counts=True
+            groups[client][seen[has_value]], return_inverse=True, return_counts=True
         )
-        theta = theta[seen][np.argsort(places, kind="stable")]  # sorted by group
-        enough = sizes >= max(min_documents, 1)
-        ends = np.cumsum(sizes)
-        few += int(sizes[~enough].sum())
-        for group, end, size in zip(values[enough], ends[enough], sizes[enough], strict=True):
-            thetas.setdefault(group, []).append(theta[end - size : end])
-    rows = [
-        {key: group.item()} | row
-        for group, of_clients in sorted(thetas.items())
-        for row in _rows(of_clients)
-    ]
-    return Grouped(rows=rows, without=without, few=few, unknown=unknown)
+        enough = (sizes >= max(min_documents, 1))[places]
+        few += int((~enough).sum())
+        rows = np.flatnonzero(has_value & seen)[enough]
+        parts.append((values[places][enough], theta[rows], corpus.owners_of(rows)))
+    return Grouped([*_rows(parts, key)], without=without, few=few, unknown=unknown), parts
 
 
-def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
-    """Yield the row of each topic in a group, from its clients' thetas."""
-    n_documents = sum(map(len, thetas))
-    for topic, count in enumerate(sum(theta.sum(0) for theta in thetas).tolist()):
-        yield {
-            "topic": topic,
-            "share": count / n_documents,
-            "count": count,
-            "documents": n_documents,
-            "clients": len(thetas),
-        }
+def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
+    """Yield the row of each group and topic, from all clients' documents."""
+    sums: dict[Any, list[tuple[Any, int, int]]] = {}  # theta, documents, persons: one per client
+    for groups, theta, owners in parts:
+        values, places = np.unique(groups, return_inverse=True)
+        order = np.argsort(places, kind="stable")  # sorted by group
+        ends = np.cumsum(np.bincount(places, minlength=len(values)))
+        for value, rows in zip(values.tolist(), np.split(order, ends[:-1]), strict=False):
+            persons = len(rows) if owners is None else len(np.unique(owners[rows]))
+            sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))
+    for value, of_clients in sorted(sums.items()):
+        counts, documents, persons = (sum(column) for column in zip(*of_clients, strict=True))
+        for topic, count in enumerate(np.asarray(counts).tolist()):
+            yield {
+                key: value,
+                "topic": topic,
+                "share": count / documents,
+                "count": count,
+                "documents": documents,
+                "persons": persons,
+                "clients": len(of_clients),
+            }
 
 
 def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
@@ -247,35 +316,44 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     return np.linspace(float(least), float(most), bins + 1)
 
 
-def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
+def changes(of: Dated | None) -> Change | None:
     """Return how topics' shares changed, from rows by period; None below two periods."""
-    periods = sorted({row["period"] for row in rows or ()})
-    if len(periods) < 2:
+    rows = [] if of is None else of.rows
+    periods = sorted({row["period"] for row in rows})
+    if of is None or len(periods) < 2:
         return None
     # The last year and the one before; within one year or without dates, the halves.
     earlier, later = halves(periods)
-    cells = {(row["topic"], row["period"]): row for row in rows or ()}
+    cells = {(row["topic"], row["period"]): row for row in rows}
     start = _when(periods[0])
     reach = _when(periods[-1]) - start or 1.0  # zero within one day
 
-    def share(topic: int, among: Sequence[Any]) -> float:
-        chosen = [cells[topic, period] for period in among]
-        return float(sum(c["count"] for c in chosen) / max(sum(c["documents"] for c in chosen), 1))
+    def sums(topic: int, among: Sequence[Any], key: str) -> float:
+        return float(sum(cells[topic, period][key] for period in among))
 
+    def share(topic: int, among: Sequence[Any]) -> float:
+        return sums(topic, among, "count") / max(sums(topic, among, "documents"), 1)
+
+    tested = [] if of.change is None else of.change.rows()
+    intervals = {row["topic"]: row for row in tested if row["term"] == LATER}
     topics = {
         topic: {
             "before": share(topic, earlier),
             "after": share(topic, later),
             "points": [((_when(p) - start) / reach, cells[topic, p]["share"]) for p in periods],
+            "within": intervals.get(topic),
         }
-        for topic in sorted({row["topic"] for row in rows or ()})
+        for topic in sorted({row["topic"] for row in rows})
     }
+    first = min(topics)
     return {
-        "before": _span(earlier),
-        "after": _span(later),
-        "of": max(row["clients"] or ALL_CLIENTS for row in rows or ()),
-        "first": _period_name(periods[0]),
-        "last": _period_name(periods[-1]),
+        "before": _span(earlier, periods),
+        "after": _span(later, periods),
+        "of": max(row["clients"] or ALL_CLIENTS for row in rows),
+        "first": _span(periods[:1], periods),
+        "last": _span(periods[-1:], periods),
+        "documents": [sums(first, span, "documents") for span in (earlier, later)],
+        "persons": [max(cells[first, p]["persons"] for p in span) for span in (earlier, later)],
         "topics": topics,
     }
 
@@ -303,8 +381,11 @@ def _period_name(period: Any) -> str:
     return f"{period:%b %Y}" if period.day == 1 else f"{period.day} {period:%b %Y}"
 
 
-def _span(periods: Sequence[Any]) -> str:
+def _span(periods: Sequence[Any], among: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
+    if all(isinstance(p, date) and (p.month, p.day) == (1, 1) for p in among):  # years
+        years = dict.fromkeys(str(p.year) for p in (periods[0], periods[-1]))
+        return " to ".join(years)
     first = _period_name(periods[0])
     last = _period_name(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
@@ -317,6 +398,12 @@ def _span(periods: Sequence[Any]) -> str:
 
 
 def grown(change: Change) -> list[int]:
-    """Return topics by change of share, the largest growth first."""
+    """Return topics by change of share, the largest growth first; within clients, if estimated."""
     topics = change["topics"]
-    return sorted(topics, key=lambda k: topics[k]["before"] - topics[k]["after"])
+    return sorted(topics, key=lambda k: -growth(topics[k]))
+
+
+def growth(of_topic: Mapping[str, Any]) -> float:
+    """Return the change of a topic's share: within clients, if it was estimated."""
+    within = of_topic["within"]
+    return float(of_topic["after"] - of_topic["before"] if within is None else within["estimate"])
