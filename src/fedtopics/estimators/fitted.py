@@ -175,14 +175,16 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             Clients (their numbers in the period). Its ``attrs`` count the documents in no row:
             "without" a value, in groups with too "few", or "unknown" (without known words).
         """
-        if documents is not None:
-            timestamps = values_of(documents, timestamps)
-            documents = _corpora(self._corpus, documents)
         return _grouped(
             self._fitted(),
             "Timestamp",
             "period",
-            grouped_by_time(self._fitted(), documents, timestamps, **how),
+            grouped_by_time(
+                self._fitted(),
+                _corpora(self._corpus, documents),
+                values_of(documents, timestamps),
+                **how,
+            ),
         )
 
     def topics_per_class(self, documents: Any = None, classes: Any = None, **how: Any) -> Any:
@@ -190,14 +192,16 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
         Without documents, `classes` is a column of the study, or two such as "funded:year".
         """
-        if documents is not None:
-            classes = values_of(documents, classes)
-            documents = _corpora(self._corpus, documents)
         return _grouped(
             self._fitted(),
             "Class",
             "class",
-            grouped_by_class(self._fitted(), documents, classes, **how),
+            grouped_by_class(
+                self._fitted(),
+                _corpora(self._corpus, documents),
+                values_of(documents, classes),
+                **how,
+            ),
         )
 
     def representative_documents(
@@ -302,11 +306,9 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    return (
-        {key: corpus_of(texts) for key, texts in documents.items()}
-        if isinstance(documents, Mapping)
-        else corpus_of(documents)
-    )
+    if isinstance(documents, Mapping):
+        return {key: corpus_of(texts) for key, texts in documents.items()}
+    return None if documents is None else corpus_of(documents)
 
 
 def _names(model: TopicModel) -> dict[int, str]:

@@ -226,9 +226,9 @@ def intervals(rows: Sequence[Mapping[str, Any]]) -> list[Shape]:
         }
         for row in rows
     ]
-    first = min((ends[key] for ends in wide for key in ("zero", "least")), default=0.0)
-    last = max((ends[key] for ends in wide for key in ("zero", "most")), default=0.0)
-    reach = (last - first) or 1.0
+    numbers = [number for ends in wide for number in ends.values()] or [0.0]
+    first = min(numbers)
+    reach = (max(numbers) - first) or 1.0
     return [
         {**row, "places": {key: round((x - first) / reach, 4) for key, x in ends.items()}}
         for row, ends in zip(rows, wide, strict=True)

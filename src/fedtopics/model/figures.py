@@ -21,7 +21,7 @@ from fedtopics.model.finding import TopicFinder
 from fedtopics.model.formulas import CLIENT
 from fedtopics.model.labels import shown_label
 from fedtopics.model.local_effects import effects
-from fedtopics.model.over_time import Change, changes, dated, grown, growth
+from fedtopics.model.over_time import Change, changes, grouped_by_time, grown, growth
 from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.model.topics import Topics
 
@@ -30,6 +30,7 @@ OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
 OF_OWNERS = 0.01  # chance that any client is called the only owner of a topic and is not
 SPECIFIC = 3  # most specific topics listed for a client
 MORE = 1.05  # a client's specific topics have at least so many times their overall share
+INTERCEPT = "Intercept"  # the term of a formula that compares nothing
 PANEL = (  # a notebook's colours may differ from those that the browser prefers
     "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
     "overflow-wrap:anywhere;"
@@ -88,7 +89,7 @@ def plot_over_time(
     model: TopicFinder, documents: Any = None, timestamps: Any = None, **how: Any
 ) -> Figure:
     """Draw which topics grew or shrank by period, from `topics_over_time`."""
-    change = changes(dated(model, documents, timestamps, **how))
+    change = changes(grouped_by_time(model, documents, timestamps, **how))
     if change is None:
         raise DataError(
             "Fewer than two periods have min_documents documents; choose longer periods."
@@ -119,7 +120,7 @@ def plot_groups(model: Topics, column: str) -> Figure:
     Parameters
     ----------
     column : str
-        Such as ``"funded"``, or two such as ``"funded:time"``.
+        Such as ``"funded"``, or two such as ``"time:funded"``.
     """
     tables = {table.name: table for table in model.groups}
     if column not in tables:
@@ -136,6 +137,7 @@ def effect_facts(model: Topics, estimate: Effects) -> dict[str, Any]:
     titles = {
         term: f"{column} is {term}, compared with {first_group(table, estimate)}" if table else term
         for term in estimate.terms
+        if term != INTERCEPT
     }
     return {
         "formula": estimate.formula,
@@ -143,7 +145,10 @@ def effect_facts(model: Topics, estimate: Effects) -> dict[str, Any]:
         "documents": estimate.documents,
         "persons": estimate.persons,
         "terms": titles,
-        "rows": sorted(estimate.rows(), key=lambda row: -row["estimate"]),
+        "rows": sorted(
+            (row for row in estimate.rows() if row["term"] in titles),
+            key=lambda row: -row["estimate"],
+        ),
     }
 
 
@@ -293,8 +298,9 @@ def _points(change: float) -> str:
 
 def in_points(share: float) -> str:
     """Write a share in percentage points, with two digits."""
-    points = round(100 * share, 4)
-    return np.format_float_positional(points, precision=2, fractional=False, trim="-")
+    return np.format_float_positional(
+        round(100 * share, 4), precision=2, fractional=False, trim="-"
+    )
 
 
 @dataclass(frozen=True)

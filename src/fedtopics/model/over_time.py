@@ -1,7 +1,7 @@
 """Topics by period or by class, as sums over clients."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any, get_args
@@ -30,17 +30,10 @@ class Grouped:
     """Topics of groups of documents, and numbers of documents in no row."""
 
     rows: list[dict[str, Any]]
-    without: int  # documents without a value
-    few: int  # documents in groups where their client has too few
-    unknown: int  # documents that contain nothing the model knows
-
-
-@dataclass(frozen=True)
-class Dated:
-    """Topics by period, and an estimate of their change, if there are two periods or more."""
-
-    rows: Sequence[Mapping[str, Any]]
-    change: Effects | None = None
+    without: int = 0  # documents without a value
+    few: int = 0  # documents in groups where their client has too few
+    unknown: int = 0  # documents that contain nothing the model knows
+    change: Effects | None = None  # of the last periods to those before, within clients
 
 
 def topics_over_time(
@@ -107,59 +100,10 @@ def grouped_by_time(
     nr_bins: int | None = None,
     min_documents: int = MIN_DOCUMENTS,
 ) -> Grouped:
-    """Return the rows of `topics_over_time`, and numbers of documents in no row."""
-    if documents is None:
-        return Grouped(rows=[*rows_of_study(model, TIME)], without=0, few=0, unknown=0)
-    return _by_period(model, documents, timestamps, by, nr_bins, min_documents)[0]
-
-
-def dated(
-    model: TopicFinder,
-    documents: Any = None,
-    timestamps: Any = None,
-    *,
-    by: Unit | None = None,
-    nr_bins: int | None = None,
-    min_documents: int = MIN_DOCUMENTS,
-) -> Dated:
-    """Return the rows of `topics_over_time`, with an estimate of the change within clients."""
+    """Return the rows of `topics_over_time`, their change, and numbers of documents in no row."""
     if documents is None:
         estimates = {estimate.formula: estimate for estimate in model.estimates}
-        return Dated([*rows_of_study(model, TIME)], estimates.get(CHANGE))
-    grouped, parts = _by_period(model, documents, timestamps, by, nr_bins, min_documents)
-    periods = sorted({row["period"] for row in grouped.rows})
-    return Dated(grouped.rows, _change(periods, parts) if len(periods) > 1 else None)
-
-
-def _change(periods: Sequence[Any], parts: Sequence[Part]) -> Effects:
-    """Estimate how the last periods differ from those before, within clients."""
-    spans = dict(zip(periods, spans_of(periods), strict=True))
-    names = [EARLIER, LATER, REST][: 2 + (REST in spans.values())]
-    designs = []
-    for groups, theta, owners in parts:
-        codes = [names.index(spans[group]) for group in groups.tolist()]
-        x = one_hot(np.array(codes, np.int64), len(names))[:, 1:]
-        designs.append((x, theta, owners))
-    try:
-        return pooled(CHANGE, names[1:], designs, within=True)
-    except StudyError as error:
-        return Effects.refusal(CHANGE, str(error))
-
-
-def spans_of(periods: Sequence[Any]) -> list[str]:
-    """Return for each period whether it is a later one, an earlier one, or of the rest."""
-    earlier, later = halves(periods)
-    return [LATER if p in later else EARLIER if p in earlier else REST for p in periods]
-
-
-def _by_period(
-    model: TopicFinder,
-    documents: Any,
-    timestamps: Any,
-    by: Unit | None,
-    nr_bins: int | None,
-    min_documents: int,
-) -> tuple[Grouped, list[Part]]:
+        return Grouped([*rows_of_study(model, TIME)], change=estimates.get(CHANGE))
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -181,7 +125,35 @@ def _by_period(
             f"Each number is its own period, and none has {min_documents} documents; give dates, "
             "or set the number of periods with nr_bins."
         )
-    return grouped, parts
+    return replace(grouped, change=_change(grouped.rows, parts))
+
+
+def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects | None:
+    """Estimate how the last periods differ from those before, within clients."""
+    periods = sorted({row["period"] for row in rows})
+    if len(periods) < 2:
+        return None
+    spans = spans_of(periods)
+    names = [EARLIER, LATER, REST][: 2 + (REST in spans)]
+    codes = dict(zip(periods, map(names.index, spans), strict=True))
+    # Differences from the earlier periods: these have no column.
+    designs = [
+        (one_hot(np.array([codes[group] for group in groups.tolist()]), len(names)), theta, owners)
+        for groups, theta, owners in parts
+        if len(groups)
+    ]
+    try:
+        return pooled(
+            CHANGE, names[1:], [(x[:, 1:], theta, owners) for x, theta, owners in designs], True
+        )
+    except StudyError as error:
+        return Effects.refusal(CHANGE, str(error))
+
+
+def spans_of(periods: Sequence[Any]) -> list[str]:
+    """Return for each period whether it is a later one, an earlier one, or of the rest."""
+    earlier, later = halves(periods)
+    return [LATER if p in later else EARLIER if p in earlier else REST for p in periods]
 
 
 def rows_of_study(model: TopicFinder, column: str) -> Iterator[dict[str, Any]]:
@@ -208,7 +180,7 @@ def grouped_by_class(
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and numbers of documents in no row."""
     if documents is None:
-        return Grouped(rows=[*rows_of_study(model, str(classes))], without=0, few=0, unknown=0)
+        return Grouped([*rows_of_study(model, str(classes))])
     corpora, arrays = _by_client(documents, classes)
     return _grouped(
         model,
@@ -224,8 +196,11 @@ def grouped_by_class(
 
 
 def values_of(documents: Any, values: Any) -> Any:
-    """Return the value of each document; for a name, its column in the documents' tables."""
-    if not isinstance(values, str):
+    """Return the value of each document; for a name, its column in the documents' tables.
+
+    Without documents, the name is a column of the study.
+    """
+    if documents is None or not isinstance(values, str):
         return values
     return (
         {client: column_of(table, values) for client, table in documents.items()}
@@ -287,9 +262,9 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
     sums: dict[Any, list[tuple[Any, int, int]]] = {}  # theta, documents, persons: one per client
     for groups, theta, owners in parts:
         values, places = np.unique(groups, return_inverse=True)
-        order = np.argsort(places, kind="stable")  # sorted by group
-        ends = np.cumsum(np.bincount(places, minlength=len(values)))
-        for value, rows in zip(values.tolist(), np.split(order, ends[:-1]), strict=False):
+        ends = np.cumsum(np.bincount(places))
+        by_value = np.split(np.argsort(places, kind="stable"), ends[:-1])
+        for value, rows in zip(values.tolist(), by_value, strict=False):
             persons = len(rows) if owners is None else len(np.unique(owners[rows]))
             sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))
     for value, of_clients in sorted(sums.items()):
@@ -316,7 +291,7 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     return np.linspace(float(least), float(most), bins + 1)
 
 
-def changes(of: Dated | None) -> Change | None:
+def changes(of: Grouped | None) -> Change | None:
     """Return how topics' shares changed, from rows by period; None below two periods."""
     rows = [] if of is None else of.rows
     periods = sorted({row["period"] for row in rows})
@@ -328,14 +303,13 @@ def changes(of: Dated | None) -> Change | None:
     start = _when(periods[0])
     reach = _when(periods[-1]) - start or 1.0  # zero within one day
 
-    def sums(topic: int, among: Sequence[Any], key: str) -> float:
-        return float(sum(cells[topic, period][key] for period in among))
-
     def share(topic: int, among: Sequence[Any]) -> float:
-        return sums(topic, among, "count") / max(sums(topic, among, "documents"), 1)
+        chosen = [cells[topic, period] for period in among]
+        return float(sum(c["count"] for c in chosen) / max(sum(c["documents"] for c in chosen), 1))
 
-    tested = [] if of.change is None else of.change.rows()
-    intervals = {row["topic"]: row for row in tested if row["term"] == LATER}
+    intervals = {
+        row["topic"]: row for row in (of.change.rows() if of.change else ()) if row["term"] == LATER
+    }
     topics = {
         topic: {
             "before": share(topic, earlier),
@@ -345,15 +319,16 @@ def changes(of: Dated | None) -> Change | None:
         }
         for topic in sorted({row["topic"] for row in rows})
     }
-    first = min(topics)
     return {
         "before": _span(earlier, periods),
         "after": _span(later, periods),
         "of": max(row["clients"] or ALL_CLIENTS for row in rows),
         "first": _span(periods[:1], periods),
         "last": _span(periods[-1:], periods),
-        "documents": [sums(first, span, "documents") for span in (earlier, later)],
-        "persons": [max(cells[first, p]["persons"] for p in span) for span in (earlier, later)],
+        "documents": [
+            sum(cells[rows[0]["topic"], p]["documents"] for p in span) for span in (earlier, later)
+        ],
+        "persons": max(cells[rows[0]["topic"], p]["persons"] for p in earlier),  # or more
         "topics": topics,
     }
 
@@ -384,8 +359,7 @@ def _period_name(period: Any) -> str:
 def _span(periods: Sequence[Any], among: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
     if all(isinstance(p, date) and (p.month, p.day) == (1, 1) for p in among):  # years
-        years = dict.fromkeys(str(p.year) for p in (periods[0], periods[-1]))
-        return " to ".join(years)
+        return " to ".join(dict.fromkeys(str(p.year) for p in (periods[0], periods[-1])))
     first = _period_name(periods[0])
     last = _period_name(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
@@ -399,8 +373,7 @@ def _span(periods: Sequence[Any], among: Sequence[Any]) -> str:
 
 def grown(change: Change) -> list[int]:
     """Return topics by change of share, the largest growth first; within clients, if estimated."""
-    topics = change["topics"]
-    return sorted(topics, key=lambda k: -growth(topics[k]))
+    return sorted(change["topics"], key=lambda k: -growth(change["topics"][k]))
 
 
 def growth(of_topic: Mapping[str, Any]) -> float:

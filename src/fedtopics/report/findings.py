@@ -71,29 +71,28 @@ class Question:
             return f"{self.about}: there is no comparison, as {self.obstacle}."
         clear = [
             row
-            for row in self.estimate.rows(level)
+            for row in sorted(self.estimate.rows(level), key=lambda row: -abs(row["estimate"]))
             if row["term"] in self.places and row["low_of_all"] * row["high_of_all"] > 0
         ]
-        largest = sorted(clear, key=lambda row: -abs(row["estimate"]))[:NAMED]
-        parts = [self._difference(topics[row["topic"]], row) for row in largest]
+        parts = [self._difference(topics[row["topic"]], row) for row in clear[:NAMED]]
         return f"{self.about}: {'; '.join(parts) or self.nothing}.{self._basis if parts else ''}"
 
     def _difference(self, topic: Topic, row: Mapping[str, Any]) -> str:
-        ends = sorted(abs(row[key]) for key in ("low_of_all", "high_of_all"))
-        size, low, high = map(in_points, (abs(row["estimate"]), *ends))
+        ends = sorted((abs(row["low_of_all"]), abs(row["high_of_all"])))
+        interval = " to ".join(map(in_points, ends))
         verb = self.verbs[row["estimate"] < 0]
-        return (
-            f"{_quoted(topic)} {verb} by {size} points ({low} to {high}){self.places[row['term']]}"
-        )
+        by = f"by {in_points(abs(row['estimate']))} points ({interval})"
+        return f"{_quoted(topic)} {verb} {by}{self.places[row['term']]}"
 
     @property
     def _basis(self) -> str:
-        of = self.estimate
-        persons = f" of {of.persons:,} persons" if of.persons != of.documents else ""
-        within = "within clients" if of.clients > 1 else "in the documents of one client"
+        """What the differences are estimated from, as a sentence after them."""
+        estimate = self.estimate
+        persons = f" of {estimate.persons:,} persons"
+        within = "within clients" if estimate.clients > 1 else "in the documents of one client"
         return (
             f" The comparison is {within}, with 95 % intervals of all comparisons, from "
-            f"{of.documents:,} documents{persons}."
+            f"{estimate.documents:,} documents{persons * (estimate.persons != estimate.documents)}."
         )
 
 
@@ -119,59 +118,57 @@ def sentences(
     else:
         lines.append(_shared(topics, documents, kind))
     n_terms = sum(len(question.places) for question in questions if not question.obstacle)
-    by_number = {topic["topic"]: topic for topic in topics}
     level = 1 - OF_DIFFERENCES / max(n_terms, 1)
+    by_number = {topic["topic"]: topic for topic in topics}
     return [*filter(None, lines), *(question.answer(by_number, level) for question in questions)]
 
 
 def _of_change(change: Change, estimate: Effects | None) -> Question:
-    estimate = estimate or Effects.refusal(CHANGE, "no document has a time")
-    persons = _least_persons(change, estimate)
-    obstacle = estimate.refused
-    if not obstacle and min(persons) < FEWEST:
-        period = change["after" if persons[1] < FEWEST else "before"]
-        obstacle = f"{period} has documents of fewer than {FEWEST} persons"
-    elif not obstacle and max(change["documents"]) > UNEVEN * min(change["documents"]):
-        obstacle = f"one has more than {UNEVEN:g} times as many documents as the other"
+    estimate = estimate or Effects.refusal(CHANGE, "the chance of differences is not known")
+    by_term = dict(zip(estimate.terms, estimate.groups.tolist(), strict=True))
+    persons = {
+        change["before"]: max(change["persons"], estimate.persons - sum(by_term.values())),
+        change["after"]: by_term.get(LATER, 0),
+    }
+    uneven = max(change["documents"]) > UNEVEN * min(change["documents"])
     return Question(
         about=f"{change['after']} compared with {change['before']}",
         estimate=estimate,
         places={LATER: ""},
         verbs=("grew", "shrank"),
         nothing="nothing changed more than chance",
-        obstacle=obstacle,
+        obstacle=_obstacle(estimate, persons)
+        or f"one has more than {UNEVEN:g} times as many documents as the other" * uneven,
     )
 
 
-def _least_persons(change: Change, estimate: Effects) -> list[float]:
-    """Return at least how many persons have documents of the earlier and of the later periods."""
-    by_term = dict(zip(estimate.terms, estimate.groups.tolist(), strict=True))
-    before, after = change["persons"]  # of the period with the most persons
-    rest = estimate.persons - sum(by_term.values())
-    return [max(before, rest), max(after, by_term.get(LATER, 0))]
+def _obstacle(estimate: Effects, persons: Mapping[str, float]) -> str:
+    """Return why groups of so many persons cannot be compared; "" if they can."""
+    few = next((group for group, number in persons.items() if number < FEWEST), "")
+    return estimate.refused or (few and f"{few} has documents of fewer than {FEWEST} persons")
 
 
 def _of_groups(model: TopicModel, kind: str) -> Iterator[Question]:
     """Yield a question for each column of the study."""
     estimates = {estimate.formula: estimate for estimate in model.estimates}
     for table in model.groups:
-        estimate = estimates.get(f"{table.name} + {CLIENT}")
-        if estimate is None:
-            continue
-        first = first_group(table, estimate)
-        persons = dict(zip(table.groups, table.persons.tolist(), strict=True))
-        several = [term for term in estimate.terms if persons.get(term, 0) >= FEWEST]
-        obstacle = estimate.refused
-        if not obstacle and (persons.get(first, 0) < FEWEST or not several):
-            obstacle = f"groups have documents of fewer than {FEWEST} persons"
-        yield Question(
-            about=f"By {table.name}",
-            estimate=estimate,
-            places={t: f" where {table.name} is {t}, compared with {first}" for t in several},
-            verbs=("is more frequent", "is less frequent"),
-            nothing=f"no {kind} differs more than chance",
-            obstacle=obstacle,
-        )
+        if estimate := estimates.get(f"{table.name} + {CLIENT}"):
+            first = first_group(table, estimate)
+            persons = dict(zip(table.groups, table.persons.tolist(), strict=True))
+            others = {term: persons.get(term, 0) for term in estimate.terms}
+            least = {first: persons.get(first, 0), "each other group": max([0, *others.values()])}
+            yield Question(
+                about=f"By {table.name}",
+                estimate=estimate,
+                places={
+                    term: f" where {table.name} is {term}, compared with {first}"
+                    for term, number in others.items()
+                    if number >= FEWEST
+                },
+                verbs=("is more frequent", "is less frequent"),
+                nothing=f"no {kind} differs more than chance",
+                obstacle=_obstacle(estimate, least),
+            )
 
 
 def _quoted(topic: Topic) -> str:
@@ -217,9 +214,8 @@ def _most_alike(
     names = list(documents)
     if len(names) < 3:
         return []
-    n = np.maximum([*documents.values()], 1)
     most = stats.chi2.isf(OF_ALIKE / len(names), max(n_topics - 1, 1))
-    reach = np.sqrt(most / (8 * n))
+    reach = np.sqrt(most / (8 * np.maximum([*documents.values()], 1)))
     pairs = np.triu_indices(len(names), 1)
     distances = (1 - similarity)[pairs]
     bounds = (reach[:, None] + reach)[pairs]
@@ -227,8 +223,7 @@ def _most_alike(
     is_clear = distances[first] + bounds[first] < np.delete(distances - bounds, first).min()
     if not is_clear or 1 - distances[first] < ALIKE:
         return []
-    one, other = (names[place[first]] for place in pairs)
-    return [f"{one} and {other} are the most alike"]
+    return [f"{' and '.join(names[place[first]] for place in pairs)} are the most alike"]
 
 
 def _listed(topics: Sequence[Topic]) -> str:

@@ -18,7 +18,7 @@ from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, of_one_client, promise
-from fedtopics.model.over_time import CHANGE, Dated, changes, dated
+from fedtopics.model.over_time import CHANGE, Grouped, changes, grouped_by_time
 from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
@@ -59,7 +59,7 @@ def summarise(
     min_documents: int | None = None,
     documents: Any = None,
     with_text: bool = False,
-    over_time: Dated | None = None,
+    over_time: Grouped | None = None,
 ) -> Summary:
     """Return the content of a report on a model and its run.
 
@@ -74,7 +74,7 @@ def summarise(
         Documents for examples and a map; do not share such a report.
     with_text : bool
         Whether documents on the map show their beginnings.
-    over_time : Dated, optional
+    over_time : Grouped, optional
         Topics by period and their change, from `report.over_time`; by default those that the
         federation summed, if any.
     """
@@ -84,7 +84,7 @@ def summarise(
     )
     similarity = client_similarity(model)
     if over_time is None and any(table.name == TIME for table in model.groups):
-        over_time = dated(model)
+        over_time = grouped_by_time(model, None, None)
     topics = _topics(model, facts["topics"])
     change = changes(over_time)
     return {
