@@ -200,7 +200,7 @@ class Effects:
     @classmethod
     def refusal(cls, formula: str, why: str) -> Effects:
         empty = np.zeros((0, 0))
-        return cls(formula, (), empty, np.zeros((0, 0, 0)), empty, empty[0:0, 0], 0, 0, 0, why)
+        return cls(formula, (), empty, np.zeros((0, 0, 0)), empty, np.zeros(0), 0, 0, 0, why)
 
     @classmethod
     def of(

@@ -154,7 +154,7 @@ def effect_facts(model: Topics, estimate: Effects) -> dict[str, Any]:
 
 def first_group(table: GroupTable, estimate: Effects) -> str:
     """Return the group of a column with which its estimate compares the others."""
-    return next((group for group in table.groups if group not in estimate.terms), "")
+    return next((group for group in table.groups if group not in {*estimate.terms}), "")
 
 
 def group_facts(table: GroupTable) -> dict[str, Any]:

@@ -136,16 +136,17 @@ def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects
     spans = spans_of(periods)
     names = [EARLIER, LATER, REST][: 2 + (REST in spans)]
     codes = dict(zip(periods, map(names.index, spans), strict=True))
-    # Differences from the earlier periods: these have no column.
     designs = [
-        (one_hot(np.array([codes[group] for group in groups.tolist()]), len(names)), theta, owners)
+        (
+            one_hot(np.array([codes[group] for group in groups.tolist()]), len(names))[:, 1:],
+            theta,
+            owners,
+        )
         for groups, theta, owners in parts
         if len(groups)
     ]
     try:
-        return pooled(
-            CHANGE, names[1:], [(x[:, 1:], theta, owners) for x, theta, owners in designs], True
-        )
+        return pooled(CHANGE, names[1:], designs, within=True)
     except StudyError as error:
         return Effects.refusal(CHANGE, str(error))
 
