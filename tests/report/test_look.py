@@ -150,7 +150,7 @@ def test_five_questions_have_their_answer_in_one_look(
     # What grew this year?
     first = opened.page.get_by_role("table", name="Change of shares").locator("tbody tr").first
     assert "Floods" in first.inner_text()
-    assert "2025 compared with 2024: “Floods” grew most, from" in under(opened, "What was found")
+    assert "2025 compared with 2024: “Floods” grew by 7.7 points" in under(opened, "What was found")
     assert "Floods" in under(opened, "What grew, what shrank")
     # What left us?
     left = under(opened, "Data sent by each client")
