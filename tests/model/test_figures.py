@@ -123,6 +123,8 @@ def test_shares_by_group_with_intervals() -> None:
         ["yes", "", "30.0% (28 to 32)"],
     ]
     assert content.count("<article") == 3
+    hostile_names = made(groups=(table("<b>", "<i>no", "yes"),)).plot_groups("<b>").content
+    assert "<b>" not in hostile_names and "&lt;i&gt;no" in hostile_names
     with pytest.raises(StudyError, match="no groups by 'year'; choose from funded"):
         model.plot_groups("year")
 

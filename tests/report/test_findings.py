@@ -97,6 +97,7 @@ def test_a_change_has_its_size_its_interval_and_what_is_behind_it() -> None:
         "comparisons, from 400 documents."
     )
     page = markdown(summarise(of_periods()))
+    assert "| 0 Trees \\| shrubs | 2024-01-01 | 30.0% | 28.0% | 32.0% | 600 | 400 |" in page
     assert "| 0 Trees \\| shrubs | 30.0% | 30.0% | 3 (1.8 to 4.2) |" in page
 
 
