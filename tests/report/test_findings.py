@@ -132,7 +132,7 @@ def test_the_chance_is_split_among_all_comparisons() -> None:
     columns = "funded", "abroad", "large"
     groups = [table(name, "no", "yes", "maybe") for name in columns[:-1]]
     groups.append(replace(table("large", "no", "yes"), persons=np.array([400, 29])))
-    two = {"terms": ("yes", "maybe"), "groups": np.array([200, 200])}
+    two: dict[str, Any] = {"terms": ("yes", "maybe"), "groups": np.array([200, 200])}
     two |= {"coefficients": np.array([[0.014, 0, 0], [0, 0, 0.1]])}
     two |= {"covariances": np.tile(np.eye(2) * 0.005**2, (3, 1, 1))}
     two |= {"classical": np.full((2, 3), 0.005)}
