@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from fedtopics import FLDA, LDA, NMF, GuidedLDA, NeuralLDA, Study, TopicEstimator, train
 from fedtopics.errors import StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
+from tests.helpers.models import made, table
 
 SETTINGS: dict[str, Any] = {"n_components": 2, "max_rounds": 20, "min_clients_per_word": 1}
 
@@ -92,6 +93,16 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
     one = LDA(**SETTINGS).fit(ALL).reduce_topics(1)
     assert one.n_components == 1
     assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
+
+
+def test_groups_of_a_study_need_no_documents() -> None:
+    fitted = LDA()
+    fitted.model_ = made(groups=(table("funded", "no", "yes"), table("time", "2024-01-01")))
+    frame = fitted.topics_per_class(classes="funded")
+    assert frame["Class"].tolist() == ["no"] * 3 + ["yes"] * 3
+    assert frame["Frequency"].tolist() == [180.0, 180.0, 240.0] * 2
+    assert frame["Share"].tolist() == [0.3, 0.3, 0.4] * 2
+    assert fitted.topics_over_time()["Share"].tolist() == [0.3, 0.3, 0.4]
 
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:

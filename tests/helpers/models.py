@@ -11,6 +11,7 @@ from fedtopics import TopicModel
 from fedtopics.errors import ModelError
 from fedtopics.escaping import visible
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.model.effects import Effects, GroupTable
 from fedtopics.model.folder import content_digest
 from fedtopics.model.shown_words import DEFAULT_RANKING, WordRanking
 from fedtopics.networks import find_network
@@ -55,6 +56,35 @@ def made(**changes: Any) -> TopicModel:
         "labels": {0: "Trees | shrubs"},
     }
     return TopicModel(**(fields | changes))
+
+
+def effect(formula: str, term: str = "yes", persons: int = 400, **changed: Any) -> Effects:
+    """Differences of 3, -1 and -2 points of 1,200 documents of three clients."""
+    fields: dict[str, Any] = {
+        "formula": formula,
+        "terms": (term,),
+        "coefficients": np.array([[0.03, -0.01, -0.02]]),
+        "covariances": np.full((3, 1, 1), 0.005**2),
+        "classical": np.full((1, 3), 0.005),
+        "groups": np.array([persons / 2]),
+        "documents": 1200,
+        "persons": persons,
+        "clients": 3,
+    }
+    return Effects(**(fields | changed))
+
+
+def table(column: str, *groups: str, persons: int = 400, documents: int = 600) -> GroupTable:
+    """Groups with the same shares of topics."""
+    n = len(groups)
+    return GroupTable(
+        columns=(column,),
+        groups=groups,
+        shares=np.tile([0.3, 0.3, 0.4], (n, 1)),
+        errors=np.full((n, 3), 0.01),
+        documents=np.full(n, documents),
+        persons=np.full(n, persons),
+    )
 
 
 def with_network(**settings: Any) -> TopicModel:

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, StudyError
+from fedtopics.model import figure_layout as layout
 from fedtopics.model import figures
+from fedtopics.model.effects import Effects
 from fedtopics.model.figures import Panel, chart
-from fedtopics.model.topics import Periods
 from tests.helpers.hostile import hostile
-from tests.helpers.models import made
+from tests.helpers.models import effect, made, table
 
 PLOTS = ["plot_topics", "plot_clients", "plot_map"]
 
@@ -51,7 +52,9 @@ def test_hidden_shares_are_not_in_the_facts() -> None:
         (0, {"north": 0.5, "south": None}),
         (2, {"north": None, "south": None}),
     ]
-    assert [row["owner"] for row in rows] == [None, "north", None]
+    assert [row["owner"] for row in rows] == [None] * 3, "15 documents are too few to be sure"
+    many = figures.figure_facts(made(documents={"north": 300, "south": 100}), min_documents=80)
+    assert [row["owner"] for row in many["topics"]] == [None, "north", None]
 
 
 def test_a_map_has_a_circle_a_topic() -> None:
@@ -83,7 +86,47 @@ def test_words_are_no_markup(name: str) -> None:
 
 def test_too_few_periods() -> None:
     with pytest.raises(DataError, match="Fewer than two periods"):
-        made(periods=Periods("month", ("2026-03-01",), {"": np.ones((1, 3))})).plot_over_time()
+        made(groups=(table("time", "2026-03-01"),)).plot_over_time()
+
+
+def test_intervals_of_an_estimate() -> None:
+    model = made(groups=(table("funded", "no", "yes"),), estimates=(effect("funded + client"),))
+    content = model.plot_effects("funded + client").content
+    assert "<h4>funded is yes, compared with no</h4>" in content
+    # 0.03, -0.01 and -0.02, with errors of 0.005 of 400 persons, and for all three at once
+    assert cells_of(content) == [
+        ["0 Trees | shrubs", "", "3 (1.8 to 4.2)"],
+        ["1 __init__, flu, tea", "", "-1 (-2.2 to 0.2)"],
+        ["2 oak, elm, flu", "", "-2 (-3.2 to -0.8)"],
+    ]
+    (places,) = [of["places"] for of in layout.intervals(effect("funded").rows()[:1])]
+    assert places == {"zero": 0, "at": 0.7139, "low": 0.48, "high": 0.9479} | {
+        "least": 0.4279,
+        "most": 1,
+    }
+    with pytest.raises(StudyError, match="no term 'maybe'; choose from yes"):
+        model.plot_effects("funded + client", "maybe")
+
+
+def test_an_estimate_that_was_refused() -> None:
+    summary = made(estimates=(Effects.refusal("funded", "few persons"),))
+    with pytest.raises(StudyError, match="'funded' were not computed: few persons"):
+        summary.plot_effects("funded")
+
+
+def test_shares_by_group_with_intervals() -> None:
+    model = made(groups=(table("funded", "no", "yes"),))
+    content = model.plot_groups("funded").content
+    # 1.966 standard errors of 0.01: the quantile of Student's t with 399 degrees of freedom
+    assert cells_of(content)[:2] == [
+        ["no", "", "30.0% (28 to 32)"],
+        ["yes", "", "30.0% (28 to 32)"],
+    ]
+    assert content.count("<article") == 3
+    hostile_names = made(groups=(table("<b>", "<i>no", "yes"),)).plot_groups("<b>").content
+    assert "<b>" not in hostile_names and "&lt;i&gt;no" in hostile_names
+    with pytest.raises(StudyError, match="no groups by 'year'; choose from funded"):
+        model.plot_groups("year")
 
 
 def distances(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fedtopics import LDA, Corpus, TopicModel
+from fedtopics import LDA, Columns, Corpus, TopicModel
 from fedtopics.errors import DataError
-from fedtopics.model.over_time import grouped_by_class, grouped_by_time
+from fedtopics.model.over_time import changes, grouped_by_class, grouped_by_time, grown
 from tests.helpers.clients import ALL, TEXTS
 from tests.helpers.models import made
 
@@ -37,6 +37,7 @@ def test_rows_are_means_of_theta(model: TopicModel) -> None:
             "period": period,
             "topic": topic,
             "documents": len(part),
+            "persons": len(part),
             "clients": 1,
             "share": pytest.approx(part[:, topic].mean(), rel=1e-5),
             "count": pytest.approx(part[:, topic].sum(), rel=1e-5),
@@ -156,6 +157,47 @@ def test_a_chart(model: TopicModel) -> None:
         model.plot_over_time(ALL, [2024] * 80)
     with pytest.raises(DataError, match="Each number is its own period, and none has 10 doc"):
         model.plot_over_time(ALL, range(80))
+
+
+def test_the_change_is_within_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with documents of one period only does not count; persons may have several."""
+    rng = np.random.default_rng(0)
+    theta = {"a": rng.dirichlet([1, 1, 1], 60), "b": rng.dirichlet([9, 1, 1], 40)}
+    monkeypatch.setattr(
+        TopicModel,
+        "theta_and_seen",
+        lambda _, corpus: (theta["a" if len(corpus) == 60 else "b"], np.ones(len(corpus), bool)),
+    )
+    who = pa.table({"text": ["oak"] * 60, "who": [f"p{row % 20}" for row in range(60)]})
+    corpora = {
+        "a": Corpus.of(who, Columns(text="text", person="who")),
+        "b": Corpus.of(["oak"] * 40),
+    }
+    times = {"a": [2024, 2025] * 30, "b": [2025] * 40}
+    grouped = grouped_by_time(made(), corpora, times)
+    assert grouped.change is not None
+    difference = theta["a"][1::2].mean(0) - theta["a"][::2].mean(0)
+    np.testing.assert_allclose(grouped.change.coefficients, [difference])
+    assert grouped.change.groups.tolist() == [10 + 40]
+    assert [row["persons"] for row in grouped.rows[::3]] == [10, 10 + 40]
+    change = changes(grouped)
+    assert change is not None
+    assert change["topics"][1]["within"]["estimate"] == pytest.approx(difference[1])
+    assert change["topics"][1]["after"] - change["topics"][1]["before"] != difference[1]
+    assert grown(change) == np.argsort(-difference).tolist()
+    alone = grouped_by_time(made(), corpora, times | {"a": [2024] * 60}).change
+    assert alone is not None and alone.refused and not alone.rows()
+
+
+def test_periods_of_neither_span_are_the_rest(model: TopicModel) -> None:
+    dates = np.repeat(["2023-05-01", "2024-05-01", "2025-05-01", "2025-06-01"], 20)
+    change = grouped_by_time(model, ALL, dates).change
+    assert change is not None
+    assert change.terms == ("later", "rest")
+    theta = model.transform(ALL).astype(np.float64)
+    np.testing.assert_allclose(
+        change.coefficients[0], theta[40:60].mean(0) - theta[20:40].mean(0), rtol=1e-5
+    )
 
 
 def test_many_classes_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

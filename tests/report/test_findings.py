@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
-from fedtopics import Policy, TopicModel
+from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import FedTopicsError
 from fedtopics.inference.clusters import Centres, ClusterShape
-from fedtopics.model.card import card, table
+from fedtopics.model.card import card
+from fedtopics.model.card import table as card_table
 from fedtopics.model.exports import as_csv, as_markdown
-from fedtopics.model.over_time import changes
-from fedtopics.model.topics import TOGETHER, Periods
+from fedtopics.model.over_time import Grouped, changes, grouped_by_time
 from fedtopics.report import render, summarise
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
+from tests.helpers.clients import BOATS, TREES
+from tests.helpers.federation import ANY_WORDS
 from tests.helpers.letters import ABOUT, letters_run
-from tests.helpers.models import BETA, edit_config, made
+from tests.helpers.models import BETA, edit_config, effect, made, table
 from tests.helpers.report_runs import report_of, reported
 
 SHARES = {"north": [0.5, 0.25, 0.25], "south": [0.0, 1.0, 0.0], "west": [0.5, 0.25, 0.25]}
@@ -42,46 +45,159 @@ def rows(shares: dict[Any, list[float]], documents: int = 100) -> list[dict[str,
     """Shares of topics by period, as `topics_over_time` has them."""
     return [
         {"period": period, "topic": topic, "share": share, "count": share * documents}
-        | {"documents": documents, "clients": 2}
+        | {"documents": documents, "persons": documents, "clients": 2}
         for period, of_topics in shares.items()
         for topic, share in enumerate(of_topics)
     ]
 
 
-def test_three_sentences_of_what_was_found() -> None:
+def test_sentences_of_what_was_found() -> None:
     assert summarise(model(labels={0: "Trees", 1: "Tea"}))["found"] == [
         "120 documents have 3 topics; the largest is “Tea”, with 50%.",
-        "No topic belongs to a single client; north and west are the most alike.",
         "1 of 3 topics is common to all clients.",
     ]
 
 
+@pytest.mark.parametrize(("size", "is_named"), [(40, False), (60, True)])
+def test_the_most_alike_are_named_where_their_distance_is_surely_the_smallest(
+    size: int, is_named: bool
+) -> None:
+    """North and west are 0 apart, and 0.71 from south: bounds are 4 times sqrt(11.4 / 8 n)."""
+    found = summarise(model(documents=dict.fromkeys(SHARES, size)))["found"]
+    assert ("north and west are the most alike." in found) == is_named
+
+
 def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
-    shares = np.eye(3) * 0.7 + 0.1
-    sentences = summarise(model(shares=dict(zip(DOCUMENTS, shares, strict=True))))["found"]
+    shares = np.array([[1, 0, 0], [0.05, 0.95, 0], [0, 0, 1]])
+    documents = dict.fromkeys(DOCUMENTS, 100_000)
+    sentences = summarise(
+        model(shares=dict(zip(DOCUMENTS, shares, strict=True)), documents=documents)
+    )["found"]
     assert not any("alike" in sentence for sentence in sentences)
 
 
-def test_a_federations_periods_are_rows_and_what_grew() -> None:
-    sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0], [10, 20, 10]])}
-    summary = summarise(
-        replace(made(), periods=Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums))
+def of_periods(n_persons: int = 400, n_documents: int = 600, **changed: Any) -> TopicModel:
+    before = table("time", "2024-01-01", persons=n_persons)
+    both = table("time", "2024-01-01", "2025-01-01", persons=n_persons)
+    documents = np.array([before.documents[0], n_documents])
+    change = effect("change", "later", groups=np.array([n_persons]), **changed)
+    return made(groups=(replace(both, documents=documents),), estimates=(change,))
+
+
+def test_a_change_has_its_size_its_interval_and_what_is_behind_it() -> None:
+    # 2.588 standard errors: Student's t at 1 - 0.03 / 3 / 2, with 399 degrees of freedom
+    assert summarise(of_periods())["found"][-1] == (
+        "2025 compared with 2024: “Trees | shrubs” grew by 3 points (1.7 to 4.3); “oak, elm, flu” "
+        "shrank by 2 points (0.71 to 3.3). The comparison is within clients, with 95 % intervals "
+        "of all comparisons, from 1,200 documents of 400 persons."
     )
+    one = summarise(of_periods(clients=1, documents=400))["found"][-1]
+    assert one.endswith(
+        "is in the documents of one client, with 95 % intervals of all "
+        "comparisons, from 400 documents."
+    )
+    page = markdown(summarise(of_periods()))
+    assert "| 0 Trees \\| shrubs | 2024-01-01 | 30.0% | 28.0% | 32.0% | 600 | 400 |" in page
+    assert "| 0 Trees \\| shrubs | 30.0% | 30.0% | 3 (1.8 to 4.2) |" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "answer"),
+    [
+        ({"covariances": np.full((3, 1, 1), 0.05**2)}, "nothing changed more than chance."),
+        (
+            {"n_persons": 29},
+            "there is no comparison, as 2024 has documents of fewer than 30 persons.",
+        ),
+        (
+            {"n_documents": 1300},
+            "there is no comparison, as one has more than 2 times as many documents as the other.",
+        ),
+        ({"refused": "columns depend"}, "there is no comparison, as columns depend."),
+    ],
+)
+def test_why_no_change_is_named(changed: dict[str, Any], answer: str) -> None:
+    if "n_persons" in changed:
+        changed = changed | {"persons": 58}
+    found = summarise(of_periods(**changed))["found"]
+    assert found[-1] == f"2025 compared with 2024: {answer}"
+
+
+def test_a_change_without_an_estimate_is_not_named() -> None:
+    only_shares = replace(of_periods(), estimates=())
+    assert "as the chance of differences is not known" in summarise(only_shares)["found"][-1]
+
+
+def test_the_chance_is_split_among_all_comparisons() -> None:
+    columns = "funded", "abroad", "large"
+    groups = [table(name, "no", "yes", "maybe") for name in columns[:-1]]
+    groups.append(replace(table("large", "no", "yes"), persons=np.array([400, 29])))
+    two: dict[str, Any] = {"terms": ("yes", "maybe"), "groups": np.array([200, 200])}
+    two |= {"coefficients": np.array([[0.014, 0, 0], [0, 0, 0.1]])}
+    two |= {"covariances": np.tile(np.eye(2) * 0.005**2, (3, 1, 1))}
+    two |= {"classical": np.full((2, 3), 0.005)}
+    of = {name: effect(f"{name} + client", **two) for name in columns[:-1]}
+    found = summarise(
+        made(groups=tuple(groups), estimates=(*of.values(), effect("large + client")))
+    )["found"]
+    # 0.014 is 2.8 standard errors: clear of one comparison (2.6), but not of four (3.1).
+    assert [sentence for sentence in found if "By " in sentence] == [
+        f"By {name}: “oak, elm, flu” is more frequent by 10 points (8.5 to 12) where {name} is "
+        "maybe, compared with no. The comparison is within clients, with 95 % intervals of all "
+        "comparisons, from 1,200 documents of 400 persons."
+        for name in of
+    ] + [
+        "By large: there is no comparison, as each other group has documents of fewer than 30 "
+        "persons."
+    ]
+
+
+@pytest.mark.parametrize(("seed", "growth"), [(0, 0.0), (1, 0.0), (2, 0.0), (0, 0.25)])
+def test_a_planted_change_is_found_and_chance_is_not(seed: int, growth: float) -> None:
+    rng = np.random.default_rng(seed)
+    corpora = {}
+    for client in ("north", "south"):
+        years = rng.integers(2024, 2026, 200)
+        is_boat = rng.random(200) < 0.4 + growth * (years == 2025)
+        texts = [" ".join(rng.choice(BOATS if boat else TREES, 12)) for boat in is_boat]
+        rows = {"text": texts, "written": [f"{year}-05-01" for year in years]}
+        corpora[client] = Corpus.of(pa.table(rows), Columns(text="text", time="written"))
+    period = {"period": "year", "begin": "2024-01-01", "end": "2025-12-31"}
+    plan = Study.make(
+        method={"name": "nmf", "n_components": 2, "over_time": period},
+        vocabulary={**ANY_WORDS, "max_document_share": 1.0},
+    )
+    trained = train(plan, corpora)
+    found = summarise(trained)["found"][-1]
+    assert found.startswith("2025 compared with 2024: ")
+    assert ("nothing changed more than chance" in found) == (growth == 0)
+    dates = {name: corpus.times for name, corpus in corpora.items()}
+    grouped = grouped_by_time(trained, corpora, dates, by="year")
+    assert grouped.change is not None
+    by_sums = {estimate.formula: estimate for estimate in trained.estimates}["change"]
+    np.testing.assert_allclose(grouped.change.coefficients, by_sums.coefficients, atol=5e-3)
+
+
+def test_a_federations_periods_are_rows_and_what_grew() -> None:
+    shares = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]])
+    periods = replace(table("time", "2023-01-01", "2025-01-01"), shares=shares)
+    summary = summarise(made(groups=(periods,)))
     assert [row["share"] for row in summary["over_time"]] == [0.5, 0.25, 0.25, 0.25, 0.5, 0.25]
     assert summarise(made())["over_time"] is None
+    assert (summary["change"]["before"], summary["change"]["after"]) == ("2023", "2025")
     assert summary["change"]["topics"][1] == {
         "before": 0.25,
         "after": 0.5,
         "points": [(0.0, 0.25), (1.0, 0.5)],
+        "within": None,
     }
-    assert "one client" not in summary["found"][2]
 
 
 def test_who_has_a_topic_alone_is_named() -> None:
     shares = {"north": np.array([0.9, 0.1, 0.0]), "south": np.array([0.05, 0.45, 0.5])}
-    summary = summarise(made(shares=shares, documents={"north": 100, "south": 100}))
+    summary = summarise(made(shares=shares, documents={"north": 1000, "south": 1000}))
     topics = {topic["topic"]: topic for topic in summary["topics"]}
-    # 90 and 5 of 95 documents are 95 % of topic 0, and 50 of 50 all of topic 2.
+    # 900 of 950 documents are 95 % of topic 0, surely more than 90; 500 of 500 are all of topic 2.
     assert [topics[k]["owner"] for k in range(3)] == ["north", None, "south"]
     assert summary["found"][1] == (
         "north has nearly all of “Trees | shrubs”; south has nearly all of “oak, elm, flu”."
@@ -94,18 +210,18 @@ def test_who_has_a_topic_alone_is_named() -> None:
 
 def test_the_last_year_is_held_against_the_one_before() -> None:
     months = {date(y, m, 1): [y - 2022.0, m] for y in (2023, 2024, 2025) for m in (1, 7)}
-    change = changes(rows(months, documents=10))
+    change = changes(Grouped(rows(months, documents=10)))
     assert change is not None
     assert (change["before"], change["after"]) == ("2024", "2025")
     assert (change["first"], change["last"]) == ("Jan 2023", "Jul 2025")
     assert change["topics"][0]["before"] == 2
     assert change["topics"][0]["after"] == 3
     del months[date(2025, 7, 1)]  # half a year is compared with the same half
-    change = changes(rows(months, documents=10))
+    change = changes(Grouped(rows(months, documents=10)))
     assert change is not None
     assert (change["before"], change["after"]) == ("Jan 2024", "Jan 2025")
     months = {date(y, m, 1): [m, 0] for y in (2024, 2025) for m in range(1, 13 if y < 2025 else 4)}
-    change = changes(rows(months, documents=10))
+    change = changes(Grouped(rows(months, documents=10)))
     assert change is not None
     assert (change["before"], change["after"]) == ("Jan to Mar 2024", "Jan to Mar 2025")
     assert change["topics"][0]["before"] == change["topics"][0]["after"]
@@ -113,7 +229,7 @@ def test_the_last_year_is_held_against_the_one_before() -> None:
 
 def test_the_lines_of_topics() -> None:
     months = {date(y, m, 1): [y - 2022.0, m] for y in (2023, 2024, 2025) for m in (1, 7)}
-    change = changes(rows(months, documents=10))
+    change = changes(Grouped(rows(months, documents=10)))
     assert change is not None
     where, shares = zip(*change["topics"][1]["points"], strict=True)
     assert shares == (1, 7, 1, 7, 1, 7)
@@ -291,7 +407,7 @@ def shown(folder: Path) -> None:
     model = TopicModel.from_pretrained(folder)
     rows = model.get_topic_info()
     summary = summarise(model)
-    render.html(summary), render.markdown(summary), card(model), repr(model), table(model)
+    render.html(summary), render.markdown(summary), card(model), repr(model), card_table(model)
     as_csv(rows), as_markdown(rows), model.to_pandas()
     model.to_pyldavis(), model.to_gensim(), model.to_octis()
     model.transform([["oak", "tea"]])

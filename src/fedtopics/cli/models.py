@@ -268,7 +268,7 @@ def _topic_names(model: TopicModel) -> dict[int, str]:
 
 
 def _plain(grouped: Grouped) -> dict[str, Any]:
-    return vars(grouped) | {
+    return {key: getattr(grouped, key) for key in ("without", "few", "unknown")} | {
         "rows": [
             {key: str(value) if key == "period" else value for key, value in row.items()}
             for row in grouped.rows

@@ -175,18 +175,23 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             Clients (their numbers in the period). Its ``attrs`` count the documents in no row:
             "without" a value, in groups with too "few", or "unknown" (without known words).
         """
-        if documents is not None:
-            timestamps = values_of(documents, timestamps)
-            documents = _corpora(self._corpus, documents)
         return _grouped(
             self._fitted(),
             "Timestamp",
             "period",
-            grouped_by_time(self._fitted(), documents, timestamps, **how),
+            grouped_by_time(
+                self._fitted(),
+                _corpora(self._corpus, documents),
+                values_of(documents, timestamps),
+                **how,
+            ),
         )
 
-    def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
-        """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp."""
+    def topics_per_class(self, documents: Any = None, classes: Any = None, **how: Any) -> Any:
+        """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp.
+
+        Without documents, `classes` is a column of the study, or two such as "funded:year".
+        """
         return _grouped(
             self._fitted(),
             "Class",
@@ -301,11 +306,9 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    return (
-        {key: corpus_of(texts) for key, texts in documents.items()}
-        if isinstance(documents, Mapping)
-        else corpus_of(documents)
-    )
+    if isinstance(documents, Mapping):
+        return {key: corpus_of(texts) for key, texts in documents.items()}
+    return None if documents is None else corpus_of(documents)
 
 
 def _names(model: TopicModel) -> dict[int, str]:

@@ -213,6 +213,28 @@ def line(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{100 * x:.1f} {29 - 28 * y / top:.1f}" for x, y in points)
 
 
+def intervals(rows: Sequence[Mapping[str, Any]]) -> list[Shape]:
+    """Return rows with places from 0 to 1, on one axis that contains zero: of ends and values."""
+    wide = [
+        {
+            "zero": 0.0,
+            "at": row.get("estimate", row.get("share")),
+            "low": row["low"],
+            "high": row["high"],
+            "least": row.get("low_of_all", row["low"]),
+            "most": row.get("high_of_all", row["high"]),
+        }
+        for row in rows
+    ]
+    numbers = [number for ends in wide for number in ends.values()] or [0.0]
+    first = min(numbers)
+    reach = (max(numbers) - first) or 1.0
+    return [
+        {**row, "places": {key: round((x - first) / reach, 4) for key, x in ends.items()}}
+        for row, ends in zip(rows, wide, strict=True)
+    ]
+
+
 def curve(rows: Sequence[Mapping[str, Any]], name: str) -> Shape | None:
     """Return a value's curve over the rounds; None where it is constant or not finite."""
     values = [(row["round"], float(row[name])) for row in rows if name in row]

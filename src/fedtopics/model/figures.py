@@ -10,21 +10,27 @@ from typing import Any
 import numpy as np
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
+from scipy import stats
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import write_output
 from fedtopics.model import figure_layout as layout
+from fedtopics.model.effects import Effects, GroupTable
 from fedtopics.model.finding import TopicFinder
+from fedtopics.model.formulas import CLIENT
 from fedtopics.model.labels import shown_label
-from fedtopics.model.over_time import changes, grown, topics_over_time
+from fedtopics.model.local_effects import effects
+from fedtopics.model.over_time import Change, changes, grouped_by_time, grown, growth
 from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.model.topics import Topics
 
 STYLES = "colours.css", "figures.css"
 OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
+OF_OWNERS = 0.01  # chance that any client is called the only owner of a topic and is not
 SPECIFIC = 3  # most specific topics listed for a client
 MORE = 1.05  # a client's specific topics have at least so many times their overall share
+INTERCEPT = "Intercept"  # the term of a formula that compares nothing
 PANEL = (  # a notebook's colours may differ from those that the browser prefers
     "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
     "overflow-wrap:anywhere;"
@@ -83,7 +89,7 @@ def plot_over_time(
     model: TopicFinder, documents: Any = None, timestamps: Any = None, **how: Any
 ) -> Figure:
     """Draw which topics grew or shrank by period, from `topics_over_time`."""
-    change = changes(topics_over_time(model, documents, timestamps, **how))
+    change = changes(grouped_by_time(model, documents, timestamps, **how))
     if change is None:
         raise DataError(
             "Fewer than two periods have min_documents documents; choose longer periods."
@@ -91,10 +97,77 @@ def plot_over_time(
     return _figure(model, "what grew, what shrank", "topic_change.html.j2", change=change)
 
 
-def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> Figure:
+def plot_effects(model: TopicFinder, formula: str, term: str | None = None) -> Figure:
+    """Draw the estimates of a study's formula by topic, with their intervals.
+
+    Parameters
+    ----------
+    formula : str
+        As in the study, such as ``"funded + client"`` or ``"change"``, of the last periods.
+    term : str, optional
+        One of the formula's terms; by default all.
+    """
+    facts = effect_facts(model, effects(model, formula))
+    if term not in (None, *facts["terms"]):
+        raise StudyError(f"There is no term {term!r}; choose from {', '.join(facts['terms'])}.")
+    facts["terms"] = {n: title for n, title in facts["terms"].items() if term in (None, n)}
+    return _figure(model, f"effects of {formula}", "effects.html.j2", e=facts)
+
+
+def plot_groups(model: Topics, column: str) -> Figure:
+    """Draw the share of each topic in the groups of a study's column, with intervals.
+
+    Parameters
+    ----------
+    column : str
+        Such as ``"funded"``, or two such as ``"time:funded"``.
+    """
+    tables = {table.name: table for table in model.groups}
+    if column not in tables:
+        raise StudyError(
+            f"The study has no groups by {column!r}; choose from {', '.join(tables) or 'none'}."
+        )
+    return _figure(model, f"topics by {column}", "groups.html.j2", g=group_facts(tables[column]))
+
+
+def effect_facts(model: Topics, estimate: Effects) -> dict[str, Any]:
+    """Return what figures show of an estimate."""
+    column = estimate.formula.removesuffix(f" + {CLIENT}")
+    table = next((table for table in model.groups if table.name == column), None)
+    titles = {
+        term: f"{column} is {term}, compared with {first_group(table, estimate)}" if table else term
+        for term in estimate.terms
+        if term != INTERCEPT
+    }
+    return {
+        "formula": estimate.formula,
+        "refused": estimate.refused,
+        "documents": estimate.documents,
+        "persons": estimate.persons,
+        "terms": titles,
+        "rows": sorted(
+            (row for row in estimate.rows() if row["term"] in titles),
+            key=lambda row: -row["estimate"],
+        ),
+    }
+
+
+def first_group(table: GroupTable, estimate: Effects) -> str:
+    """Return the group of a column with which its estimate compares the others."""
+    return next((group for group in table.groups if group not in {*estimate.terms}), "")
+
+
+def group_facts(table: GroupTable) -> dict[str, Any]:
+    """Return what figures show of groups of documents."""
+    return {"name": table.name, "note": table.note, "rows": [*table.rows()]}
+
+
+def _figure(
+    model: Topics, title: str, *templates: str, change: Change | None = None, **facts: Any
+) -> Figure:
     environment = figure_templates(visible)
     summary = figure_facts(model) | {"positions": positions(model.beta), "change": change}
-    context = {"s": summary, **drawn(summary)}
+    context = {"s": summary, **drawn(summary), **facts}
     return Figure(
         title, "".join(environment.get_template(name).render(context) for name in templates)
     )
@@ -109,11 +182,13 @@ def figure_facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
             client: None if share * documents[client] < min_documents else share
             for client, share in row["clients"].items()
         }
+    chance = OF_OWNERS / max(len(rows) * len(documents), 1)
     return {
         "kind": "cluster" if model.shows_clusters else "topic",
         "min_documents": min_documents,
         "topics": [
-            {**row, "suggested": bool(row["suggested"]), **_held(row, documents)} for row in rows
+            {**row, "suggested": bool(row["suggested"]), **_held(row, documents, chance)}
+            for row in rows
         ],
         "clients": [
             {"name": name, "documents": number, "specific": _specific(name, rows)}
@@ -165,12 +240,21 @@ def topic_name(topic: Topic) -> str:
     return topic["label"] or ", ".join(topic["words"][:CAPTION_WORDS])
 
 
-def _held(topic: Topic, documents: Mapping[str, int]) -> dict[str, Any]:
-    """Return clients' parts of a topic's documents, where shown, and a client with nine in ten."""
+def _held(topic: Topic, documents: Mapping[str, int], chance: float) -> dict[str, Any]:
+    """Return clients' parts of a topic's documents, where shown, and who has nine in ten.
+
+    A client is the owner if its part is below 0.9 only by this chance. Parts are taken as binomial,
+    with the documents of the topic (Clopper and Pearson 1934): most uncertain, if each document has
+    a single topic.
+    """
     counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
     total = max(topic["share"] * sum(documents.values()), 1e-12)
     parts = {name: min(count / total, 1.0) for name, count in counts.items()}
-    return {"parts": parts, "owner": next((n for n in parts if parts[n] >= OWN_SHARE), None)}
+    least = {
+        name: stats.beta.ppf(chance, max(part * total, 1e-12), (1 - part) * total + 1)
+        for name, part in parts.items()
+    }
+    return {"parts": parts, "owner": next((n for n in parts if least[n] >= OWN_SHARE), None)}
 
 
 def figure_templates(
@@ -187,6 +271,9 @@ def figure_templates(
     )
     environment.globals["in_report"] = in_report
     environment.filters |= {
+        "growth": growth,
+        "in_points": in_points,
+        "intervals": layout.intervals,
         "isnan": isnan,
         "line": layout.line,
         "name": topic_name,
@@ -207,6 +294,13 @@ def _points(change: float) -> str:
     """Write a change of a share in percentage points, up or down."""
     points = round(100 * change, 1)
     return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
+
+
+def in_points(share: float) -> str:
+    """Write a share in percentage points, with two digits."""
+    return np.format_float_positional(
+        round(100 * share, 4), precision=2, fractional=False, trim="-"
+    )
 
 
 @dataclass(frozen=True)

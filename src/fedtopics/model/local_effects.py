@@ -1,6 +1,6 @@
 """Effects of formulas on topics' shares: those of a study, or of documents that are here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,9 @@ from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.grouping import UNKNOWN, GroupColumn, values_in
 from fedtopics.text.tables import Columns
+
+Part = tuple[Any, NDArray[Any], NDArray[np.int64] | None]
+"""A client's groups or numbers by document, its theta, and persons; see `Corpus.owners`."""
 
 
 def effects(
@@ -113,19 +116,28 @@ def _estimate(
     }
     made = [formula.matrix(_values(corpus, present, by)) for corpus, _ in parts]
     terms = made[0][1]
-    used = [(x, theta, corpus.owners) for (x, _), (corpus, theta) in zip(made, parts, strict=True)]
-    sums = [moments(x, theta, owners, formula.within) for x, theta, owners in used]
-    total = {name: np.sum([part[name] for part in sums], axis=0) for name in sums[0]}
-    coefficients = coefficients_of(total)
-    spread = [squares(x, theta, coefficients, owners, formula.within) for x, theta, owners in used]
-    return Effects.of(
-        formula=formula.text,
-        terms=terms,
-        sums=total,
-        spread=np.sum(spread, axis=0),
+    return pooled(
+        formula.text,
+        terms,
+        [(x, theta, corpus.owners) for (x, _), (corpus, theta) in zip(made, parts, strict=True)],
         within=formula.within,
         scales=scales(terms, by),
     )
+
+
+def pooled(
+    formula: str,
+    terms: Sequence[str],
+    parts: Sequence[Part],
+    within: bool,
+    scales: NDArray[np.float64] | None = None,
+) -> Effects:
+    """Return effects from each client's numbers by document, theta, and persons."""
+    sums = [moments(x, theta, owners, within) for x, theta, owners in parts]
+    total = {name: np.sum([part[name] for part in sums], axis=0) for name in sums[0]}
+    coefficients = coefficients_of(total)
+    spread = [squares(x, theta, coefficients, owners, within) for x, theta, owners in parts]
+    return Effects.of(formula, terms, total, np.sum(spread, axis=0), within, scales)
 
 
 def _seen(model: TopicFinder, corpus: Corpus) -> tuple[Corpus, NDArray[np.float64]]:

@@ -1,7 +1,7 @@
 """Topics by period or by class, as sums over clients."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any, get_args
@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
+from fedtopics.model.effects import Effects
 from fedtopics.model.finding import TopicFinder
+from fedtopics.model.formulas import one_hot
+from fedtopics.model.local_effects import Part, pooled
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.grouping import TIME
 from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
 
 Change = dict[str, Any]
+CHANGE = "change"  # the estimate of how the last periods differ from those before
+EARLIER, LATER, REST = "earlier", "later", "rest"
 MIN_DOCUMENTS = 10  # of a client in a period
 ALL_CLIENTS = 1 << 30  # clients, if their number is unknown
 
@@ -25,9 +30,10 @@ class Grouped:
     """Topics of groups of documents, and numbers of documents in no row."""
 
     rows: list[dict[str, Any]]
-    without: int  # documents without a value
-    few: int  # documents in groups where their client has too few
-    unknown: int  # documents that contain nothing the model knows
+    without: int = 0  # documents without a value
+    few: int = 0  # documents in groups where their client has too few
+    unknown: int = 0  # documents that contain nothing the model knows
+    change: Effects | None = None  # of the last periods to those before, within clients
 
 
 def topics_over_time(
@@ -60,7 +66,8 @@ def topics_over_time(
     -------
     list of dict
         ``period``, its beginning; ``topic``; its ``share`` of the period's documents, and the same
-        as a ``count`` of documents; numbers of ``documents`` and ``clients`` in the period.
+        as a ``count`` of documents; numbers of ``documents``, ``persons`` and ``clients`` in the
+        period. Rows of a study have an interval, ``low`` to ``high``, and no number of clients.
     """
     return grouped_by_time(
         model, documents, timestamps, by=by, nr_bins=nr_bins, min_documents=min_documents
@@ -93,9 +100,10 @@ def grouped_by_time(
     nr_bins: int | None = None,
     min_documents: int = MIN_DOCUMENTS,
 ) -> Grouped:
-    """Return the rows of `topics_over_time`, and numbers of documents in no row."""
+    """Return the rows of `topics_over_time`, their change, and numbers of documents in no row."""
     if documents is None:
-        return Grouped(rows=[*rows_of_study(model, TIME)], without=0, few=0, unknown=0)
+        estimates = {estimate.formula: estimate for estimate in model.estimates}
+        return Grouped([*rows_of_study(model, TIME)], change=estimates.get(CHANGE))
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -104,7 +112,7 @@ def grouped_by_time(
     if len({values.dtype.kind == "M" for values in timed}) > 1:
         raise DataError("Some clients have dates and some have numbers; give one kind for all.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
-    grouped = _grouped(
+    grouped, parts = _grouped(
         model,
         corpora,
         arrays,
@@ -117,7 +125,36 @@ def grouped_by_time(
             f"Each number is its own period, and none has {min_documents} documents; give dates, "
             "or set the number of periods with nr_bins."
         )
-    return grouped
+    return replace(grouped, change=_change(grouped.rows, parts))
+
+
+def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects | None:
+    """Estimate how the last periods differ from those before, within clients."""
+    periods = sorted({row["period"] for row in rows})
+    if len(periods) < 2:
+        return None
+    spans = spans_of(periods)
+    names = [EARLIER, LATER, REST][: 2 + (REST in spans)]
+    codes = dict(zip(periods, map(names.index, spans), strict=True))
+    designs = [
+        (
+            one_hot(np.array([codes[group] for group in groups.tolist()]), len(names))[:, 1:],
+            theta,
+            owners,
+        )
+        for groups, theta, owners in parts
+        if len(groups)
+    ]
+    try:
+        return pooled(CHANGE, names[1:], designs, within=True)
+    except StudyError as error:
+        return Effects.refusal(CHANGE, str(error))
+
+
+def spans_of(periods: Sequence[Any]) -> list[str]:
+    """Return for each period whether it is a later one, an earlier one, or of the rest."""
+    earlier, later = halves(periods)
+    return [LATER if p in later else EARLIER if p in earlier else REST for p in periods]
 
 
 def rows_of_study(model: TopicFinder, column: str) -> Iterator[dict[str, Any]]:
@@ -144,7 +181,7 @@ def grouped_by_class(
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and numbers of documents in no row."""
     if documents is None:
-        return Grouped(rows=[*rows_of_study(model, str(classes))], without=0, few=0, unknown=0)
+        return Grouped([*rows_of_study(model, str(classes))])
     corpora, arrays = _by_client(documents, classes)
     return _grouped(
         model,
@@ -156,12 +193,15 @@ def grouped_by_class(
         },
         key="class",
         min_documents=min_documents,
-    )
+    )[0]
 
 
 def values_of(documents: Any, values: Any) -> Any:
-    """Return the value of each document; for a name, its column in the documents' tables."""
-    if not isinstance(values, str):
+    """Return the value of each document; for a name, its column in the documents' tables.
+
+    Without documents, the name is a column of the study.
+    """
+    if documents is None or not isinstance(values, str):
         return values
     return (
         {client: column_of(table, values) for client, table in documents.items()}
@@ -195,46 +235,51 @@ def _grouped(
     groups: Mapping[Any, NDArray[Any]],
     key: str,
     min_documents: int,
-) -> Grouped:
-    """Return rows by group and topic; `groups` has only the documents with a value."""
-    thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, one per client
+) -> tuple[Grouped, list[Part]]:
+    """Return rows by group and topic, and each client's groups, theta and persons of documents.
+
+    `groups` has only the documents with a value.
+    """
+    parts: list[Part] = []
     check_number(min_documents, "min_documents", 0)
     without = few = unknown = 0
     for client, corpus in corpora.items():
         has_value = ~missing(arrays[client])
         theta, seen = model.theta_and_seen(corpus)
-        theta = theta[has_value]
-        seen = seen[has_value]
         without += int((~has_value).sum())
-        unknown += int((~seen).sum())
+        unknown += int((~seen[has_value]).sum())
         values, places, sizes = np.unique(
-            groups[client][seen], return_inverse=True, return_counts=True
+            groups[client][seen[has_value]], return_inverse=True, return_counts=True
         )
-        theta = theta[seen][np.argsort(places, kind="stable")]  # sorted by group
-        enough = sizes >= max(min_documents, 1)
-        ends = np.cumsum(sizes)
-        few += int(sizes[~enough].sum())
-        for group, end, size in zip(values[enough], ends[enough], sizes[enough], strict=True):
-            thetas.setdefault(group, []).append(theta[end - size : end])
-    rows = [
-        {key: group.item()} | row
-        for group, of_clients in sorted(thetas.items())
-        for row in _rows(of_clients)
-    ]
-    return Grouped(rows=rows, without=without, few=few, unknown=unknown)
+        enough = (sizes >= max(min_documents, 1))[places]
+        few += int((~enough).sum())
+        rows = np.flatnonzero(has_value & seen)[enough]
+        parts.append((values[places][enough], theta[rows], corpus.owners_of(rows)))
+    return Grouped([*_rows(parts, key)], without=without, few=few, unknown=unknown), parts
 
 
-def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
-    """Yield the row of each topic in a group, from its clients' thetas."""
-    n_documents = sum(map(len, thetas))
-    for topic, count in enumerate(sum(theta.sum(0) for theta in thetas).tolist()):
-        yield {
-            "topic": topic,
-            "share": count / n_documents,
-            "count": count,
-            "documents": n_documents,
-            "clients": len(thetas),
-        }
+def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
+    """Yield the row of each group and topic, from all clients' documents."""
+    sums: dict[Any, list[tuple[Any, int, int]]] = {}  # theta, documents, persons: one per client
+    for groups, theta, owners in parts:
+        values, places = np.unique(groups, return_inverse=True)
+        ends = np.cumsum(np.bincount(places))
+        by_value = np.split(np.argsort(places, kind="stable"), ends[:-1])
+        for value, rows in zip(values.tolist(), by_value, strict=False):
+            persons = len(rows) if owners is None else len(np.unique(owners[rows]))
+            sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))
+    for value, of_clients in sorted(sums.items()):
+        counts, documents, persons = (sum(column) for column in zip(*of_clients, strict=True))
+        for topic, count in enumerate(np.asarray(counts).tolist()):
+            yield {
+                key: value,
+                "topic": topic,
+                "share": count / documents,
+                "count": count,
+                "documents": documents,
+                "persons": persons,
+                "clients": len(of_clients),
+            }
 
 
 def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
@@ -247,14 +292,15 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     return np.linspace(float(least), float(most), bins + 1)
 
 
-def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
+def changes(of: Grouped | None) -> Change | None:
     """Return how topics' shares changed, from rows by period; None below two periods."""
-    periods = sorted({row["period"] for row in rows or ()})
-    if len(periods) < 2:
+    rows = [] if of is None else of.rows
+    periods = sorted({row["period"] for row in rows})
+    if of is None or len(periods) < 2:
         return None
     # The last year and the one before; within one year or without dates, the halves.
     earlier, later = halves(periods)
-    cells = {(row["topic"], row["period"]): row for row in rows or ()}
+    cells = {(row["topic"], row["period"]): row for row in rows}
     start = _when(periods[0])
     reach = _when(periods[-1]) - start or 1.0  # zero within one day
 
@@ -262,20 +308,28 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
         chosen = [cells[topic, period] for period in among]
         return float(sum(c["count"] for c in chosen) / max(sum(c["documents"] for c in chosen), 1))
 
+    intervals = {
+        row["topic"]: row for row in (of.change.rows() if of.change else ()) if row["term"] == LATER
+    }
     topics = {
         topic: {
             "before": share(topic, earlier),
             "after": share(topic, later),
             "points": [((_when(p) - start) / reach, cells[topic, p]["share"]) for p in periods],
+            "within": intervals.get(topic),
         }
-        for topic in sorted({row["topic"] for row in rows or ()})
+        for topic in sorted({row["topic"] for row in rows})
     }
     return {
-        "before": _span(earlier),
-        "after": _span(later),
-        "of": max(row["clients"] or ALL_CLIENTS for row in rows or ()),
-        "first": _period_name(periods[0]),
-        "last": _period_name(periods[-1]),
+        "before": _span(earlier, periods),
+        "after": _span(later, periods),
+        "of": max(row["clients"] or ALL_CLIENTS for row in rows),
+        "first": _span(periods[:1], periods),
+        "last": _span(periods[-1:], periods),
+        "documents": [
+            sum(cells[rows[0]["topic"], p]["documents"] for p in span) for span in (earlier, later)
+        ],
+        "persons": max(cells[rows[0]["topic"], p]["persons"] for p in earlier),  # or more
         "topics": topics,
     }
 
@@ -303,8 +357,10 @@ def _period_name(period: Any) -> str:
     return f"{period:%b %Y}" if period.day == 1 else f"{period.day} {period:%b %Y}"
 
 
-def _span(periods: Sequence[Any]) -> str:
+def _span(periods: Sequence[Any], among: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
+    if all(isinstance(p, date) and (p.month, p.day) == (1, 1) for p in among):  # years
+        return " to ".join(dict.fromkeys(str(p.year) for p in (periods[0], periods[-1])))
     first = _period_name(periods[0])
     last = _period_name(periods[-1])
     if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
@@ -317,6 +373,11 @@ def _span(periods: Sequence[Any]) -> str:
 
 
 def grown(change: Change) -> list[int]:
-    """Return topics by change of share, the largest growth first."""
-    topics = change["topics"]
-    return sorted(topics, key=lambda k: topics[k]["before"] - topics[k]["after"])
+    """Return topics by change of share, the largest growth first; within clients, if estimated."""
+    return sorted(change["topics"], key=lambda k: -growth(change["topics"][k]))
+
+
+def growth(of_topic: Mapping[str, Any]) -> float:
+    """Return the change of a topic's share: within clients, if it was estimated."""
+    within = of_topic["within"]
+    return float(of_topic["after"] - of_topic["before"] if within is None else within["estimate"])

@@ -89,6 +89,8 @@ class TopicModel(TopicFinder):
     plot_clients = figures.plot_clients
     plot_map = figures.plot_map
     plot_over_time = figures.plot_over_time
+    plot_effects = figures.plot_effects
+    plot_groups = figures.plot_groups
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic

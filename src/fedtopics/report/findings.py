@@ -1,18 +1,28 @@
-"""The main findings in three sentences, and the scores."""
+"""The main findings, each with its uncertainty, and the scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.model.figures import Topic, topic_name
-from fedtopics.model.over_time import Change, grown
+from fedtopics.model.card import counted_units
+from fedtopics.model.effects import Effects
+from fedtopics.model.figures import Topic, first_group, in_points, topic_name
+from fedtopics.model.formulas import CLIENT
+from fedtopics.model.over_time import CHANGE, LATER, Change
 from fedtopics.model.topic_model import TopicModel
 
-NOTABLE = 0.005  # least change of a share that is reported
+# Of the chance of 5 % that any sentence is false, the parts by kind of sentence
+OF_DIFFERENCES = 0.03  # between periods and groups
+OF_ALIKE = 0.01  # which clients are the most alike; one client's topics: `figures.OF_OWNERS`
 ALIKE = 0.5  # least similarity of two clients that the findings call alike
+FEWEST = 30  # least persons in both groups of a difference
+UNEVEN = 2.0  # periods of more than so many times as many documents are not compared
+NAMED = 2  # topics that a sentence names
 FIRST_TOPICS = 5  # largest topics whose joint share is reported
 SCORES = {
     "npmi": (
@@ -44,24 +54,121 @@ SCORES = {
 }
 
 
+@dataclass(frozen=True)
+class Question:
+    """Whether topics differ between two groups or more; the answer is named with its interval."""
+
+    about: str
+    estimate: Effects
+    places: Mapping[str, str]  # by term: where the topic is more or less frequent
+    verbs: tuple[str, str]
+    nothing: str
+    obstacle: str = ""  # why there is no answer
+
+    def answer(self, topics: Mapping[int, Topic], level: float) -> str:
+        """Name the largest differences whose intervals of this level exclude 0."""
+        if self.obstacle:
+            return f"{self.about}: there is no comparison, as {self.obstacle}."
+        clear = [
+            row
+            for row in sorted(self.estimate.rows(level), key=lambda row: -abs(row["estimate"]))
+            if row["term"] in self.places and row["low_of_all"] * row["high_of_all"] > 0
+        ]
+        parts = [self._difference(topics[row["topic"]], row) for row in clear[:NAMED]]
+        return f"{self.about}: {'; '.join(parts) or self.nothing}.{self._basis if parts else ''}"
+
+    def _difference(self, topic: Topic, row: Mapping[str, Any]) -> str:
+        ends = sorted((abs(row["low_of_all"]), abs(row["high_of_all"])))
+        interval = " to ".join(map(in_points, ends))
+        verb = self.verbs[row["estimate"] < 0]
+        by = f"by {in_points(abs(row['estimate']))} points ({interval})"
+        return f"{_quoted(topic)} {verb} {by}{self.places[row['term']]}"
+
+    @property
+    def _basis(self) -> str:
+        """What the differences are estimated from, as a sentence after them."""
+        estimate = self.estimate
+        persons = f" of {estimate.persons:,} persons"
+        within = "within clients" if estimate.clients > 1 else "in the documents of one client"
+        return (
+            f" The comparison is {within}, with 95 % intervals of all comparisons, from "
+            f"{estimate.documents:,} documents{persons * (estimate.persons != estimate.documents)}."
+        )
+
+
 def sentences(
     topics: Sequence[Topic],
+    model: TopicModel,
     documents: Mapping[str, int],
     similarity: NDArray[np.float64],
     change: Change | None,
+    estimate: Effects | None,
     kind: str,
-    units: str = "documents",
 ) -> list[str]:
-    """State the findings in three sentences: main topics, differences between clients, changes."""
-    lines = [_about(topics, sum(documents.values()), kind, units)]
+    """State the findings: main topics, differences between clients, changes, and groups.
+
+    The chance that any sentence is false is at most 5 %; `OF_DIFFERENCES` and others are its parts.
+    """
+    lines = [_about(topics, sum(documents.values()), kind, counted_units(model))]
     if len(documents) > 1:
         lines.append(_clients(topics, documents, similarity, kind))
+    questions = [*_of_groups(model, kind)]
     if change is not None:
-        by_number = {topic["topic"]: topic for topic in topics}
-        lines.append(_changed(by_number, change, of_one=change["of"] == 1 < len(documents)))
+        questions = [_of_change(change, estimate), *questions]
     else:
         lines.append(_shared(topics, documents, kind))
-    return [sentence for sentence in lines if sentence]
+    n_terms = sum(len(question.places) for question in questions if not question.obstacle)
+    level = 1 - OF_DIFFERENCES / max(n_terms, 1)
+    by_number = {topic["topic"]: topic for topic in topics}
+    return [*filter(None, lines), *(question.answer(by_number, level) for question in questions)]
+
+
+def _of_change(change: Change, estimate: Effects | None) -> Question:
+    estimate = estimate or Effects.refusal(CHANGE, "the chance of differences is not known")
+    by_term = dict(zip(estimate.terms, estimate.groups.tolist(), strict=True))
+    persons = {
+        change["before"]: max(change["persons"], estimate.persons - sum(by_term.values())),
+        change["after"]: by_term.get(LATER, 0),
+    }
+    uneven = max(change["documents"]) > UNEVEN * min(change["documents"])
+    return Question(
+        about=f"{change['after']} compared with {change['before']}",
+        estimate=estimate,
+        places={LATER: ""},
+        verbs=("grew", "shrank"),
+        nothing="nothing changed more than chance",
+        obstacle=_obstacle(estimate, persons)
+        or f"one has more than {UNEVEN:g} times as many documents as the other" * uneven,
+    )
+
+
+def _obstacle(estimate: Effects, persons: Mapping[str, float]) -> str:
+    """Return why groups of so many persons cannot be compared; "" if they can."""
+    few = next((group for group, number in persons.items() if number < FEWEST), "")
+    return estimate.refused or (few and f"{few} has documents of fewer than {FEWEST} persons")
+
+
+def _of_groups(model: TopicModel, kind: str) -> Iterator[Question]:
+    """Yield a question for each column of the study."""
+    estimates = {estimate.formula: estimate for estimate in model.estimates}
+    for table in model.groups:
+        if estimate := estimates.get(f"{table.name} + {CLIENT}"):
+            first = first_group(table, estimate)
+            persons = dict(zip(table.groups, table.persons.tolist(), strict=True))
+            others = {term: persons.get(term, 0) for term in estimate.terms}
+            least = {first: persons.get(first, 0), "each other group": max([0, *others.values()])}
+            yield Question(
+                about=f"By {table.name}",
+                estimate=estimate,
+                places={
+                    term: f" where {table.name} is {term}, compared with {first}"
+                    for term, number in others.items()
+                    if number >= FEWEST
+                },
+                verbs=("is more frequent", "is less frequent"),
+                nothing=f"no {kind} differs more than chance",
+                obstacle=_obstacle(estimate, least),
+            )
 
 
 def _quoted(topic: Topic) -> str:
@@ -85,40 +192,44 @@ def _clients(
     similarity: NDArray[np.float64],
     kind: str,
 ) -> str:
-    names = list(documents)
-    pairs = np.triu(similarity + 1, 1)
-    one, other = np.unravel_index(pairs.argmax(), pairs.shape)
-    is_clear = len(names) > 2 and similarity[one, other] >= ALIKE
-    alike = f"{names[one]} and {names[other]} are the most alike" if is_clear else ""
+    alike = _most_alike(documents, similarity, len(topics))
     owned: dict[str, list[Topic]] = {}
     for topic in topics:
         if topic["owner"] is not None:
             owned.setdefault(topic["owner"], []).append(topic)
-    if not owned:
-        return f"No {kind} belongs to a single client" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
     parts = [f"{client} has nearly all of {_listed(owned[client])}" for client in most[:2]]
-    return "; ".join([*parts, *([alike] if alike else [])]) + "."
+    return f"{text}." if (text := "; ".join([*parts, *alike])) else ""
+
+
+def _most_alike(
+    documents: Mapping[str, int], similarity: NDArray[np.float64], n_topics: int
+) -> list[str]:
+    """Name the two most similar clients, if their distance is surely the smallest.
+
+    8 n times the squared Hellinger distance of n documents' mean shares from those expected is
+    at most chi-square distributed (Freeman and Tukey 1950): most, if each has a single topic. By
+    the triangle inequality, a distance of two clients is uncertain by the sum of both bounds.
+    """
+    names = list(documents)
+    if len(names) < 3:
+        return []
+    most = stats.chi2.isf(OF_ALIKE / len(names), max(n_topics - 1, 1))
+    reach = np.sqrt(most / (8 * np.maximum([*documents.values()], 1)))
+    pairs = np.triu_indices(len(names), 1)
+    distances = (1 - similarity)[pairs]
+    bounds = (reach[:, None] + reach)[pairs]
+    first = int(distances.argmin())
+    is_clear = distances[first] + bounds[first] < np.delete(distances - bounds, first).min()
+    if not is_clear or 1 - distances[first] < ALIKE:
+        return []
+    return [f"{' and '.join(names[place[first]] for place in pairs)} are the most alike"]
 
 
 def _listed(topics: Sequence[Topic]) -> str:
     """Name the first two topics, and the number of others."""
     rest = f" and {len(topics) - 2} more" if len(topics) > 2 else ""
     return (", " if rest else " and ").join(_quoted(topic) for topic in topics[:2]) + rest
-
-
-def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
-    order = grown(change)
-    changes = []
-    for topic, how, sign in ((order[0], "grew", 1), (order[-1], "shrank", -1)):
-        before = change["topics"][topic]["before"]
-        after = change["topics"][topic]["after"]
-        if sign * (after - before) >= NOTABLE:
-            changes.append(f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}")
-    when = f"{change['after']} compared with {change['before']}" + (
-        ", in the documents of one client" if of_one else ""
-    )
-    return f"{when}: {'; '.join(changes)}." if changes else f"{when}: nothing changed much."
 
 
 def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) -> str:

@@ -23,6 +23,7 @@ from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_toml
 from fedtopics.model.folder import model_folder
+from fedtopics.model.over_time import Grouped, grouped_by_time
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
@@ -254,8 +255,11 @@ def over_time(
     own: Path | None = None,
     columns: Columns | None = None,
     time: str | None = None,
-) -> Rows | None:
-    """Return topics' shares by period, from `own` or a simulation's clients; None without times."""
+) -> Grouped | None:
+    """Return topics by period and their change, from `own` or a simulation's clients.
+
+    None without times.
+    """
     if own is not None:
         corpora = {"": Corpus.read(own, replace(columns or Columns(), time=time))} if time else {}
     else:
@@ -268,7 +272,8 @@ def over_time(
             )
         return None
     times = {name: as_array(corpus.times) for name, corpus in corpora.items()}
-    return model.topics_over_time(corpora, times, by=_unit([*times.values()])) or None
+    grouped = grouped_by_time(model, corpora, times, by=_unit([*times.values()]))
+    return grouped if grouped.rows else None
 
 
 def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:

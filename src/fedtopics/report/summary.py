@@ -18,7 +18,7 @@ from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, of_one_client, promise
-from fedtopics.model.over_time import changes, rows_of_study
+from fedtopics.model.over_time import CHANGE, Grouped, changes, grouped_by_time
 from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
@@ -31,6 +31,7 @@ Summary = dict[str, Any]
 STEPS = tuple(step / 10 for step in range(11))  # values of lambda in the full list
 EXAMPLES = 3  # documents of a topic
 EXCERPT = 400  # characters shown of a document
+MOST_GROUPS = 40  # of a column whose shares are shown
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SERVER_SAW = (
     "No document left its client. The server saw sums over documents, and the words that "
@@ -58,7 +59,7 @@ def summarise(
     min_documents: int | None = None,
     documents: Any = None,
     with_text: bool = False,
-    over_time: Sequence[Mapping[str, Any]] | None = None,
+    over_time: Grouped | None = None,
 ) -> Summary:
     """Return the content of a report on a model and its run.
 
@@ -73,9 +74,9 @@ def summarise(
         Documents for examples and a map; do not share such a report.
     with_text : bool
         Whether documents on the map show their beginnings.
-    over_time : list of dict, optional
-        Rows of `TopicModel.topics_over_time`, to show growing and shrinking topics; by default
-        those that the federation summed, if any.
+    over_time : Grouped, optional
+        Topics by period and their change, from `report.over_time`; by default those that the
+        federation summed, if any.
     """
     run = run or RunFacts(name="")
     facts = figures.figure_facts(
@@ -83,7 +84,7 @@ def summarise(
     )
     similarity = client_similarity(model)
     if over_time is None and any(table.name == TIME for table in model.groups):
-        over_time = [*rows_of_study(model, TIME)]
+        over_time = grouped_by_time(model, None, None)
     topics = _topics(model, facts["topics"])
     change = changes(over_time)
     return {
@@ -91,16 +92,17 @@ def summarise(
         "title": run.study.get("name") or run.name or "model",
         "found": findings.sentences(
             topics,
+            model,
             documents={client["name"]: client["documents"] for client in facts["clients"]},
             similarity=similarity,
             change=change,
+            estimate=over_time.change if over_time else None,
             kind=facts["kind"],
-            units=counted_units(model),
         ),
         "topics": topics,
         "change": change,
         "similarity": similarity.tolist(),
-        "over_time": over_time,
+        "over_time": over_time.rows if over_time else None,
         **_of_model(model),
         **_of_run(model, run),
         **_of_documents(model, documents, with_text),
@@ -114,6 +116,14 @@ def _of_model(model: TopicModel) -> Summary:
         "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
+        "effects": [
+            figures.effect_facts(model, of) for of in model.estimates if of.formula != CHANGE
+        ],
+        "groups": [
+            figures.group_facts(table)
+            for table in model.groups
+            if len(table.columns) == 1 and len(table.groups) <= MOST_GROUPS
+        ],
         "over_rounds": [  # new and vanished topics in each round of F-LDA
             {
                 "round": entry["round"],

@@ -25,7 +25,7 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.groups import with_company
 from fedtopics.model.formulas import Formula, Levels, Numbered, Values, one_hot
-from fedtopics.model.over_time import halves
+from fedtopics.model.over_time import CHANGE, EARLIER, LATER, REST, spans_of
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.grouping import OTHER, TIME, UNKNOWN, GroupColumn
 
@@ -38,8 +38,6 @@ MOST_COMPARED = 40  # levels of a column that are compared with its first one
 MOST_NUMBERS = 50_000_000  # of a matrix whose leverage is computed
 NAMED_TOGETHER = 3  # most levels that a group of several names
 ROUNDING = 1e-9
-CHANGE = "change"  # the formula of the report: the last periods compared with those before
-LATER, EARLIER, REST = "later", "earlier", "rest"
 POWERS = 5  # of numbers: 0 to 4
 
 
@@ -283,8 +281,8 @@ class Cut:
         begins = self.columns[TIME].begins.tolist()
         if len(begins) < 2:
             return None
-        earlier, later = halves(begins)
-        spans = [1 if b in later else 0 if b in earlier else 2 for b in begins] + [2, 2]
+        order = (EARLIER, LATER, REST)
+        spans = [order.index(span) for span in spans_of(begins)] + [2, 2]
         by_label = [
             {span for span, place in zip(spans, self.places[TIME], strict=True) if place == shown}
             for shown in range(len(self.labels[TIME]))
