@@ -269,10 +269,11 @@ class Cut:
                 designs.append(Design(CHANGE, (TIME,)))
             elif name != TIME and len(self.labels[name]) <= MOST_COMPARED:
                 designs.append(Design(f"{name} + client", (name,)))
+        done = {"".join(design.key.split()) for design in designs}
         return designs + [
             Design(f"formula {number}", formula.columns, formula=formula)
             for number, formula in enumerate(self.formulas)
-            if not self.why_not(formula)
+            if not self.why_not(formula) and "".join(formula.text.split()) not in done
         ]
 
     @cached_property
