@@ -232,8 +232,7 @@ def keys(tmp_path: Path) -> dict[str, Key]:
 
 
 def study_of(keys: Mapping[str, Key], name: str = "lda", **changes: Any) -> Study:
-    method = {"name": name, "over_time": changes.pop("over_time", None)}
-    return signed(Study.make(method=method, **changes), keys)
+    return signed(Study.make(method={"name": name}, **changes), keys)
 
 
 def begin(
@@ -307,16 +306,35 @@ def test_other_members_are_noticed_by_documents(keys: dict[str, Key]) -> None:
     begin(keys, 2, documents(600, 700), plain)
 
 
-def test_other_periods_of_the_same_documents(keys: dict[str, Key]) -> None:
+FUNDED = {"funded": {"levels": ["no", "yes"]}}
+COUNTY = {"county": {"levels": ["Cork", "Mayo"]}}
+MONTHS = {"period": "month", "begin": "2024-01-01", "end": "2024-12-31"}
+COMPARED: dict[str, Any] = {"over_time": MONTHS, "by": FUNDED | COUNTY, "effects": ["funded"]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"over_time": MONTHS | {"period": "week"}},
+        {"over_time": MONTHS | {"begin": "2024-02-01"}},
+        {"over_time": None},
+        {"by": FUNDED},
+        {"by": FUNDED | COUNTY | {"kind": {"levels": ["a"]}}},
+        {"by": FUNDED | {"county": {"levels": ["Mayo"]}}},
+        {"by": COUNTY | FUNDED},  # those that come first are shown
+        {"effects": ["funded + county"]},
+    ],
+)
+def test_other_groups_of_the_same_documents(keys: dict[str, Key], changes: dict[str, Any]) -> None:
     part = Participation(keys["north"], corpus_of(ALL), Policy(), None)
-    over = {"begin": "2024-01-01", "end": "2024-12-31"}
-    month = study_of(keys, over_time=over | {"period": "month"})
-    earlier = [part._release(month)]
-    part._check_earlier(month, earlier)
+    study = signed(Study.make(method={"name": "lda"} | COMPARED), keys)
+    earlier = [part._release(study)]
+    part._check_earlier(study, earlier)
     part._check_earlier(study_of(keys), earlier)
-    for other in ({"period": "week"}, {"period": "month", "begin": "2024-02-01"}):
-        with pytest.raises(PolicyError, match="by months from 2024-01-01 to 2024-12-31"):
-            part._check_earlier(study_of(keys, over_time=over | other), earlier)
+    part._check_earlier(study, [part._release(study_of(keys))])
+    other = signed(Study.make(method={"name": "lda"} | COMPARED | changes), keys)
+    with pytest.raises(PolicyError, match="by time, funded, county, effects, in another way"):
+        part._check_earlier(other, earlier)
 
 
 @pytest.mark.parametrize(

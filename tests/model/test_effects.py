@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,16 @@ def test_a_group_of_one_level_has_the_error_of_its_mean() -> None:
     np.testing.assert_allclose(
         [row["low"], row["high"]], [means[1, 0] - reach, means[1, 0] + reach]
     )
+
+
+def test_a_refused_formula_is_in_the_model(model: TopicModel, tmp_path: Path) -> None:
+    refused = Effects.refusal("funded + client", "it would tell of few persons")
+    replace(model, estimates=(refused,)).save_pretrained(tmp_path)
+    again = TopicModel.from_pretrained(tmp_path)
+    assert again.estimates[0].rows() == []
+    with pytest.raises(StudyError, match="were not computed: it would tell of few persons"):
+        again.effects("funded + client")
+    with pytest.raises(
+        StudyError, match=r"has no effects of 'county'; choose from funded \+ client"
+    ):
+        again.effects("county")

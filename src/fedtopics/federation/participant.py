@@ -365,16 +365,15 @@ class Participation:
                 "the rules of the earlier study. Only if the owner of the documents accepts this, "
                 "add --texts-changed."
             )
-        lost = {pair for old in earlier for pair in old.columns.items()} - {
-            *release.columns.items()
-        }
-        if release.columns and lost:
+        compared = [*release.columns.items()]  # their order decides which groups are shown
+        others = [old for old in earlier if old.columns and [*old.columns.items()] != compared]
+        if compared and others:
             raise PolicyError(
-                f"An earlier study compared these documents by {min(lost)[0]}, with other levels "
-                "or periods than this one, or without the columns of this one. The differences of "
-                "such sums can be over a few documents. Nothing was sent; list that column with "
-                "the same levels, period, begin and end next to the new ones; an end may lie in "
-                "the future."
+                f"An earlier study compared these documents by {', '.join(others[0].columns)}, in "
+                "another way than this one. The differences of such sums can be over a few "
+                "documents. Nothing was sent; list the same columns and effects in the same order, "
+                "with the same levels, period, begin and end (an end may lie in the future), or "
+                "none."
             )
 
     def _release(self, study: Study) -> Release:
@@ -384,7 +383,8 @@ class Participation:
             rules=digest(json.dumps(rules, sort_keys=True)),
             run=study.run,
             roster="" if study.roster is None else study.roster.digest_of(study.clients),
-            columns={name: str(column) for name, column in study.method.compared.items()},
+            columns={name: str(column) for name, column in study.method.compared.items()}
+            | ({"effects": str(effects)} if (effects := study.method.effects) else {}),
             confirmed=self._confirmed,
         )
 

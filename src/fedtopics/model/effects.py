@@ -146,7 +146,8 @@ class GroupTable:
         """Whether all numbers are there for a model of so many topics."""
         n = len(self.groups)
         return (
-            self.shares.shape == self.errors.shape == (n, n_topics)
+            _are_texts(self.columns, self.groups)
+            and self.shares.shape == self.errors.shape == (n, n_topics)
             and self.documents.shape == self.persons.shape == (n,)
             and _are_valid(self.shares, self.errors, self.documents, self.persons)
         )
@@ -244,7 +245,8 @@ class Effects:
         """Whether all numbers are there for a model of so many topics."""
         p = len(self.terms)
         return bool(self.refused) or (
-            self.coefficients.shape == self.classical.shape == (p, n_topics)
+            _are_texts(self.terms)
+            and self.coefficients.shape == self.classical.shape == (p, n_topics)
             and self.covariances.shape == (n_topics, p, p)
             and self.groups.shape == (p,)
             and _are_valid(self.classical, self.groups, np.array(self.documents))
@@ -360,6 +362,10 @@ def of_plain(kind: type[Kind], content: Mapping[str, Any]) -> Kind:
 
 def _are_valid(*arrays: NDArray[Any]) -> bool:
     return all(bool(np.isfinite(array).all() and (array >= 0).all()) for array in arrays)
+
+
+def _are_texts(*names: Sequence[Any]) -> bool:
+    return all(isinstance(of, tuple) and all(isinstance(n, str) for n in of) for of in names)
 
 
 def _dense(product: Any) -> NDArray[np.float64]:
