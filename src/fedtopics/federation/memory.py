@@ -51,6 +51,7 @@ class Release(BaseModel, frozen=True):
     run: int = 1
     roster: str = ""  # digest of the clients' certificates
     columns: dict[str, str] = Field(default_factory=dict)  # by which documents were compared
+    effects: tuple[str, ...] = ()  # formulas of these columns
     rules: str = ""  # digest of those by which texts become words, and words a vocabulary
     confirmed: tuple[str, ...] = ()  # what the operator confirmed, such as "first release"
     finished: str = ""  # when this client got the model

@@ -365,15 +365,22 @@ class Participation:
                 "the rules of the earlier study. Only if the owner of the documents accepts this, "
                 "add --texts-changed."
             )
-        compared = [*release.columns.items()]  # their order decides which groups are shown
-        others = [old for old in earlier if old.columns and [*old.columns.items()] != compared]
+        # What is shown is decided in this order, so that further formulas come last.
+        compared = [*release.columns.items()]
+        others = [
+            old
+            for old in earlier
+            if old.columns
+            and ([*old.columns.items()], old.effects)
+            != (compared, release.effects[: len(old.effects)])
+        ]
         if compared and others:
             raise PolicyError(
                 f"An earlier study compared these documents by {', '.join(others[0].columns)}, in "
                 "another way than this one. The differences of such sums can be over a few "
-                "documents. Nothing was sent; list the same columns and effects in the same order, "
-                "with the same levels, period, begin and end (an end may lie in the future), or "
-                "none."
+                "documents. Nothing was sent; list the same columns in the same order, with the "
+                "same levels, period, begin and end (an end may lie in the future), and further "
+                "effects after the earlier ones; or compare by none."
             )
 
     def _release(self, study: Study) -> Release:
@@ -383,8 +390,8 @@ class Participation:
             rules=digest(json.dumps(rules, sort_keys=True)),
             run=study.run,
             roster="" if study.roster is None else study.roster.digest_of(study.clients),
-            columns={name: str(column) for name, column in study.method.compared.items()}
-            | ({"effects": str(effects)} if (effects := study.method.effects) else {}),
+            columns={name: str(column) for name, column in study.method.compared.items()},
+            effects=study.method.effects,
             confirmed=self._confirmed,
         )
 

@@ -147,7 +147,7 @@ class Cut:
     def _safe(self) -> dict[Table, NDArray[np.bool_]]:
         """The cells of tables that are shown: no combination of them all is about few persons.
 
-        What formulas tell apart comes before pairs of columns.
+        Formulas come last, in their order: a later study can add some.
         """
         safe: dict[Table, NDArray[np.bool_]] = {}
         for name in self.columns:
@@ -157,13 +157,16 @@ class Cut:
                     f"{self.least} persons"
                 )
         singles = [*safe]
+        for table in combinations([name for (name,) in singles], 2):
+            self._add_safe(safe, {table}, self.shown_cells(table))
         for formula in self.formulas:
             if {(name,) for name in formula.columns} <= {*singles}:
-                self._add_safe(safe, formula.tables)
-        for table in combinations([name for (name,) in singles], 2):
-            if table not in safe:
-                self._add_safe(safe, {table}, self.shown_cells(table))
+                self._add_safe(safe, self._tables(formula) - safe.keys())
         return safe
+
+    def _tables(self, formula: Formula) -> set[Table]:
+        """Return what a formula can tell apart, with columns in the study's order."""
+        return {tuple(name for name in self.columns if name in table) for table in formula.tables}
 
     def _add_safe(
         self, safe: dict[Table, NDArray[np.bool_]], tables: set[Table], cells: Any = True
@@ -237,7 +240,7 @@ class Cut:
                 return (
                     f"the numbers of {name} differ in documents of fewer than {self.least} persons"
                 )
-        if not all(np.all(self._safe.get(table, False)) for table in formula.tables):
+        if not all(np.all(self._safe.get(table, False)) for table in self._tables(formula)):
             return (
                 "combinations of its columns, and of what else is shown, are about fewer than "
                 f"{self.least} persons; list fewer levels, longer periods or fewer columns"
