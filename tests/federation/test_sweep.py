@@ -153,7 +153,7 @@ def test_criteria() -> None:
     rows = [{"topics": n, "x": x, "x_margin": None} for n, x in ((2, 1.0), (3, 0.995))]
     one = Criterion("x", "x", 1)
     assert one.best(rows) == [2, 3], "a difference of .005 does not decide"
-    assert "no interval, and chance may decide" in one.reason(rows, [2])
+    assert "no interval, so chance may decide" in one.reason(rows, [2])
     sure = [{"topics": n, "x": x, "x_margin": 0.3} for n, x in ((2, 1.0), (3, 0.5), (4, 0.6))]
     assert one.best(sure) == [2, 4], "the interval of a difference is from both intervals"
     assert one.reason(sure, [2]) == "best by x: 2"

@@ -7,10 +7,10 @@ from fedtopics.model.spread import difference_text, jackknife_margin, margin, wi
 
 
 def test_documents_of_one_person_are_left_out_together() -> None:
-    persons = np.repeat([7, 2, 5], 4)
     values = np.repeat([0.0, 1.0, 5.0], 4)
-    half = jackknife_margin(lambda rows: float(values[rows].mean()), persons)
-    assert half == pytest.approx(margin([0.0, 1.0, 5.0])) == pytest.approx(4.3027 * 7**0.5 / 3**0.5)
+    half = jackknife_margin(lambda rows: float(values[rows].mean()), np.repeat([7, 2, 5], 4))
+    assert half == pytest.approx(margin([0.0, 1.0, 5.0]))
+    assert half == pytest.approx(4.30265 * (7 / 3) ** 0.5, rel=1e-4), "a variance of 7"
     assert jackknife_margin(lambda _: 1.0, np.zeros(9, np.int64)) is None
 
 
@@ -26,5 +26,7 @@ def test_95_of_100_intervals_contain_the_truth() -> None:
 
 def test_texts() -> None:
     assert (with_margin(0.5, None), with_margin(None, None)) == ("0.500", "-")
-    assert difference_text(0.5, 0.25) == "+0.500 ± 0.250"
-    assert difference_text(-0.1, None) == "-0.100 (not beyond chance)"
+    assert (difference_text(0.5, 0.25), difference_text(-0.1, None)) == (
+        "+0.500 ± 0.250",
+        "-0.100 (not beyond chance)",
+    )

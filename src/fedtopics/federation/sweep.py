@@ -69,7 +69,7 @@ class Criterion:
         """Return which numbers of topics are best, and how sure this is."""
         single = any(row[f"{self.name}_margin"] is None for row in summary if row["topics"] in best)
         doubt = f" (no difference beyond chance or {CLOSE:g})" if len(best) > 1 else ""
-        doubt = " (one value of each: no interval, and chance may decide)" if single else doubt
+        doubt = " (no interval, so chance may decide)" if single else doubt
         return f"best by {self.title}: {', '.join(map(str, best))}{doubt}"
 
 

@@ -35,7 +35,8 @@ def jackknife_margin(
     """Return half of the interval of a `score` that is not a mean over rows.
 
     Units are assigned at random, the same way at each call, to at most 20 groups, and the score is
-    computed without each group. For a mean over so few units this is `margin`.
+    computed without each group. For a mean over so few units this is `margin`. It is None with
+    fewer than two units, or if no group changes the score.
 
     Parameters
     ----------
@@ -50,7 +51,8 @@ def jackknife_margin(
     n_groups = min(len(unique), GROUPS)
     group = np.random.default_rng(0).permutation(len(unique))[row] % n_groups
     without = np.array([score(group != left_out) for left_out in range(n_groups)])
-    return margin((n_groups - 1) * without)  # the spread of the jackknife's pseudo-values
+    half = margin((n_groups - 1) * without)  # the spread of the jackknife's pseudo-values
+    return half or None  # a score that no group changes, such as a purity of 1, may still be chance
 
 
 def with_margin(value: float | None, half: float | None, form: str = ".3f") -> str:
