@@ -55,14 +55,14 @@ class Criterion:
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that chance does not tell from the best."""
-        half = f"{self.name}_margin"
+        reach = f"{self.name}_margin"
         scored = [row for row in summary if row.get(self.name) is not None]
         top = max(scored, key=lambda row: self.sign * row[self.name], default={})
         return [
             row["topics"]
             for row in scored
             if self.sign * (top[self.name] - row[self.name])
-            <= max(CLOSE, hypot(row[half] or 0.0, top[half] or 0.0)) + TINY
+            <= max(CLOSE, hypot(row[reach] or 0.0, top[reach] or 0.0)) + TINY
         ]
 
     def reason(self, summary: Sequence[Mapping[str, Any]], best: Sequence[int]) -> str:

@@ -51,18 +51,20 @@ def jackknife_margin(
     n_groups = min(len(unique), GROUPS)
     group = np.random.default_rng(0).permutation(len(unique))[row] % n_groups
     without = np.array([score(group != left_out) for left_out in range(n_groups)])
-    half = margin((n_groups - 1) * without)  # the spread of the jackknife's pseudo-values
-    return half or None  # a score that no group changes, such as a purity of 1, may still be chance
+    reach = margin((n_groups - 1) * without)  # the spread of the jackknife's pseudo-values
+    return (
+        reach or None
+    )  # a score that no group changes, such as a purity of 1, may still be chance
 
 
-def with_margin(value: float | None, half: float | None, form: str = ".3f") -> str:
+def with_margin(value: float | None, reach: float | None, form: str = ".3f") -> str:
     """Return a score for people, with half of its interval if there is one."""
     if value is None:
         return "-"
-    return f"{value:{form}}" + ("" if half is None else f" ± {half:{form.lstrip('+')}}")
+    return f"{value:{form}}" + ("" if reach is None else f" ± {reach:{form.lstrip('+')}}")
 
 
-def difference_text(value: float, half: float | None) -> str:
+def difference_text(value: float, reach: float | None) -> str:
     """Return a difference for people, and whether its interval excludes zero."""
-    doubt = " (not beyond chance)" if half is None or abs(value) <= half else ""
-    return f"{with_margin(value, half, '+.3f')}{doubt}"
+    doubt = " (not beyond chance)" if reach is None or abs(value) <= reach else ""
+    return f"{with_margin(value, reach, '+.3f')}{doubt}"
