@@ -1,12 +1,14 @@
 """Scores of a model on documents, from Python and from the command line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 from fedtopics import Corpus, TopicModel, train
 from fedtopics.federation.policy import OPEN_POLICY
@@ -53,6 +55,14 @@ def test_topics_whose_words_do_not_occur_are_counted(model: TopicModel) -> None:
     )
 
 
+def test_labels_are_scored_over_persons(model: TopicModel, documents: Corpus) -> None:
+    labels = ["north"] * 50 + ["south"] * 70
+    scores = evaluate(model, replace(documents, labels=pa.chunked_array([labels])))
+    binomial = 1.96 * (scores["purity"] * (1 - scores["purity"]) / 120) ** 0.5
+    assert scores["purity_margin"] == pytest.approx(binomial, rel=0.5)
+    assert scores["unique_words_margin"] is None, "it is exact"
+
+
 @pytest.fixture
 def folder(model: TopicModel, documents: Corpus, here: Path) -> Path:
     model.save_pretrained(here / "model")
@@ -73,7 +83,11 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
     assert "model: 3 topics on 120 documents" in printed
     assert "purity of the largest topics" in printed
-    assert f"({model.coherence['npmi'].mean():.3f} in training)" in printed
+    npmi = model.coherence["npmi"]
+    high = stats.t.interval(0.95, 2, 0, stats.sem(npmi))[1]
+    assert f" {npmi.mean():.3f} ± {high:.3f} " in printed
+    assert f"compared with {npmi.mean():.3f} in training" in printed
+    assert "+0.000 ± 0.000 (not beyond chance)" in printed
     assert "3 topics on 240 documents" in typed("evaluate", "model", *DATA, *DATA[:2])[1]
     assert "Labels: 120 documents were scored, leaving out 0 that have no label and 0 in" in printed
     scores = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])

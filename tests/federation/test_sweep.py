@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 from fedtopics import Corpus, Policy, Study, TopicModel
 from fedtopics.errors import DataError, StudyError
@@ -66,7 +66,8 @@ def test_scores_are_those_of_the_models(done: Any) -> None:
         models = [*map(TopicModel.from_pretrained, places)]
         npmi = [model.coherence["npmi"].mean() for model in models]
         assert row["npmi"] == pytest.approx(np.mean(npmi))
-        assert row["npmi_deviation"] == pytest.approx(np.std(npmi, ddof=1))
+        assert row["npmi_margin"] == pytest.approx(12.7062 * stats.sem(npmi), rel=1e-4)
+        assert row["stability_margin"] is None, "of two models, there is one pair"
         assert row["diversity"] == pytest.approx(
             np.mean([unique_words(model.topics(10), 10) for model in models])
         )
@@ -134,14 +135,14 @@ def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_criteria() -> None:
-    names = ("topics", "npmi", "npmi_deviation", "held_out", "held_out_deviation")
+    names = ("topics", "npmi", "npmi_margin", "held_out", "held_out_margin")
     numbers = [(5, 0.30, 0.0, 7.0, 0.0), (10, 0.33, 0.05, 6.5, 0.1), (20, 0.20, 0.2, 6.59, 0.0)]
-    single = {"stability": None, "stability_deviation": 0.0}
+    single = {"stability": None, "stability_margin": None}
     rows = [dict(zip(names, scores, strict=True)) | single for scores in numbers]
     assert [criterion.best(rows) for criterion in CRITERIA] == [[5, 10, 20], [10, 20], []]
     best, reasons = recommend(rows)
     assert best == 10
-    assert reasons[0] == "best by coherence (NPMI): 5, 10, 20"
+    assert reasons[0] == "best by coherence (NPMI): 5, 10, 20 (no difference beyond chance or 0.01)"
     assert reasons[2].startswith("10, 20 are best by equally many scores; 10 is the smallest of")
     assert (
         recommend(
@@ -149,8 +150,13 @@ def test_criteria() -> None:
         )[0]
         == 10
     )
-    rows = [{"topics": n, "x": x, "x_deviation": 0.0} for n, x in ((2, 1.0), (3, 0.995))]
-    assert Criterion("x", "", 1).best(rows) == [2, 3], "a difference of .005 does not decide"
+    rows = [{"topics": n, "x": x, "x_margin": None} for n, x in ((2, 1.0), (3, 0.995))]
+    one = Criterion("x", "x", 1)
+    assert one.best(rows) == [2, 3], "a difference of .005 does not decide"
+    assert "no interval, so chance may decide" in one.reason(rows, [2])
+    sure = [{"topics": n, "x": x, "x_margin": 0.3} for n, x in ((2, 1.0), (3, 0.5), (4, 0.6))]
+    assert one.best(sure) == [2, 4], "the interval of a difference is from both intervals"
+    assert one.reason(sure, [2]) == "best by x: 2"
 
 
 def test_wrong_input(tmp_path: Path) -> None:
@@ -179,5 +185,5 @@ def test_the_command(tmp_path: Path, typed: Typed, refused: Refused) -> None:
     assert table == json.loads((tmp_path / "o" / "sweep.json").read_text())
     assert (tmp_path / "o" / "sweep.svg").read_text().startswith("<svg")
     shown = typed(*arguments, "--topics", "2,4")[1]
-    assert "Recommended: " in shown and "coherence" in shown
+    assert "Recommended: " in shown and "coherence" in shown and "no interval" in shown
     assert "5,10,20" in refused(*arguments, "--topics", "2,many")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtopics import Study, train
@@ -22,6 +23,8 @@ def test_topics_are_matched_by_word() -> None:
     assert comparison.similarity == pytest.approx(0.8)
     pair = comparison.pairs[1]
     assert (pair.share_a, pair.share_b) == (0.5, 0.3)
+    # The models have 10 documents each: sqrt(.5 * .5 / 10) and sqrt(.3 * .7 / 10).
+    assert pair.share_margin == pytest.approx(1.96 * (0.15811 + 0.14491), abs=1e-4)
     assert (pair.common, pair.new, pair.removed) == (["b", "a"], [], [])
     assert [(one.topic, one.share, one.words[0]) for one in comparison.new] == [(0, 0.1, "f")]
     assert [(one.topic, one.share, one.words[0]) for one in comparison.removed] == [(2, 0.3, "d")]
@@ -35,6 +38,16 @@ def test_the_threshold_decides() -> None:
     assert [one.topic for one in comparison.removed] == [2, 1]
     none = compare(A, model_of([{"z": 1}], [1.0]))
     assert (none.pairs, none.similarity, len(none.new), len(none.removed)) == ([], 0.0, 1, 3)
+
+
+def test_coherence_is_compared_over_pairs() -> None:
+    a = replace(A, coherence={"npmi": np.array([0.5, 0.25, 0.0])})
+    b = replace(B, coherence={"npmi": np.array([0.9, 0.5, 0.25])})
+    same = compare(a, b, threshold=0.5)
+    assert same.coherence == 0.0, "+.25 of one pair and -.25 of the other"
+    assert same.coherence_margin == pytest.approx(12.706 * 0.25, abs=1e-3)
+    one = compare(a, replace(b, coherence={"npmi": np.array([0.9, np.nan, 0.25])}), threshold=0.5)
+    assert (one.coherence, one.coherence_margin) == (-0.25, None)
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])

@@ -264,18 +264,14 @@ def sweep_command(
 
 def _print_scores(summary: list[dict[str, Any]]) -> None:
     from fedtopics.federation.sweep import SHOWN_CRITERIA
+    from fedtopics.model.spread import with_margin
 
     titles = ("topics", *(criterion.title for criterion in SHOWN_CRITERIA))
     table = Table(*(Column(title, justify="right") for title in titles))
     for row in summary:
         table.add_row(
             str(row["topics"]),
-            *(_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN_CRITERIA),
+            *(with_margin(row.get(c.name), row.get(f"{c.name}_margin")) for c in SHOWN_CRITERIA),
         )
     console.print(table)
-
-
-def _cell(mean: float | None, deviation: float | None) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean:.3f} ± {deviation:.3f}" if deviation else f"{mean:.3f}"
+    say("±: half of the 95% interval of the mean over trainings.")

@@ -301,7 +301,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
     multiple=True,
     help="File or folder of documents; repeat the option for each further one.",
 )
-@options.columns("text", "tokens", "label", "embedding")
+@options.columns("text", "tokens", "label", "embedding", "person")
 @options.embedding_model
 @options.relevance
 @options.with_default(
@@ -324,7 +324,8 @@ def evaluate_command(
 
     The scores are coherence (of each topic's first ten words), diversity (each score names the
     words), and agreement with labels. Documents without a label, or without a word that the model
-    knows, are not scored for agreement; their number is shown.
+    knows, are not scored for agreement; their number is shown. Scores have a 95% interval over
+    topics (coherence) or persons (agreement), but diversity is exact.
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
@@ -357,6 +358,7 @@ def evaluate_command(
 
 def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     from fedtopics.metrics import METRICS
+    from fedtopics.model.spread import difference_text, with_margin
 
     say(
         f"{model}: {scores['topics']} topics on {scores['documents']:,} documents; words ranked "
@@ -369,14 +371,24 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
         for metric in metrics:
             if metric.group == title:
                 value = scores[metric.name]
-                # Next to it is the score on the documents of the training, to compare.
+                # Below it is the score on the documents of the training, to compare.
                 in_training = scores.get(f"{metric.name}_in_training")
                 table.add_row(
-                    f"  {metric.title}",
-                    "-" if value is None else f"{value:.3f}",
-                    "" if in_training is None else f"({in_training:.3f} in training)",
+                    f"  {metric.title}", with_margin(value, scores[f"{metric.name}_margin"])
                 )
+                if in_training is not None:
+                    table.add_row(
+                        f"    compared with {in_training:.3f} in training",
+                        difference_text(
+                            scores[f"{metric.name}_change"],
+                            scores[f"{metric.name}_change_margin"],
+                        ),
+                    )
     display.console.print(table)
+    say(
+        f"±: half of the 95% interval, over topics (coherence) or {scores['unit']} (agreement). "
+        "Diversity is exact."
+    )
     if scores["absent"]:
         say(
             f"Of {scores['absent']} topics, most words occur in none of these documents, so they "
@@ -458,6 +470,8 @@ def merge(
 
 
 def _print_comparison(comparison: Comparison) -> None:
+    from fedtopics.model.spread import difference_text, with_margin
+
     say(
         f"{len(comparison.pairs)} topics are the same "
         f"(cosine of at least {comparison.threshold:.2f}"
@@ -466,13 +480,21 @@ def _print_comparison(comparison: Comparison) -> None:
         f"Words: {comparison.words_common:,} in both, {comparison.words_new:,} new, "
         f"{comparison.words_removed:,} missing.\n"
     )
+    if comparison.coherence is not None:  # both trainings measured it, each on its own documents
+        change = difference_text(comparison.coherence, comparison.coherence_margin)
+        say(f"NPMI of these topics in B's training, compared with A's: {change}.\n")
     if comparison.pairs:
-        say("  A    B  cosine   share of A   of B  top words; + new, - gone", "bold")
+        say(
+            "Changes of shares are in percentage points. Those within ± (half of the 95% interval, "
+            "at most, if documents are independent) are no changes beyond chance.\n"
+        )
+        say("  A    B  cosine   share of A   of B        change  top words; + new, - gone", "bold")
     for pair in comparison.pairs:
         changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.removed]
+        change = with_margin(100 * (pair.share_b - pair.share_a), 100 * pair.share_margin, "+.1f")
         say(
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
-            f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
+            f"{pair.share_b:>6.1%}  {change:>12}  {' '.join([*pair.common, *changed])}"
         )
     for title, topics in (("new in B", comparison.new), ("missing from B", comparison.removed)):
         if topics:

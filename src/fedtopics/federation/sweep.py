@@ -14,10 +14,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import hypot
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.events import OnEvent
@@ -30,6 +32,7 @@ from fedtopics.inference.lda import refine
 from fedtopics.inference.vectors import TINY
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.figures import Panel, chart
+from fedtopics.model.spread import jackknife_margin, margin
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, corpus_fingerprint
 from fedtopics.versions import VERSION
@@ -51,16 +54,23 @@ class Criterion:
     sign: int  # 1 if higher is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the numbers of topics that are hardly worse than the best."""
-        deviation = f"{self.name}_deviation"
+        """Return the numbers of topics that chance does not tell from the best."""
+        reach = f"{self.name}_margin"
         scored = [row for row in summary if row.get(self.name) is not None]
         top = max(scored, key=lambda row: self.sign * row[self.name], default={})
         return [
             row["topics"]
             for row in scored
             if self.sign * (top[self.name] - row[self.name])
-            <= max(CLOSE, row[deviation], top[deviation]) + TINY
+            <= max(CLOSE, hypot(row[reach] or 0.0, top[reach] or 0.0)) + TINY
         ]
+
+    def reason(self, summary: Sequence[Mapping[str, Any]], best: Sequence[int]) -> str:
+        """Return which numbers of topics are best, and how sure this is."""
+        single = any(row[f"{self.name}_margin"] is None for row in summary if row["topics"] in best)
+        doubt = f" (no difference beyond chance or {CLOSE:g})" if len(best) > 1 else ""
+        doubt = " (no interval, so chance may decide)" if single else doubt
+        return f"best by {self.title}: {', '.join(map(str, best))}{doubt}"
 
 
 CRITERIA = (
@@ -195,8 +205,9 @@ def _name(task: Task) -> str:
     return f"{task[0]}-{task[1]}"
 
 
-def _stability(folders: Iterable[Path]) -> list[float]:
-    """Return the similarity (TSS per topic, 0 to 1) of the topics of each pair of models."""
+def _stability(folders: Iterable[Path]) -> dict[str, float | None]:
+    """Return the mean similarity (TSS per topic, 0 to 1) of the topics of two models."""
+    models = [*map(TopicModel.from_pretrained, folders)]
 
     def likeness(a: TopicModel, b: TopicModel) -> float:
         return (
@@ -210,34 +221,37 @@ def _stability(folders: Iterable[Path]) -> list[float]:
         )
 
     # The similarity is not symmetric, so both directions are averaged.
-    return [
-        (likeness(a, b) + likeness(b, a)) / 2
-        for a, b in combinations(map(TopicModel.from_pretrained, folders), 2)
-    ]
+    similarity = {
+        (a, b): (likeness(models[a], models[b]) + likeness(models[b], models[a])) / 2
+        for a, b in combinations(range(len(models)), 2)
+    }
+
+    def mean(chosen: NDArray[np.bool_]) -> float:
+        return float(np.mean([s for (a, b), s in similarity.items() if chosen[a] and chosen[b]]))
+
+    return {
+        "stability": mean(np.ones(len(models), bool)) if similarity else None,
+        # Pairs with a model in common are not independent, so whole models are left out.
+        "stability_margin": (
+            jackknife_margin(mean, np.arange(len(models))) if len(models) > 2 else None
+        ),
+    }
 
 
 def summarise_sweep(
-    rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Sequence[float]]
+    rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Mapping[str, float | None]]
 ) -> list[dict[str, Any]]:
-    """Return one row per number of topics: means and deviations over trainings or pairs."""
+    """Return one row per number of topics: means and half of their 95 % intervals."""
     summary = []
     for number in sorted({row["topics"] for row in rows}):
         trained = [row for row in rows if row["topics"] == number]
         scores: dict[str, Any] = {"topics": number, "seeds": len(trained)}
         for name in sorted({name for row in trained for name in row} - {"study", "topics", "seed"}):
-            scores |= _spread(name, [row.get(name) for row in trained])
-        summary.append(scores | _spread("stability", stability[number]))
+            values = [row[name] for row in trained if row.get(name) is not None]
+            scores[name] = float(np.mean(values)) if values else None
+            scores[f"{name}_margin"] = margin(values)
+        summary.append({**scores, **stability[number]})
     return summary
-
-
-def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    scores = [value for value in values if value is not None]
-    if not scores:
-        return {name: None, f"{name}_deviation": 0.0}
-    return {
-        name: float(np.mean(scores)),
-        f"{name}_deviation": float(np.std(scores, ddof=len(scores) > 1)),
-    }
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
@@ -245,15 +259,11 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
 
     Of several such numbers, it is the smallest whose held-out loss is close to the lowest.
     """
-    best_by = {
-        criterion.title: numbers for criterion in CRITERIA if (numbers := criterion.best(summary))
-    }
+    best_by = {criterion: numbers for criterion in CRITERIA if (numbers := criterion.best(summary))}
     losses = {row["topics"]: row.get("held_out") or 0.0 for row in summary}
     votes = {number: sum(number in best for best in best_by.values()) for number in losses}
     most = max(votes.values())
-    reasons = [
-        f"best by {title}: {', '.join(map(str, numbers))}" for title, numbers in best_by.items()
-    ]
+    reasons = [criterion.reason(summary, numbers) for criterion, numbers in best_by.items()]
     tied = [number for number, count in votes.items() if count == most]
     enough = min(losses[number] for number in tied) * (1 + LOSS)
     best = min(number for number in tied if losses[number] <= enough)
@@ -323,7 +333,7 @@ def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
                 criterion.title,
                 "topics",
                 [(row["topics"], row[criterion.name]) for row in summary],
-                [row[f"{criterion.name}_deviation"] for row in summary],
+                [row[f"{criterion.name}_margin"] or 0.0 for row in summary],
             )
             for criterion in SHOWN_CRITERIA
             if all(row.get(criterion.name) is not None for row in summary)

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtri
 
 from fedtopics.errors import StudyError
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
+from fedtopics.model.effects import LEVEL
 from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.model.spread import margin
 from fedtopics.model.topic_model import TopicModel
 
 SAME_TOPIC = 0.6  # cosine; decides best on four labelled corpora: make bench NAME=same-topics
@@ -25,6 +28,8 @@ class Pair:
     """Cosine of their distributions over the words of both models."""
     share_a: float
     share_b: float
+    share_margin: float
+    """Most that chance explains of `share_b - share_a`: see `compare`."""
     common: list[str]
     """First words that both topics have."""
     new: list[str]
@@ -50,6 +55,10 @@ class Comparison:
     """Cosine from which two topics match."""
     similarity: float
     """Mean similarity of the pairs; 0 if there are none."""
+    coherence: float | None
+    """Mean over pairs of the NPMI in B's training minus that in A's; None if not measured."""
+    coherence_margin: float | None
+    """Half of its 95 % interval; None with fewer than two pairs."""
     pairs: list[Pair]
     """Sorted by share in B, largest first."""
     new: list[Single]
@@ -68,6 +77,11 @@ def compare(
 
     The matching maximises the sum of cosines (Hungarian algorithm); pairs below the threshold are
     dropped. A word that is missing from a model has probability 0 there.
+
+    A share is a mean over documents of numbers from 0 to 1, so its variance is at most
+    share * (1 - share) / n_documents. `Pair.share_margin` is half of a 95 % interval from the sum
+    of both models' largest standard errors, because both may have the same documents. Documents
+    count as independent, and other random choices of the trainings are not in it.
 
     Parameters
     ----------
@@ -98,11 +112,20 @@ def compare(
     if not 0 < threshold <= 1:
         raise StudyError(f"threshold={threshold:g} is out of range; give a number in (0, 1].")
     pairs = _pairs(a, b, cosines(word_weights(a), word_weights(b)), threshold, n_words)
+    coherence = [
+        change
+        for pair in pairs
+        if "npmi" in a.coherence and "npmi" in b.coherence
+        # nan, if too few documents have the words
+        if np.isfinite(change := float(b.coherence["npmi"][pair.b] - a.coherence["npmi"][pair.a]))
+    ]
     words_a = a.vocabulary.index.keys()
     words_b = b.vocabulary.index.keys()
     return Comparison(
         threshold=threshold,
         similarity=float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
+        coherence=float(np.mean(coherence)) if coherence else None,
+        coherence_margin=margin(coherence),
         pairs=pairs,
         new=_single(b, n_words, {pair.b for pair in pairs}),
         removed=_single(a, n_words, {pair.a for pair in pairs}),
@@ -122,6 +145,7 @@ def _pairs(
 ) -> list[Pair]:
     above = np.where(similarity >= threshold, similarity, 0.0)
     rows, columns = linear_sum_assignment(-above)
+    errors_a, errors_b = map(_largest_errors, (a, b))
     first_a = a.topics(n_words)
     first_b = b.topics(n_words)
     pairs = [
@@ -131,6 +155,7 @@ def _pairs(
             similarity=min(float(similarity[i, j]), 1.0),  # rounding may exceed 1
             share_a=float(a.share[i]),
             share_b=float(b.share[j]),
+            share_margin=float(ndtri((1 + LEVEL) / 2) * (errors_a[i] + errors_b[j])),
             common=[word for word in first_b[j] if word in first_a[i]],
             new=[word for word in first_b[j] if word not in first_a[i]],
             removed=[word for word in first_a[i] if word not in first_b[j]],
@@ -139,6 +164,11 @@ def _pairs(
         if above[i, j] > 0
     ]
     return sorted(pairs, key=lambda pair: -pair.share_b)
+
+
+def _largest_errors(model: TopicModel) -> NDArray[np.float64]:
+    """Return the largest standard errors that shares of topics can have, (n_topics,)."""
+    return np.sqrt(model.share * (1 - model.share) / max(sum(model.documents.values()), 1))
 
 
 def _single(model: TopicModel, n_words: int, matched: set[int]) -> list[Single]:

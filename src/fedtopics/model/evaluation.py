@@ -12,11 +12,13 @@ from fedtopics.errors import DataError, StudyError, check_choice
 from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import METRIC_WORDS, WORDS_SHOWN
+from fedtopics.model.spread import jackknife_margin, margin
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
+Rows = slice | NDArray[np.bool_]
 ROWS = {"counts", "theta", "main_topics", "labels"}  # inputs of metrics with one row per document
 
 
@@ -46,7 +48,10 @@ def evaluate(
     dict
         ``topics``, ``documents``, ``by``, ``relevance``: what was scored, and how. ``absent``:
         number of topics of which most of the words shown occur in no document. ``npmi_in_training``
-        and so on: in the clients' documents, if the words are the same. Every metric of
+        and so on: in the clients' documents, if the words are the same; ``npmi_change``: here minus
+        there, with ``npmi_change_margin``. ``npmi_margin`` and so on: half of the score's 95 %
+        interval, over topics (coherence) or over ``unit``, which are persons or documents; None if
+        the score is exact (diversity), or without two persons or topics that change it. Every metric of
         `METRICS` by name, registered ones too: ``c_v``, ``npmi``, ``u_mass``, ``unique_words``,
         ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
@@ -79,19 +84,21 @@ def evaluate(
         "by": by,
         "relevance": ranked_by,
         "absent": parts.absent,
+        "unit": corpus.unit,
     }
     # Training scored the words of the model's own ranking.
     if ranked_by == model.word_ranking.relevance:
-        scores |= {
-            f"{name}_in_training": float(np.nanmean(topic_scores))
-            for name, topic_scores in model.coherence.items()
-        }
+        for name, in_training in model.coherence.items():
+            change = (parts.coherence[name] - in_training)[np.isfinite(in_training)]
+            scores |= {
+                f"{name}_in_training": float(np.nanmean(in_training)),
+                f"{name}_change": float(np.mean(change)),
+                f"{name}_change_margin": margin(change),
+            }
     metrics = [METRICS.find(name) for name in METRICS.names]
-    scores |= {
-        metric.name: metric.function(*(getattr(parts, name) for name in metric.takes))
-        for metric in metrics
-        if "labels" not in metric.takes
-    }
+    for metric in metrics:
+        if "labels" not in metric.takes:
+            scores |= _score(parts, metric, slice(None))
     return scores if corpus.labels is None else scores | _agreement(parts, metrics)
 
 
@@ -154,6 +161,27 @@ class _Parts:
         return np.array(Column([self.corpus.labels], "the labels").names().to_pylist(), np.str_)
 
 
+def _score(parts: _Parts, metric: Metric, used: Rows) -> dict[str, float | None]:
+    """Score a metric on the documents `used`, with half of its interval."""
+    inputs = {name: getattr(parts, name) for name in metric.takes}
+    by_document = inputs.keys() & ROWS
+    inputs |= {name: inputs[name][used] for name in by_document}
+
+    def score(rows: Rows) -> float:
+        chosen = {name: inputs[name][rows] for name in by_document}
+        if not by_document and "coherence" in inputs:
+            chosen["coherence"] = {name: of[rows] for name, of in inputs["coherence"].items()}
+        return metric.function(*((inputs | chosen)[name] for name in metric.takes))
+
+    topics = np.arange(parts.model.n_topics if "coherence" in inputs else 0)
+    return {
+        metric.name: score(slice(None)),
+        f"{metric.name}_margin": jackknife_margin(
+            score, parts.corpus.person_numbers[used] if by_document else topics
+        ),
+    }
+
+
 def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     """Score metrics that take labels, on documents that have a label and a topic."""
     labelled = parts.labels != ""
@@ -161,10 +189,10 @@ def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for metric in metrics:
         if "labels" in metric.takes:
-            inputs = {name: getattr(parts, name) for name in metric.takes}
-            inputs |= {name: inputs[name][used] for name in inputs.keys() & ROWS}
-            scores[metric.name] = (
-                metric.function(*(inputs[name] for name in metric.takes)) if used.any() else None
+            scores |= (
+                _score(parts, metric, used)
+                if used.any()
+                else {metric.name: None, f"{metric.name}_margin": None}
             )
     return scores | {
         "labelled": int(used.sum()),
