@@ -142,7 +142,7 @@ def test_with_masks_all_documents_count(tmp_path: Path, monkeypatch: pytest.Monk
     sent = {row["function"]: row["seen"] for row in model.info["data_sent"]}
     assert {sent[f"group_{name}"] for name in ("counts", "sums", "squares")} == {TOTAL}
     assert_are_sums(model, {group: [*CORPORA] for group in PLACES})
-    counts = messages.of("group_counts", "boats")[0]["persons"]["time"]
+    counts = messages.of("group_counts", "boats")[0]["persons"]
     assert counts.tolist() == [20, 4, 12, 10, 5]
     (periods,) = model.groups
     for other in (
