@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,13 @@ def content_shape_and_type(value: Any) -> tuple[memoryview, list[int], str]:
     return memoryview(json.dumps(value).encode()), shape, kind
 
 
+@dataclass(repr=False)  # its own repr would print a total
 class RunningSum:
     """The sum of the clients' replies, in float64 and in the order of their names."""
 
-    def __init__(self) -> None:
-        self._total: dict[str, Any] | None = None
-        self._first: Payload = {}
-        self._changeable = False  # whether the total was allocated here and may be changed
+    _total: dict[str, Any] | None = None
+    _first: Payload = field(default_factory=dict)
+    _changeable: bool = False  # whether the total was allocated here and may be changed
 
     def add(self, reply: Payload, name: str = "") -> None:
         if self._total is None:

@@ -23,7 +23,7 @@ import msgspec
 
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import Payload, content_shape_and_type, flat_fields
-from fedtopics.errors import RunError
+from fedtopics.errors import RunError, first_problem
 from fedtopics.files import (
     FILE,
     cut_torn_line,
@@ -178,17 +178,23 @@ class Ledger:
         # A process that was killed can leave lines that the head does not count; those are signed.
         counted = head.lines if head else self._lines
         uncounted = islice(lines_of(path), counted, None) if counted < self._lines else ()
-        fault = head.fault(digests) if head else ""
-        if not self._lines and begun:
-            fault = "it is empty"
-        elif self._lines and head is None:
-            fault = f"{head_path(path).name} next to it is missing or damaged"
-        elif broken and not fault:
-            fault = f"line {broken:,} does not follow the one before"
-        elif head and not fault and not is_own(head.signed, head.signature):
-            fault = "its head is not signed with this client's key"
-        elif not fault and not all(line.is_signed(is_own) for line in uncounted):
-            fault = f"lines from {counted + 1:,} on are not signed with this client's key"
+        of_head = head.fault(digests) if head else ""
+        fault = first_problem(
+            {
+                "it is empty": begun and not self._lines,
+                f"{head_path(path).name} next to it is missing or damaged": (
+                    self._lines > 0 and head is None
+                ),
+                of_head: of_head != "",
+                f"line {broken:,} does not follow the one before": broken > 0,
+                "its head is not signed with this client's key": (
+                    head is not None and not is_own(head.signed, head.signature)
+                ),
+                f"lines from {counted + 1:,} on are not signed with this client's key": (
+                    not all(line.is_signed(is_own) for line in uncounted)
+                ),
+            }
+        )
         if fault:
             raise RunError(
                 f"The ledger {path} is not as this client left it: {fault}. Nothing was sent; put "

@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping, waiting
-from fedtopics.errors import DataError, StudyError, nearest_names
+from fedtopics.errors import DataError, StudyError, nearest_names, refuse
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -210,13 +210,6 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         0.0, ge=0, description="seconds between two rounds, in which documents can arrive"
     )
     largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
-
-
-def refuse(problems: Mapping[str, bool], error: Callable[[str], Exception] = ValueError) -> None:
-    """Raise an error with the first of these problems that is one here."""
-    for problem, is_here in problems.items():
-        if is_here:
-            raise error(problem)
 
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:

@@ -133,8 +133,11 @@ class NeuralTopicModel(ABC):
     def draw_decoder(self, generator: torch.Generator) -> Tensors:
         """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
         k = self.settings.n_components
-        bound = math.sqrt(6 / (k + self.n_words))
-        return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
+        return {
+            "beta_logits": self.uniform(
+                generator, math.sqrt(6 / (k + self.n_words)), k, self.n_words
+            )
+        }
 
     def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
         # In float64 for every dtype, so that they differ only by rounding.

@@ -11,16 +11,14 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunEr
 from fedtopics.protocol.link import LinkError
 
 REFUSED = "its policy refuses"
-UNUSABLE = "its documents cannot be used"
 CHANGED = "its documents or its run folder are not those with which it began"
-FULL = "its disk is full, or cannot be written"
 NO_MEMORY = "its memory is full"
 DEFECT = "its software has a defect"
 CAUSES = {
     PolicyError: REFUSED,
     RunError: CHANGED,
-    FedTopicsError: UNUSABLE,
-    OSError: FULL,
+    FedTopicsError: "its documents cannot be used",
+    OSError: "its disk is full, or cannot be written",
     MemoryError: NO_MEMORY,
     Exception: DEFECT,
 }

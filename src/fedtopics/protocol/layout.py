@@ -163,8 +163,12 @@ class _Part:
     def _numbers(self, whole: Whole) -> NDArray[Any]:
         if self.field.dtype == "int64":
             return whole
-        numbers = np.empty(whole.shape, self.field.dtype)
-        return np.multiply(whole, 2.0**-self.fraction, out=numbers, casting="same_kind")
+        return np.multiply(
+            whole,
+            2.0**-self.fraction,
+            out=np.empty(whole.shape, self.field.dtype),
+            casting="same_kind",
+        )
 
 
 def _most(announced: Any, members: Sequence[str]) -> int:

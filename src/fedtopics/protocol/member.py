@@ -125,8 +125,13 @@ class Member:
         self.phase = "stopped"
         self.reason = f"{self.name}: {reason}"
         stop = Stop(self.name, self._process, self.record.run, self.record.step, reason)
-        signature = self._sign(self._signed("stop", *_fields(stop)))
-        return [encode(msgspec.structs.replace(stop, signature=signature))]
+        return [
+            encode(
+                msgspec.structs.replace(
+                    stop, signature=self._sign(self._signed("stop", *_fields(stop)))
+                )
+            )
+        ]
 
     # The relay's side
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -33,15 +33,15 @@ LARGEST = 1e300
 FARTHEST = 1e12  # largest value, relative to the usual, that events report
 
 
+@dataclass
 class Robust:
     """An engine's sums by a rule that learns from each round how far replies usually move a sum."""
 
-    def __init__(self, rule: Rule, notify: Callable[[Event], None]) -> None:
-        self._rule = rule
-        self._notify = notify
-        self._last: dict[tuple[str, Key], deque[float]] = {}
-        self._reported: dict[str, float] = {}
-        self.usual: dict[Key, Usual] = {}
+    _rule: Rule
+    _notify: Callable[[Event], None]
+    _last: dict[tuple[str, Key], deque[float]] = field(default_factory=dict)
+    _reported: dict[str, float] = field(default_factory=dict)
+    usual: dict[Key, Usual] = field(default_factory=dict)
 
     def sum(
         self, function: str, template: Template, exchange: int, round_: int
@@ -73,10 +73,10 @@ class Usual:
         """Compute it from replies; it is at least the documents' maximum divided by FAR_TIMES."""
         typical = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
-        for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
-            moved = [x[field] / typical.reach(n) for n, x in replies if x.get(field)]
+        for name in dict.fromkeys(name for _, lengths in replies for name in lengths):
+            moved = [x[name] / typical.reach(n) for n, x in replies if x.get(name)]
             if len(moved) >= ENOUGH_TO_COMPARE:
-                levels[field] = max(float(np.median(moved)), possible.get(field, 0.0) / FAR_TIMES)
+                levels[name] = max(float(np.median(moved)), possible.get(name, 0.0) / FAR_TIMES)
         return replace(typical, levels=levels)
 
     def reach(self, documents: int) -> float:
@@ -85,11 +85,9 @@ class Usual:
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        compared = (field for field in lengths if field in self.levels)
+        compared = lengths.keys() & self.levels.keys()
         reach = self.reach(documents)
-        return max(
-            (lengths[field] / (self.levels[field] * reach) for field in compared), default=0.0
-        )
+        return max((lengths[name] / (self.levels[name] * reach) for name in compared), default=0.0)
 
 
 class _Bounded:

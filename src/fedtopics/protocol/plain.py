@@ -88,7 +88,8 @@ class Source(Protocol):
     def has(self, step: int) -> bool:
         """Whether the server had the entry before this client could contribute to it."""
 
-    def traffic(self) -> tuple[int, int]: ...
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes sent and received so far."""
 
     def leave(self, reason: str) -> None:
         """Tell the server why this client ends without a model."""

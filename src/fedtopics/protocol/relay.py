@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, refuse
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
@@ -69,12 +69,15 @@ class Relay:
     def say(self, name: str, content: bytes) -> None:
         """Take a message; FederationError if it is damaged or differs from an earlier one."""
         message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
-        if not isinstance(message, Body) and len(content) > SMALL:
-            raise FederationError(
-                f"{name} sent {len(content):,} bytes that are not a vector or reply."
-            )
-        if message.name != name:
-            raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
+        refuse(
+            {
+                f"{name} sent {len(content):,} bytes that are not a vector or reply.": (
+                    not isinstance(message, Body) and len(content) > SMALL
+                ),
+                f"{name} sent a message of {message.name or 'the relay'}.": message.name != name,
+            },
+            FederationError,
+        )
         if isinstance(message, Part):
             self._take_part(message, content)
         elif isinstance(message, Body):

@@ -40,7 +40,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError, FedTopicsError, first_problem
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import (
     OTHER_STUDY,
@@ -430,12 +430,17 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
             StatusCode.DEADLINE_EXCEEDED: "does not answer",
             StatusCode.CANCELLED: "ended the call, which was too slow or replaced by a newer one",
         }.get(code, f"does not take this call now: {details}")
-    if "CERTIFICATE_VERIFY_FAILED" in details:
-        return f"the certificate of {address} differs from the one in the study"
-    if details.startswith("failed to connect") and details.endswith("Socket closed"):
-        return f"{address} ends the connection; it may not know this member's certificate"
-    return f"cannot reach {address}: " + (
-        re.sub(".*[:(] ?(?=[A-Z])|[^a-z]*$", "", details) or "the handshake of TLS failed"
+    why = re.sub(".*[:(] ?(?=[A-Z])|[^a-z]*$", "", details) or "the handshake of TLS failed"
+    return first_problem(
+        {
+            f"the certificate of {address} differs from the one in the study": (
+                "CERTIFICATE_VERIFY_FAILED" in details
+            ),
+            f"{address} ends the connection; it may not know this member's certificate": (
+                details.startswith("failed to connect") and details.endswith("Socket closed")
+            ),
+            f"cannot reach {address}: {why}": True,
+        }
     )
 
 

@@ -161,10 +161,15 @@ def link_rounds(
     settings: FLDASettings,
 ) -> tuple[list[GlobalTopic], int]:
     """Return the topics after a round (seeds first, then by size), and the next id."""
-    new = []
-    for words, group in merged:
-        occurrences = sum(local[name].occurrences[number] for name, number in group)
-        new.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
+    new = [
+        GlobalTopic(
+            id=-1,
+            words=words,
+            clients=sorted({name for name, _ in group}),
+            occurrences=sum(local[name].occurrences[number] for name, number in group),
+        )
+        for words, group in merged
+    ]
     links = link_topics(new, state.topics, threshold, local=local, merged=merged)
     topics = []
     next_id = state.next_id

@@ -76,10 +76,12 @@ def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
 
 def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    same = same_documents(agreement)
-    if stage == 0:
-        return {"weights": sizes.bounds(sizes.sent_weights, rows=True), **same}
-    return {"shared": sizes.bounds(sizes.shared[sizes.network.stages[stage - 1].name]), **same}
+    gradients = (
+        {"weights": sizes.bounds(sizes.sent_weights, rows=True)}
+        if stage == 0
+        else {"shared": sizes.bounds(sizes.shared[sizes.network.stages[stage - 1].name])}
+    )
+    return gradients | same_documents(agreement)
 
 
 def gradient_bounds(

@@ -148,17 +148,19 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
                 self.settings.start, self.settings.n_components, moments, self.plan.seed
             )
             return KMeansState(origin, Partition.first(centres))
-        if self._once:  # the only round computes the centres
-            return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        return KMeansState(
-            origin,
-            self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin)),
+        partition = (
+            Partition.first(np.zeros((1, 0, len(origin))))  # the only round computes the centres
+            if self._once
+            else self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin))
         )
+        return KMeansState(origin, partition)
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
-        if self._once:
-            return agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
-        return Lloyd(state.origin).exchange(agreement, state.partition, round_)
+        return (
+            agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
+            if self._once
+            else Lloyd(state.origin).exchange(agreement, state.partition, round_)
+        )
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
