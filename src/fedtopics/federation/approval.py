@@ -187,37 +187,38 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
     earlier: list[tuple[str, VerdictsOf]] = []
     for line in lines:
         content = line.content
-        if content.get("what") == "started":
-            client = content["client"]
-            policy = Policy(
-                **{
-                    key: value
-                    for key, value in content["policy"].items()
-                    if key in ("approvals", "approvers")
-                }
-            )
-        elif content.get("what") == "approved":
-            verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
-            people: People = policy.approvers_by_name
-            number = 0
-            # Approvers who were replaced before this page do not count any more.
-            for page, about in earlier:
-                before = people
-                place = where_of(client, content["study"], number)
-                people = follow(page, before, policy.approvals, place, about)
-                number += people != before
-            text = content["page"]
-            earlier.append((text, verdicts))
-            approvals = [
-                Approval(name=name, certificate=certificate_fingerprint(pem), time=verdict.time)
-                for name, pem in people.items()
-                if (verdict := verdicts(text, people).get(name)) and not verdict.refused
-            ]
-            if len(approvals) >= max(policy.approvals, 1):
-                pages.setdefault(
-                    digest(text),
-                    ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+        match content.get("what"):
+            case "started":
+                client = content["client"]
+                policy = Policy(
+                    **{
+                        key: value
+                        for key, value in content["policy"].items()
+                        if key in ("approvals", "approvers")
+                    }
                 )
+            case "approved":
+                verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
+                people: People = policy.approvers_by_name
+                number = 0
+                # Approvers who were replaced before this page do not count any more.
+                for page, about in earlier:
+                    before = people
+                    place = where_of(client, content["study"], number)
+                    people = follow(page, before, policy.approvals, place, about)
+                    number += people != before
+                text = content["page"]
+                earlier.append((text, verdicts))
+                approvals = [
+                    Approval(name=name, certificate=certificate_fingerprint(pem), time=verdict.time)
+                    for name, pem in people.items()
+                    if (verdict := verdicts(text, people).get(name)) and not verdict.refused
+                ]
+                if len(approvals) >= max(policy.approvals, 1):
+                    pages.setdefault(
+                        digest(text),
+                        ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+                    )
     return pages
 
 
@@ -311,9 +312,8 @@ class ApprovalGate:
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
             if len(verdicts[text]) >= self._exposure.policy.approvals:
                 self._record(text, verdicts[text])
-                study = self._exposure.study.fingerprint
-                file = f"{file_name(self._client)}-{study[:8]}-{title}"
-                self._keep(file, secret, content, people)
+                study = self._exposure.study.fingerprint[:8]
+                self._keep(f"{file_name(self._client)}-{study}-{title}", secret, content, people)
                 self._ledger.write_released(keyed, len(content), digest(text))
                 return self._passed(title)
         return self._pend(f"{title}.md", page, len(verdicts[page]))

@@ -315,6 +315,8 @@ def _are_near(own: Mapping[str, Any], other: Any) -> bool:
     mine = np.asarray(own)
     if not isinstance(other, np.ndarray) or mine.shape != other.shape or mine.dtype != other.dtype:
         return False
-    if mine.dtype.kind != "f":
-        return np.array_equal(mine, other)
-    return bool((np.abs(mine - other) <= NEAR * np.abs(mine).max(initial=0.0)).all())
+    return (
+        bool((np.abs(mine - other) <= NEAR * np.abs(mine).max(initial=0.0)).all())
+        if mine.dtype.kind == "f"
+        else np.array_equal(mine, other)
+    )

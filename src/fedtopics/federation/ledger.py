@@ -379,15 +379,16 @@ class Ledger:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         """Remember what the gate of approvals asks for."""
-        if line["what"] == "started":
-            self.needed = max(self.needed, line["policy"].get("approvals", 0))
-        elif line["what"] == "sent":
-            self.newest = line
-        elif line["what"] == "approved":
-            self.approved[digest(line["page"])] = line["page"], line["approvals"]
-        elif line["what"] == "released":
-            self.released[line["function"], tuple(line["position"])] = line["content"]
-            self.n_released[line["function"]] += 1
+        match line["what"]:
+            case "started":
+                self.needed = max(self.needed, line["policy"].get("approvals", 0))
+            case "sent":
+                self.newest = line
+            case "approved":
+                self.approved[digest(line["page"])] = line["page"], line["approvals"]
+            case "released":
+                self.released[line["function"], tuple(line["position"])] = line["content"]
+                self.n_released[line["function"]] += 1
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["run"] == self.run:

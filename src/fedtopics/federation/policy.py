@@ -406,15 +406,17 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         self, client: str, privacy: Privacy | None, study: str, account: Account, noise: str
     ) -> Account:
         """Return the `account` with a run of the study, if the policy has a privacy budget."""
-        if self.max_epsilon is None or privacy is None:
-            return account
-        return account.charged(
-            client=client,
-            study=study,
-            run=study,
-            privacy=privacy,
-            most=self.max_epsilon,
-            noise=noise,
+        return (
+            account
+            if self.max_epsilon is None or privacy is None
+            else account.charged(
+                client=client,
+                study=study,
+                run=study,
+                privacy=privacy,
+                most=self.max_epsilon,
+                noise=noise,
+            )
         )
 
     def check_study(
@@ -479,15 +481,16 @@ def _stricter(name: str, value: Any, of_site: Any) -> Any:
     """Return the stricter of two values of a key; of two memories, the site's."""
     if None in (value, of_site):
         return value if of_site is None else of_site
-    if name == "known_members":
-        return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
-    if name == "never_words":
-        return tuple(dict.fromkeys([*value, *of_site]))
-    if isinstance(of_site, tuple):
-        return tuple(entry for entry in value if entry in of_site)
-    if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
-        is_least = name.startswith("min_") or name == "approvals"
-        return max(value, of_site) if is_least else min(value, of_site)
+    match name, of_site:
+        case "known_members", _:
+            return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
+        case "never_words", _:
+            return tuple(dict.fromkeys([*value, *of_site]))
+        case _, tuple():
+            return tuple(entry for entry in value if entry in of_site)
+        case _, int() | float():  # counts_of_all is stricter if false
+            is_least = name.startswith("min_") or name == "approvals"
+            return max(value, of_site) if is_least else min(value, of_site)
     return of_site
 
 

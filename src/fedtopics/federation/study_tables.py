@@ -367,11 +367,12 @@ def value_as_toml(
 
 
 def _plain(value: Any, example: bool) -> str:
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, dict):
-        pairs = (f"{json.dumps(key)} = {_plain(entry, example)}" for key, entry in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, Path):
-        value = str(value if example else value.absolute())
+    match value:
+        case date():
+            return value.isoformat()
+        case dict():
+            pairs = (f"{json.dumps(key)} = {_plain(part, example)}" for key, part in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case Path():
+            return escaping.as_toml(str(value if example else value.absolute()))
     return escaping.as_toml(value)

@@ -122,20 +122,22 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     )
     text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
     yield Check("lines", not fault, fault or text)
-    whole = False
     if head is None:
         text = f"{ledger.head_path(path)} is missing or damaged, so lines may have been cut off."
-    elif fault := head.fault(digests):
-        text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
-    elif head.lines < len(lines):
-        text = (
+        yield Check("end", False, text)
+        return
+    of_head = head.fault(digests)
+    fault = first_problem(
+        {
+            f"{path}: {of_head}; lines were changed or cut off, or lost when power failed.": (
+                of_head != ""
+            ),
             f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: the "
-            "client was killed while writing, or lines were added."
-        )
-    else:
-        whole = True
-        text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
-    yield Check("end", whole, text)
+            "client was killed while writing, or lines were added.": head.lines < len(lines),
+        }
+    )
+    text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
+    yield Check("end", not fault, fault or text)
 
 
 def _signature(

@@ -41,6 +41,9 @@ def server_app(study: str | Path) -> ServerApp:
     """Make the ServerApp of a study's file; its run configuration has `out`, the run's folder."""
     from flwr.serverapp import ServerApp
 
+    app = ServerApp()
+
+    @app.main()
     def work(grid: Grid, context: Context) -> None:
         from fedtopics.federation.study import Study
         from fedtopics.integrations.carrier import lead_carried
@@ -60,8 +63,6 @@ def server_app(study: str | Path) -> ServerApp:
         if model is not None:
             show_run(model, out)
 
-    app = ServerApp()
-    app.main()(work)
     return app
 
 
@@ -75,6 +76,9 @@ def client_app(study: str | Path) -> ClientApp:
     """
     from flwr.clientapp import ClientApp
 
+    app = ClientApp()
+
+    @app.query()
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
@@ -88,8 +92,6 @@ def client_app(study: str | Path) -> ClientApp:
             content = node.ask(str(context.run_id), request)
         return answer(message, content) if content else failure(message, FAILED)
 
-    app = ClientApp()
-    app.query()(reply)
     return app
 
 

@@ -54,16 +54,12 @@ class ClientSide:
     stop: Callable[[str], None]
     notify: Callable[[Event], None]
     round: int = 0
-    skipped: list[Call] = field(default_factory=list)
+    skipped: list[Call] = field(default_factory=list)  # which an earlier process answered
 
     def begin(self, round_: int) -> None:
         """Begin a round, or an attempt at it; forget calls that were skipped before."""
         self.round = round_
         self.skipped.clear()
-
-    def skip(self, call: Call) -> None:
-        """Record a call that an earlier process answered."""
-        self.skipped.append(call)
 
     def repeat_skipped(self) -> dict[str, Any] | None:
         """Execute the skipped calls, now that a later one needs their side effects."""

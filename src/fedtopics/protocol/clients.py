@@ -287,7 +287,7 @@ class SecureClients:
         call = Call(function, payload, self._position, record.transcript.hex(), is_hidden)
         is_new = self.step >= record.step and not record.part
         if not is_new:
-            self._side.skip(call)
+            self._side.skipped.append(call)
         return partial(self._reply, call, is_new)
 
     def _reply(self, call: Call, is_new: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -33,15 +33,15 @@ LARGEST = 1e300
 FARTHEST = 1e12  # largest value, relative to the usual, that events report
 
 
-@dataclass
 class Robust:
     """An engine's sums by a rule that learns from each round how far replies usually move a sum."""
 
-    _rule: Rule
-    _notify: Callable[[Event], None]
-    _last: dict[tuple[str, Key], deque[float]] = field(default_factory=dict)
-    _reported: dict[str, float] = field(default_factory=dict)
-    usual: dict[Key, Usual] = field(default_factory=dict)
+    def __init__(self, rule: Rule, notify: Callable[[Event], None]) -> None:
+        self._rule = rule
+        self._notify = notify
+        self._last: dict[tuple[str, Key], deque[float]] = {}
+        self._reported: dict[str, float] = {}
+        self.usual: dict[Key, Usual] = {}
 
     def sum(
         self, function: str, template: Template, exchange: int, round_: int
@@ -169,11 +169,9 @@ class _Median:
     def total(self) -> dict[str, Any]:
         total = self._sum.total()
         counted = [reply for reply in self._replies if reply.get("documents", 0) > 0]
-        if len(counted) < ENOUGH_TO_COMPARE:
-            return total
-        return dict(
-            _median(total, counted, [reply["documents"] for reply in counted], self._template)
-        )
+        sizes = [reply["documents"] for reply in counted]
+        is_enough = len(counted) >= ENOUGH_TO_COMPARE
+        return dict(_median(total, counted, sizes, self._template)) if is_enough else total
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:

@@ -178,7 +178,7 @@ class PlainClients:
         if self._side.door is not None and self._own in attempt.members:
             call = Call(function, payload, position)
             if self._source.has(self.step):
-                self._side.skip(call)
+                self._side.skipped.append(call)
             else:
                 own_reply = self._reply(call, attempt)
         content = self._source.add(self.step, attempt, request, own_reply)

@@ -78,13 +78,14 @@ class Relay:
             },
             FederationError,
         )
-        if isinstance(message, Part):
-            self._take_part(message, content)
-        elif isinstance(message, Body):
-            self._take_body(message)
-        else:
-            self.ended[name] = as_sentence(message.reason[:LONGEST_REASON])
-            self._halt(message)
+        match message:
+            case Part():
+                self._take_part(message, content)
+            case Body():
+                self._take_body(message)
+            case Stop():
+                self.ended[name] = as_sentence(message.reason[:LONGEST_REASON])
+                self._halt(message)
 
     def _halt(self, stop: Stop) -> Stop:
         """Send a Stop to the processes known now, not to those that start later."""

@@ -212,9 +212,11 @@ class GrpcServer:
     def service(self, details: Any) -> Any:
         """Return the handler of a call by its path, for gRPC; None if there is none."""
         path = re.fullmatch(r"/fedtopics\.([0-9]{1,9})/(\w+)", details.method)
-        if path is None or (path[1] == f"{WIRE}" and path[2] not in self._methods):
-            return None
-        return grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
+        return (
+            None
+            if path is None or (path[1] == f"{WIRE}" and path[2] not in self._methods)
+            else grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
+        )
 
     def _serve(
         self, version: str, method: str, chunks: Iterator[bytes], context: Any

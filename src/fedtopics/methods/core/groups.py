@@ -7,7 +7,6 @@ With secure aggregation, a first sum counts the persons of all clients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -31,7 +30,6 @@ POWERS = {"squares": 1, "fourths": 2}  # of squared shares
 HAS = 0.5**4  # fourth power of a person's share of a group, from which a client has it
 
 
-@dataclass(repr=False)  # its own repr would print counts
 class GroupThreshold:
     """Decides which groups a client sums, by their persons; with `of_all`, over all clients.
 
@@ -39,11 +37,12 @@ class GroupThreshold:
     the smallest other group is company for those left out; see `with_company`.
     """
 
-    least: int
-    of_all: bool
-    clients: int = 1
-    masked: bool = False
-    _last: tuple[str, Any] = ("", None)
+    def __init__(self, least: int, of_all: bool, clients: int = 1, masked: bool = False) -> None:
+        self.least = least
+        self.of_all = of_all
+        self.clients = clients
+        self.masked = masked
+        self._last: tuple[str, Any] = ("", None)
 
     def shares(self, groups: GroupRequest) -> bool:
         """Whether group sizes are over all clients, with a minimum that this client accepts."""

@@ -198,14 +198,13 @@ class Program(ABC, Generic[Settings, State]):
 
     def _last_round(self, agreement: Agreement) -> int:
         """Return the last round; the method's own number falls to what policies allow."""
-        clients = agreement.clients
         persons = agreement.persons.values()
         is_set = "max_rounds" in self.settings.model_fields_set
-        if is_set or not (self.settings.draws and clients.apart and persons):
+        if is_set or not (self.settings.draws and agreement.clients.apart and persons):
             return self.last_round
         return min(
             self.last_round,
-            self.rounds_before + (sum(persons) if clients.hidden else min(persons)) // 2,
+            self.rounds_before + (sum(persons) if agreement.clients.hidden else min(persons)) // 2,
         )
 
     def agree(self, clients: Clients, run: Run) -> Agreement:

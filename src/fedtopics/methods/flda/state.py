@@ -183,6 +183,7 @@ def link_rounds(
             shares = [topic.occurrences, before] if both > 0 else None
             words = mean_topic([topic.words, old.words], "zero", shares)
             topics.append(GlobalTopic(old.id, words, topic.clients, both, old.seed))
+    # Of the others, seeds stay, and topics whose clients were absent.
     linked = {old.id for old in links if old is not None}
     topics += [
         replace(old, occurrences=settings.memory * old.occurrences)

@@ -118,10 +118,12 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_norm(cls, settings: Any) -> Any:
-        if not isinstance(settings, dict) or settings.get("norm") != "server":
-            return settings
         # As statistics lag behind, a long momentum overshoots until all documents share a topic.
-        return filled(settings, {"layer_norm": True, "beta1": 0.9})
+        return (
+            filled(settings, {"layer_norm": True, "beta1": 0.9})
+            if isinstance(settings, dict) and settings.get("norm") == "server"
+            else settings
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:

@@ -77,8 +77,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
             n_init=self.settings.start.tries,
             random_state=self.secret.seed("clusters") % 2**31,
         )
-        with warnings.catch_warnings():  # ignores fewer different documents than clusters
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):  # of fewer different documents than clusters
             labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
         enough = persons_by_label(labels, number, owners) >= self.min_persons

@@ -181,15 +181,17 @@ class NMF(Program[NMFSettings, NMFState]):
         if self.continued is not None:
             return NMFState.first(self.continued.weights["topics"])
         if self.plan.start is None:
-            n_topics = self.settings.n_components
-            if self.settings.candidates:
-                n_topics = best_number(
+            n_topics = (
+                best_number(
                     agreement,
                     candidates=self.settings.candidates,
                     rarity=rounds.rarity,
                     seed=self.plan.seed,
                     notify=partial(self.note, run),
                 )
+                if self.settings.candidates
+                else self.settings.n_components
+            )
             topics = factorise(
                 sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed),
                 n_topics,
