@@ -41,9 +41,6 @@ def server_app(study: str | Path) -> ServerApp:
     """Make the ServerApp of a study's file; its run configuration has `out`, the run's folder."""
     from flwr.serverapp import ServerApp
 
-    app = ServerApp()
-
-    @app.main()
     def work(grid: Grid, context: Context) -> None:
         from fedtopics.federation.study import Study
         from fedtopics.integrations.carrier import lead_carried
@@ -63,6 +60,8 @@ def server_app(study: str | Path) -> ServerApp:
         if model is not None:
             show_run(model, out)
 
+    app = ServerApp()
+    app.main()(work)
     return app
 
 
@@ -76,9 +75,6 @@ def client_app(study: str | Path) -> ClientApp:
     """
     from flwr.clientapp import ClientApp
 
-    app = ClientApp()
-
-    @app.query()
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
@@ -92,6 +88,8 @@ def client_app(study: str | Path) -> ClientApp:
             content = node.ask(str(context.run_id), request)
         return answer(message, content) if content else failure(message, FAILED)
 
+    app = ClientApp()
+    app.query()(reply)
     return app
 
 
@@ -124,9 +122,16 @@ class _Node:
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process of a Flower run; it ends those of other runs."""
         folder = self.out / "flower" / run
-        content = json.dumps(vars(self), default=str)
         return ask(
-            folder, message, command=[sys.executable, "-m", __spec__.name, content, str(folder)]
+            folder,
+            message,
+            command=[
+                sys.executable,
+                "-m",
+                __spec__.name,
+                json.dumps(vars(self), default=str),
+                str(folder),
+            ],
         )
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
@@ -134,10 +139,11 @@ class _Node:
         from fedtopics.federation.study_tables import explained
         from fedtopics.integrations.carrier import SiteSettings, join_carried
 
-        fields = {name.replace("-", "_"): value for name, value in self.settings.items()}
         with _logged_failures():
             with explained("The node configuration", SiteSettings):
-                settings = SiteSettings(**fields)
+                settings = SiteSettings(
+                    **{name.replace("-", "_"): value for name, value in self.settings.items()}
+                )
             join_carried(study, self.out, link, _log(self.name, self.out), key, settings)
 
 
