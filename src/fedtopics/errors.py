@@ -16,7 +16,7 @@ A message says what is wrong, where, and what to do. It never quotes a document.
 Repeating a call without a change does not help.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from math import inf
 from numbers import Integral
@@ -122,3 +122,14 @@ def check_keys(
         raise error(f"Give a mapping of {what} to value, not {type(values).__name__}.")
     if unknown := [key for key in values if key not in known]:
         raise error(f"There is no {what} {unknown[0]!r}; {nearest_names(unknown[0], known)}")
+
+
+def first_problem(problems: Mapping[str, bool]) -> str:
+    """Return the first sentence of those that apply; "" if none does."""
+    return next((sentence for sentence, applies in problems.items() if applies), "")
+
+
+def refuse(problems: Mapping[str, bool], error: Callable[[str], Exception] = ValueError) -> None:
+    """Raise an error with the first sentence of those that apply, if any."""
+    if problem := first_problem(problems):
+        raise error(problem)

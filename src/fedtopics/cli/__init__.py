@@ -174,9 +174,11 @@ def _ran(command: click.Command) -> int:
 
 
 def _remedy(error: OSError) -> str:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return ""
-    return "; free some disk space, then start the same command again, which resumes a run"
+    return (
+        "; free some disk space, then start the same command again, which resumes a run"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        else ""
+    )
 
 
 def _complain(message: str, code: int, kind: str = "error") -> int:

@@ -156,9 +156,9 @@ def train_command(
     parts/*.parquet, each file is read by one worker.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.errors import refuse
     from fedtopics.federation.engines import ENGINES
     from fedtopics.federation.simulation import train as train_here
-    from fedtopics.federation.study_tables import refuse
     from fedtopics.methods.core.plan import default_vocabulary
 
     problems = {

@@ -179,11 +179,8 @@ class Repeated(Event, kind="repeated"):  # a round is repeated without clients t
     missing: Mapping[str, str]  # reasons by client
 
 
-class LeftOut(Event, kind="left out"):
+class LeftOut(Repeated, kind="left out"):
     """Clients that took no part in the steps before round 1, or in the description of the model."""
-
-    round: int
-    missing: Mapping[str, str]  # reasons by client
 
 
 class BadReply(Event, kind="bad reply"):  # a client sent an unusable reply
@@ -263,7 +260,8 @@ class Arrived(Event, kind="arrived"):  # a round takes new documents
     least: int  # documents below which the client skips a round
 
 
-class Skipped(Arrived, kind="skipped"): ...
+class Skipped(Arrived, kind="skipped"):
+    """A client skips a round, as it has too few new documents."""
 
 
 class Documents(Event, kind="documents"):  # the documents of a client were read

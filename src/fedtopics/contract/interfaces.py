@@ -88,7 +88,8 @@ class Clients(Protocol):
     """
 
     @property
-    def names(self) -> Sequence[str]: ...
+    def names(self) -> Sequence[str]:
+        """The names of all clients, sorted."""
 
     @property
     def hidden(self) -> bool:
@@ -122,12 +123,11 @@ class Clients(Protocol):
         """
 
 
+@dataclass(eq=False)
 class AgainError(Exception):
     """Raised at all participants to repeat a round `without` some clients, with reasons by name."""
 
-    def __init__(self, without: Mapping[str, str] | None = None) -> None:
-        super().__init__()
-        self.without = without or {}
+    without: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ class Run(Protocol):
     def checkpoint(self, state: Checkpoint) -> bool:
         """Store a state; return whether it was written."""
 
-    def event(self, event: Event) -> None: ...
+    def event(self, event: Event) -> None:
+        """Record an event, and pass it on to those that follow the run."""
 
 
 class SharedFunctions:

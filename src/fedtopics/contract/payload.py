@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,16 +42,17 @@ class CountsByWord:
 
 def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in reply.items():
-        if isinstance(value, Mapping):
-            yield from flat_fields(value, f"{prefix}{name}.")
-        elif isinstance(value, SparseRows):
-            yield f"{prefix}{name}.index", value.index
-            yield f"{prefix}{name}.values", value.values
-        elif isinstance(value, CountsByWord):
-            yield f"{prefix}{name}.names", value.names
-            yield f"{prefix}{name}.values", value.values
-        else:
-            yield prefix + name, value
+        match value:
+            case Mapping():
+                yield from flat_fields(value, f"{prefix}{name}.")
+            case SparseRows():
+                yield f"{prefix}{name}.index", value.index
+                yield f"{prefix}{name}.values", value.values
+            case CountsByWord():
+                yield f"{prefix}{name}.names", value.names
+                yield f"{prefix}{name}.values", value.values
+            case _:
+                yield prefix + name, value
 
 
 def digest_of(payload: Payload) -> str:
@@ -72,13 +73,13 @@ def content_shape_and_type(value: Any) -> tuple[memoryview, list[int], str]:
     return memoryview(json.dumps(value).encode()), shape, kind
 
 
+@dataclass(repr=False)  # its own repr would print a total
 class RunningSum:
     """The sum of the clients' replies, in float64 and in the order of their names."""
 
-    def __init__(self) -> None:
-        self._total: dict[str, Any] | None = None
-        self._first: Payload = {}
-        self._changeable = False  # whether the total was allocated here and may be changed
+    _total: dict[str, Any] | None = None
+    _first: Payload = field(default_factory=dict)
+    _changeable: bool = False  # whether the total was allocated here and may be changed
 
     def add(self, reply: Payload, name: str = "") -> None:
         if self._total is None:
@@ -95,10 +96,11 @@ class RunningSum:
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
     """Apply `change` to all arrays of plain data, with those at the same places in `others`."""
-    if isinstance(value, Mapping):
-        return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
-    if isinstance(value, SparseRows):
-        return replace(value, values=change(value.values, *(other.values for other in others)))
+    match value:
+        case Mapping():
+            return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
+        case SparseRows():
+            return replace(value, values=change(value.values, *(other.values for other in others)))
     return change(value, *others)
 
 
@@ -115,32 +117,36 @@ def _add(total: Any, value: Any, in_place: bool) -> Any:
             f"Clients sent replies of different shapes, {shape} and {other}; check that all run "
             "the same study."
         )
-    if isinstance(total, Mapping):
-        return {key: _add(total[key], value[key], in_place) for key in total}
-    if isinstance(total, SparseRows):
-        return _add_rows(total, value)
-    if isinstance(total, CountsByWord):
-        return _add_named(total, value)
-    if isinstance(total, np.ndarray):
-        exact = np.int64 if total.dtype.kind in "biu" else np.float64
-        added: NDArray[Any] = total.astype(exact, copy=not in_place)
-        return np.add(added, value, out=added, dtype=exact)  # casts by blocks, where torch copies
-    if isinstance(total, (int, float)):
-        return total + value
+    match total:
+        case Mapping():
+            return {key: _add(total[key], value[key], in_place) for key in total}
+        case SparseRows():
+            return _add_rows(total, value)
+        case CountsByWord():
+            return _add_named(total, value)
+        case np.ndarray():
+            exact = np.int64 if total.dtype.kind in "biu" else np.float64
+            added: NDArray[Any] = total.astype(exact, copy=not in_place)
+            return np.add(added, value, out=added, dtype=exact)  # casts by blocks; torch copies
+        case int() | float():
+            return total + value
     raise FedTopicsError(f"Replies of type {type(total).__name__} cannot be added up.")
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
     """Return what all replies must share: type, keys, shape of an array."""
-    if isinstance(value, np.ndarray):
-        return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
-    if isinstance(value, Mapping):
-        return "map", *sorted(value)
-    if isinstance(value, SparseRows):
-        return "rows", (value.n_rows, *value.values.shape[1:])
-    if isinstance(value, CountsByWord):
-        return "named", value.values.shape[1:]  # words differ
-    return ("number", ()) if isinstance(value, (int, float)) else (type(value).__name__.lower(),)
+    match value:
+        case np.ndarray():
+            return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
+        case Mapping():
+            return "map", *sorted(value)
+        case SparseRows():
+            return "rows", (value.n_rows, *value.values.shape[1:])
+        case CountsByWord():
+            return "named", value.values.shape[1:]  # words differ
+        case int() | float():
+            return "number", ()
+    return (type(value).__name__.lower(),)
 
 
 def _add_rows(*both: SparseRows) -> SparseRows:

@@ -175,24 +175,25 @@ class _Check:
 
     def fault(self, value: Any, template: Any, name: str) -> str:
         where = f"its field {name[:LONGEST_NAME]!r}" if name else "the reply"
-        if isinstance(template, Mapping):
-            return self._fault_of_map(value, template, name, where)
-        if isinstance(template, list):
-            if not isinstance(value, list) or not all(
-                isinstance(word, str) and is_word(word) for word in value
-            ):
-                return f"{where} is not a list of words"
-            return self._misfit((len(value),), tuple(template), where)
-        if isinstance(template, WordCountBounds):
-            return self._fault_of_words(value, template, where)
-        if isinstance(template, Windows):
-            return self._fault_of_windows(value, template, name, where)
-        if isinstance(template, AgreeingPairs):
-            return self._fault_of_pairs(value, name, where)
-        if isinstance(template, Announced):
-            largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
-            most = sum(template.sizes.get(client, largest) for client in self._of)
-            template = Bounds((), most, 0, dtype="int64")
+        match template:
+            case Mapping():
+                return self._fault_of_map(value, template, name, where)
+            case list():
+                if not isinstance(value, list) or not all(
+                    isinstance(word, str) and is_word(word) for word in value
+                ):
+                    return f"{where} is not a list of words"
+                return self._misfit((len(value),), tuple(template), where)
+            case WordCountBounds():
+                return self._fault_of_words(value, template, where)
+            case Windows():
+                return self._fault_of_windows(value, template, name, where)
+            case AgreeingPairs():
+                return self._fault_of_pairs(value, name, where)
+            case Announced():
+                largest = max(template.sizes.values(), default=MOST_DOCUMENTS)
+                most = sum(template.sizes.get(client, largest) for client in self._of)
+                template = Bounds((), most, 0, dtype="int64")
         bounds = template if isinstance(template, Bounds) else Bounds(tuple(template))
         return self._fault_of_field(value, bounds, where)
 
@@ -310,14 +311,18 @@ class _Check:
 
 
 def _size(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, SparseRows):
-        return value.n_rows, *value.values.shape[1:]
-    if isinstance(value, np.ndarray):
-        return tuple(value.shape)
+    match value:
+        case SparseRows():
+            return value.n_rows, *value.values.shape[1:]
+        case np.ndarray():
+            return tuple(value.shape)
     return () if type(value) in (int, float) else None
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, SparseRows):
-        return f"rows of {value.values.dtype.name}"
-    return {int: "int64", float: "float64"}.get(type(value)) or str(value.dtype.name)
+    names = {int: "int64", float: "float64"}
+    return (
+        f"rows of {value.values.dtype.name}"
+        if isinstance(value, SparseRows)
+        else names.get(type(value)) or str(value.dtype.name)
+    )

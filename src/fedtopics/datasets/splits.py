@@ -71,13 +71,15 @@ def split_clients(
             f"{len(corpus):,} documents cannot be split over {n_clients:,} clients; choose 1 to "
             f"{len(corpus):,}."
         )
-    if by == "dirichlet":
-        return _named(
+    return (
+        _named(
             corpus,
             _spread_labels(corpus, n_clients, alpha, rng),
             "another seed or a larger alpha",
         )
-    return _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
+        if by == "dirichlet"
+        else _named(corpus, _cut(rng.permutation(len(corpus)), weights, 0.5), "closer proportions")
+    )
 
 
 def _named(

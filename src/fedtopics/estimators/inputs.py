@@ -86,11 +86,10 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
     """Return the words of counts, by default x0, x1, ...; None if the data are not counts."""
     if words is not None:
         return words
-    if sparse.issparse(data) or (
+    is_counts = sparse.issparse(data) or (
         isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "iuf"
-    ):
-        return [f"x{number}" for number in range(data.shape[1])]
-    return None
+    )
+    return [f"x{number}" for number in range(data.shape[1])] if is_counts else None
 
 
 def corpus_of(
@@ -240,10 +239,11 @@ def check_settings(settings: Mapping[str, Any], method: str, parameters: list[st
 
 def seed_of(random_state: Any) -> int:
     """Return a study's seed from scikit-learn's random_state."""
-    if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
+    match random_state:
+        case None:
+            return secrets.randbits(31)
+        case int() | np.integer():
+            return int(random_state)
+        case np.random.Generator():
+            return int(random_state.integers(2**31))
     return int(check_random_state(random_state).randint(2**31))

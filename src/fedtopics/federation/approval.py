@@ -82,8 +82,7 @@ class Verdict(msgspec.Struct, frozen=True):
     def of(cls, page: str, key: Key, refused: str = "") -> Verdict:
         """Sign a page, given its text."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        reason = as_sentence(refused[:LONGEST_REASON])
-        unsigned = cls(digest(page), key.name, now, reason)
+        unsigned = cls(digest(page), key.name, now, as_sentence(refused[:LONGEST_REASON]))
         return msgspec.structs.replace(unsigned, signature=key.sign(unsigned.signed))
 
     def is_of(self, page: str, people: People) -> bool:
@@ -169,10 +168,12 @@ class ApprovedPage(BaseModel, frozen=True, use_attribute_docstrings=True):
 
     def is_about(self, client: str, study: str, keyed: str) -> bool:
         """Whether it is about an update of a client, given its keyed digest, or about the study."""
-        is_of = study in self.text and (
-            f"{KEYED}{keyed}\n" in self.text or self.text.startswith(f"# {client}{WHOLE}\n")
+        is_of_update = f"{KEYED}{keyed}\n" in self.text
+        return (
+            study in self.text
+            and self.text.startswith(f"# {client} would send")
+            and (is_of_update or self.text.startswith(f"# {client}{WHOLE}\n"))
         )
-        return is_of and self.text.startswith(f"# {client} would send")
 
 
 def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
@@ -186,37 +187,38 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
     earlier: list[tuple[str, VerdictsOf]] = []
     for line in lines:
         content = line.content
-        if content.get("what") == "started":
-            client = content["client"]
-            policy = Policy(
-                **{
-                    key: value
-                    for key, value in content["policy"].items()
-                    if key in ("approvals", "approvers")
-                }
-            )
-        elif content.get("what") == "approved":
-            verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
-            people: People = policy.approvers_by_name
-            number = 0
-            # Approvers who were replaced before this page do not count any more.
-            for page, about in earlier:
-                before = people
-                place = where_of(client, content["study"], number)
-                people = follow(page, before, policy.approvals, place, about)
-                number += people != before
-            text = content["page"]
-            earlier.append((text, verdicts))
-            approvals = [
-                Approval(name=name, certificate=certificate_fingerprint(pem), time=verdict.time)
-                for name, pem in people.items()
-                if (verdict := verdicts(text, people).get(name)) and not verdict.refused
-            ]
-            if len(approvals) >= max(policy.approvals, 1):
-                pages.setdefault(
-                    digest(text),
-                    ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+        match content.get("what"):
+            case "started":
+                client = content["client"]
+                policy = Policy(
+                    **{
+                        key: value
+                        for key, value in content["policy"].items()
+                        if key in ("approvals", "approvers")
+                    }
                 )
+            case "approved":
+                verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
+                people: People = policy.approvers_by_name
+                number = 0
+                # Approvers who were replaced before this page do not count any more.
+                for page, about in earlier:
+                    before = people
+                    place = where_of(client, content["study"], number)
+                    people = follow(page, before, policy.approvals, place, about)
+                    number += people != before
+                text = content["page"]
+                earlier.append((text, verdicts))
+                approvals = [
+                    Approval(name=name, certificate=certificate_fingerprint(pem), time=verdict.time)
+                    for name, pem in people.items()
+                    if (verdict := verdicts(text, people).get(name)) and not verdict.refused
+                ]
+                if len(approvals) >= max(policy.approvals, 1):
+                    pages.setdefault(
+                        digest(text),
+                        ApprovedPage(line=line.number, text=text, approved_by=tuple(approvals)),
+                    )
     return pages
 
 
@@ -310,9 +312,8 @@ class ApprovalGate:
         for text in (page, self._study_page) if self._is_covered(sent) else (page,):
             if len(verdicts[text]) >= self._exposure.policy.approvals:
                 self._record(text, verdicts[text])
-                study = self._exposure.study.fingerprint
-                file = f"{file_name(self._client)}-{study[:8]}-{title}"
-                self._keep(file, secret, content, people)
+                study = self._exposure.study.fingerprint[:8]
+                self._keep(f"{file_name(self._client)}-{study}-{title}", secret, content, people)
                 self._ledger.write_released(keyed, len(content), digest(text))
                 return self._passed(title)
         return self._pend(f"{title}.md", page, len(verdicts[page]))
@@ -329,8 +330,7 @@ class ApprovalGate:
         if row is None or row.bytes is None:
             return False
         times = row.calls * (2 if AFTER_COUNTS in row.often else 1)
-        n_released = self._ledger.n_released[row.function]
-        return n_released < times and sent["bytes"] <= row.bytes
+        return self._ledger.n_released[row.function] < times and sent["bytes"] <= row.bytes
 
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
         approvals = [msgspec.to_builtins(verdict) for verdict in verdicts.values()]
@@ -342,8 +342,11 @@ class ApprovalGate:
         path = self._write(name, page)
         if self._notified != (page, n_verdicts):
             self._notified = page, n_verdicts
-            needed = self._exposure.policy.approvals
-            self._notify(Pending(str(path), n_verdicts, needed, str(self._folder.parent)))
+            self._notify(
+                Pending(
+                    str(path), n_verdicts, self._exposure.policy.approvals, str(self._folder.parent)
+                )
+            )
         return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
 
     def _write(self, name: str, content: str) -> Path:
@@ -399,10 +402,10 @@ class ApprovalGate:
         )
 
     def _counts(self, documents: int | None, persons: int | None) -> str:
-        if self._exposure.study.differential_privacy is not None:
-            return "documents whose number noise hides"
         return (
             f"{documents or 0:,} documents; thresholds count {persons or 0:,} {self._exposure.unit}"
+            if self._exposure.study.differential_privacy is None
+            else "documents whose number noise hides"
         )
 
     def _as_page(self, title: str, lines: Sequence[str]) -> str:

@@ -46,9 +46,9 @@ def take_turn(part: Participation, study: Study, exchange: Exchange) -> TopicMod
     plan = study.server_plan
     place = part.state_folder(study) / "exchange"
     with hold(place):
-        is_host = plan.roster.server == part.key.certificate
-        relay = relay_of(plan, part.out) if is_host else None
-        host = None if relay is None else partial(relay_turn, exchange, relay, part.key)
+        host = None
+        if plan.roster.server == part.key.certificate:
+            host = partial(relay_turn, exchange, relay_of(plan, part.out), part.key)
         return join(part, study, link=FolderLink(exchange, part.key, place / "sent", host))
 
 

@@ -100,9 +100,11 @@ def data_sent_in(
 ) -> list[DataSent]:
     """Return what a study sends, for these words of a client, and the model that it starts from."""
     recipe = recipe_of(study)
-    most_words = study.method.most_words(study.vocabulary.max_words)
-    if start is not None and start.continued is not None:
-        most_words = len(start.words)
+    most_words = (
+        study.method.most_words(study.vocabulary.max_words)
+        if start is None or start.continued is None
+        else len(start.words)
+    )
     n_public = 0
     if recipe is not None and study.differential_privacy is not None:
         with suppress(FedTopicsError):  # the encoder whose words are public is not installed here
@@ -244,16 +246,20 @@ class Field:
 def reply_fields(template: Any, name: str = "") -> Iterator[Field]:
     """Yield the fields of a reply, also those inside others."""
     fields = getattr(template, "fields", template)  # those of windows and of pairs
-    if isinstance(fields, Mapping):
-        for key, field in fields.items():
-            yield from reply_fields(field, f"{name}.{key}".lstrip("."))
-    elif isinstance(template, Announced):
-        yield Field(name, Bounds((), MOST_COUNT, 0, dtype="int64"))
-    elif isinstance(template, (Bounds, tuple)):
-        bounds = template if isinstance(template, Bounds) else Bounds(template)
-        yield Field(name, bounds, bounds.shape)
-    else:
-        yield Field(name, template, template if isinstance(template, list) else ())
+    match fields:
+        case Mapping():
+            for key, field in fields.items():
+                yield from reply_fields(field, f"{name}.{key}".lstrip("."))
+        case Announced():
+            yield Field(name, Bounds((), MOST_COUNT, 0, dtype="int64"))
+        case Bounds():
+            yield Field(name, fields, fields.shape)
+        case tuple():
+            yield Field(name, Bounds(fields), fields)
+        case list():
+            yield Field(name, fields, fields)
+        case _:
+            yield Field(name, fields)
 
 
 def _stages_of(of: Published, settings: Any) -> list[Any]:

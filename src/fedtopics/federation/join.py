@@ -193,15 +193,14 @@ def _plain(
     patience: Patience,
 ) -> PlainClients:
     step, turn = run.position()
-    remote = Remote(
-        link=link,
-        software=software_of(study, part.begun(study)),
-        least=part.policy.min_clients_in_sum,
-        folder=run.place,
-        patience=patience,
-    )
     return PlainClients(
-        source=remote,
+        source=Remote(
+            link=link,
+            software=software_of(study, part.begun(study)),
+            least=part.policy.min_clients_in_sum,
+            folder=run.place,
+            patience=patience,
+        ),
         names=list(study.clients),
         own=part.name,
         door=door,
@@ -246,12 +245,11 @@ def _secure(
     step, turn = run.position()
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
-    numbers = None if door is None or has_noise else partial(numbers_of, study, part, door)
     return SecureClients(
         exchange=MemberSteps(member, link, patience, part.gate),
         names=list(study.clients),
         door=door,
-        sizes=numbers,
+        sizes=None if door is None or has_noise else partial(numbers_of, study, part, door),
         totals=totals,
         step=step,
         turn=turn,
@@ -317,6 +315,8 @@ def _are_near(own: Mapping[str, Any], other: Any) -> bool:
     mine = np.asarray(own)
     if not isinstance(other, np.ndarray) or mine.shape != other.shape or mine.dtype != other.dtype:
         return False
-    if mine.dtype.kind != "f":
-        return np.array_equal(mine, other)
-    return bool((np.abs(mine - other) <= NEAR * np.abs(mine).max(initial=0.0)).all())
+    return (
+        bool((np.abs(mine - other) <= NEAR * np.abs(mine).max(initial=0.0)).all())
+        if mine.dtype.kind == "f"
+        else np.array_equal(mine, other)
+    )

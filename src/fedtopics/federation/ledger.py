@@ -23,7 +23,7 @@ import msgspec
 
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import Payload, content_shape_and_type, flat_fields
-from fedtopics.errors import RunError
+from fedtopics.errors import RunError, first_problem
 from fedtopics.files import (
     FILE,
     cut_torn_line,
@@ -178,17 +178,23 @@ class Ledger:
         # A process that was killed can leave lines that the head does not count; those are signed.
         counted = head.lines if head else self._lines
         uncounted = islice(lines_of(path), counted, None) if counted < self._lines else ()
-        fault = head.fault(digests) if head else ""
-        if not self._lines and begun:
-            fault = "it is empty"
-        elif self._lines and head is None:
-            fault = f"{head_path(path).name} next to it is missing or damaged"
-        elif broken and not fault:
-            fault = f"line {broken:,} does not follow the one before"
-        elif head and not fault and not is_own(head.signed, head.signature):
-            fault = "its head is not signed with this client's key"
-        elif not fault and not all(line.is_signed(is_own) for line in uncounted):
-            fault = f"lines from {counted + 1:,} on are not signed with this client's key"
+        of_head = head.fault(digests) if head else ""
+        fault = first_problem(
+            {
+                "it is empty": begun and not self._lines,
+                f"{head_path(path).name} next to it is missing or damaged": (
+                    self._lines > 0 and head is None
+                ),
+                of_head: of_head != "",
+                f"line {broken:,} does not follow the one before": broken > 0,
+                "its head is not signed with this client's key": (
+                    head is not None and not is_own(head.signed, head.signature)
+                ),
+                f"lines from {counted + 1:,} on are not signed with this client's key": (
+                    not all(line.is_signed(is_own) for line in uncounted)
+                ),
+            }
+        )
         if fault:
             raise RunError(
                 f"The ledger {path} is not as this client left it: {fault}. Nothing was sent; put "
@@ -373,15 +379,16 @@ class Ledger:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         """Remember what the gate of approvals asks for."""
-        if line["what"] == "started":
-            self.needed = max(self.needed, line["policy"].get("approvals", 0))
-        elif line["what"] == "sent":
-            self.newest = line
-        elif line["what"] == "approved":
-            self.approved[digest(line["page"])] = line["page"], line["approvals"]
-        elif line["what"] == "released":
-            self.released[line["function"], tuple(line["position"])] = line["content"]
-            self.n_released[line["function"]] += 1
+        match line["what"]:
+            case "started":
+                self.needed = max(self.needed, line["policy"].get("approvals", 0))
+            case "sent":
+                self.newest = line
+            case "approved":
+                self.approved[digest(line["page"])] = line["page"], line["approvals"]
+            case "released":
+                self.released[line["function"], tuple(line["position"])] = line["content"]
+                self.n_released[line["function"]] += 1
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["run"] == self.run:

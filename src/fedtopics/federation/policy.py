@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
-from fedtopics.errors import PolicyError, StudyError, closest
+from fedtopics.errors import PolicyError, StudyError, closest, refuse
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
 from fedtopics.files import read_bytes, read_text, read_toml
 from fedtopics.methods.registry import METHODS
@@ -178,8 +178,10 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
             for name in ("known_members", "never_words")
             if (value := getattr(policy, name)) is not None
         }
-        # Their content, so that the ledger records it, and a site's list can be compared.
-        approvers = {"approvers": tuple(_content_of(folder / name) for name in policy.approvers)}
+        # Their content, so that the ledger records it, and a site's list can be compared. Each
+        # certificate must be valid now.
+        certificates = (folder / name for name in policy.approvers)
+        approvers = {"approvers": tuple(alone(read_pem(p), str(p)).decode() for p in certificates)}
         _fingerprints_of(resolved.get("known_members", ()))  # a missing file is an error at once
         memory = {} if policy.memory is None else {"memory": folder / policy.memory}
         policy = policy.model_copy(update=resolved | memory | approvers)
@@ -198,13 +200,14 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         """
         policy = self
         for site in site_policies():
-            values = {
-                name: _stricter(name, getattr(policy, name), getattr(site, name))
-                if name in policy.model_fields_set
-                else getattr(site, name)
-                for name in site.model_fields_set
-            }
-            policy = policy.model_copy(update=values)
+            policy = policy.model_copy(
+                update={
+                    name: _stricter(name, getattr(policy, name), getattr(site, name))
+                    if name in policy.model_fields_set
+                    else getattr(site, name)
+                    for name in site.model_fields_set
+                }
+            )
         return policy
 
     @property
@@ -230,16 +233,17 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
     def check_text(self, client: str, text: TextRules, words: Iterable[str] = ()) -> None:
         """Refuse a study whose rules `text` are not allowed, or whose `words` have a name."""
         refused = f"which the policy of client {client!r} does not allow. Nothing was sent;"
-        if text.token_pattern not in (*self.named_patterns, *self.token_patterns):
-            raise PolicyError(
+        refuse(
+            {
                 f"The study splits texts by the pattern {text.token_pattern!r}, {refused} use one "
-                f"of {', '.join(self.named_patterns)}."
-            )
-        if self.addresses and text.addresses != self.addresses:
-            raise PolicyError(
+                f"of {', '.join(self.named_patterns)}.": (
+                    text.token_pattern not in (*self.named_patterns, *self.token_patterns)
+                ),
                 f"The study keeps web and e-mail addresses as words, {refused} set addresses = "
-                '"drop" in its [text].'
-            )
+                '"drop" in its [text].': self.addresses not in (None, text.addresses),
+            },
+            PolicyError,
+        )
         if (names := self.names_in(text)) and any(has_name(word, names) for word in words):
             raise PolicyError(  # which word it is, others need not know
                 "The study's own_stop_words, seed_topics or public words have a word of the "
@@ -293,9 +297,11 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def in_study(self, is_secure: bool) -> Policy:
         """Return the policy between machines, where sums need three clients if `is_secure`."""
-        if not is_secure or "min_clients_in_sum" in self.model_fields_set:
-            return self
-        return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
+        return (
+            self
+            if not is_secure or "min_clients_in_sum" in self.model_fields_set
+            else self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
+        )
 
     def described(
         self, seen: bool, rarest: int = 0, unit: str = "persons", has_noise: bool = False
@@ -304,8 +310,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
         `unit` is what thresholds count, in the plural. With noise, words are public.
         """
-        fewest = self.min_persons_in_sum
-        together = f" and {fewest:,} {unit}" if fewest else ""
+        together = f" and {self.min_persons_in_sum:,} {unit}" if self.min_persons_in_sum else ""
         few = f" {FEW_TELL}" if seen and self.min_persons < SEEN_DOCUMENTS else ""
         least = max(self.min_persons_per_word, rarest)
         of = "at least" if unit == "documents" else "documents of at least"
@@ -324,23 +329,23 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         """Refuse plain aggregation, unless the policy sets min_persons."""
         if is_secure:
             return
-        if self.approvals:
-            raise PolicyError(
+        refuse(
+            {
                 f"The policy of client {client!r} requires approvals, but the study has plain "
                 "aggregation, in which rounds do not wait for people. Nothing was sent; set "
-                'aggregation = "secure" in the study.'
-            )
-        if self.aggregation or self.min_persons_in_sum:
-            raise PolicyError(
+                'aggregation = "secure" in the study.': self.approvals > 0,
                 f"The policy of client {client!r} requires secure aggregation, but the study has "
-                'plain aggregation. Nothing was sent; set aggregation = "secure" in the study.'
-            )
-        if "min_persons" not in self.model_fields_set:
-            raise PolicyError(
+                'plain aggregation. Nothing was sent; set aggregation = "secure" in the study.': (
+                    bool(self.aggregation or self.min_persons_in_sum)
+                ),
                 f"The study has plain aggregation, but the policy of client {client!r} does not "
                 f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
-                f"{SEEN_DOCUMENTS} to the policy, or another number."
-            )
+                f"{SEEN_DOCUMENTS} to the policy, or another number.": (
+                    "min_persons" not in self.model_fields_set
+                ),
+            },
+            PolicyError,
+        )
 
     def check_roster(
         self, client: str, certificates: Mapping[str, str], study: str, accepted: str = ""
@@ -401,15 +406,17 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         self, client: str, privacy: Privacy | None, study: str, account: Account, noise: str
     ) -> Account:
         """Return the `account` with a run of the study, if the policy has a privacy budget."""
-        if self.max_epsilon is None or privacy is None:
-            return account
-        return account.charged(
-            client=client,
-            study=study,
-            run=study,
-            privacy=privacy,
-            most=self.max_epsilon,
-            noise=noise,
+        return (
+            account
+            if self.max_epsilon is None or privacy is None
+            else account.charged(
+                client=client,
+                study=study,
+                run=study,
+                privacy=privacy,
+                most=self.max_epsilon,
+                noise=noise,
+            )
         )
 
     def check_study(
@@ -435,31 +442,33 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         """
         self.check_method(client, method)
         most = self.max_rounds or most_drawn
-        if most is not None and rounds > most:
-            raise PolicyError(
+        refuse(
+            {
                 f"The study has {rounds:,} rounds, but the policy of client {client!r} allows "
-                f"{most:,}. Nothing was sent; lower the study's max_rounds."
-            )
-        if clients_per_word is not None and clients_per_word < self.min_clients_per_word:
-            raise PolicyError(
+                f"{most or 0:,}. Nothing was sent; lower the study's max_rounds.": (
+                    most is not None and rounds > most
+                ),
                 f"The study shares words of {clients_per_word} clients, but the policy of client "
                 f"{client!r} requires {self.min_clients_per_word}. Nothing was sent; raise "
-                "min_clients_per_word in the study's [vocabulary]."
-            )
+                "min_clients_per_word in the study's [vocabulary].": (
+                    clients_per_word is not None and clients_per_word < self.min_clients_per_word
+                ),
+            },
+            PolicyError,
+        )
         if drawn is not None:  # each person has at most one document in a minibatch
             self.check_sum(client, drawn)
-        if 0 < clients < self.min_clients_in_sum:
-            raise PolicyError(
+        refuse(
+            {
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_clients_in_sum} clients, but a round of the study has {clients}. "
-                "Nothing was sent; let more take part."
-            )
-        if persons < self.min_persons:
-            raise PolicyError(
+                "Nothing was sent; let more take part.": 0 < clients < self.min_clients_in_sum,
                 f"The policy of client {client!r} requires sums over at least "
                 f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
-                "sent; give it documents of more persons."
-            )
+                "sent; give it documents of more persons.": persons < self.min_persons,
+            },
+            PolicyError,
+        )
 
 
 def site_policies() -> list[Policy]:
@@ -472,15 +481,16 @@ def _stricter(name: str, value: Any, of_site: Any) -> Any:
     """Return the stricter of two values of a key; of two memories, the site's."""
     if None in (value, of_site):
         return value if of_site is None else of_site
-    if name == "known_members":
-        return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
-    if name == "never_words":
-        return tuple(dict.fromkeys([*value, *of_site]))
-    if isinstance(of_site, tuple):
-        return tuple(entry for entry in value if entry in of_site)
-    if isinstance(of_site, (int, float)):  # counts_of_all is stricter if false
-        is_least = name.startswith("min_") or name == "approvals"
-        return max(value, of_site) if is_least else min(value, of_site)
+    match name, of_site:
+        case "known_members", _:
+            return tuple(sorted(_fingerprints_of(value) & _fingerprints_of(of_site)))
+        case "never_words", _:
+            return tuple(dict.fromkeys([*value, *of_site]))
+        case _, tuple():
+            return tuple(entry for entry in value if entry in of_site)
+        case _, int() | float():  # counts_of_all is stricter if false
+            is_least = name.startswith("min_") or name == "approvals"
+            return max(value, of_site) if is_least else min(value, of_site)
     return of_site
 
 
@@ -506,11 +516,6 @@ def _fingerprints_of(entries: Sequence[str]) -> set[str]:
 def n_different(people: Mapping[str, bytes]) -> int:
     """Return of how many different keys certificates are, in PEM."""
     return len({public_key_of(pem).public_numbers() for pem in people.values()})
-
-
-def _content_of(path: Path) -> str:
-    """Return an approver's certificate, which must be valid now."""
-    return alone(read_pem(path), str(path)).decode()
 
 
 def _digits(text: str) -> str:

@@ -44,9 +44,11 @@ def end_of_wait(event: Mapping[str, Any]) -> str:
     left = event.get("left")
     if left is None:
         return "the run continues when they are there"
-    if event["event"] == "waiting" and not event.get("ends"):
-        return f"after {duration(left)} a quorum continues without them"
-    return f"the run continues when they are there, or ends after {duration(left)}; it can resume"
+    return (
+        f"after {duration(left)} a quorum continues without them"
+        if event["event"] == "waiting" and not event.get("ends")
+        else f"the run continues when they are there, or ends after {duration(left)}; it can resume"
+    )
 
 
 @contextmanager
@@ -106,23 +108,23 @@ class ProgressDisplay:
         self._say_line()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "training":
-            self._count("round", event["done"], event["rounds"], begins=True)
-        elif kind == "embedding":
-            what = f"embedding {event.get('client') or ''}".strip()
-            self._count(
-                what, event["done"], event["documents"], begins=what != self._task.description
-            )
-        elif kind == "round":
-            self._bar.update(
-                self._task.id,
-                description="round",
-                completed=event["round"],
-                loss=f"loss {event['loss']:.2f}" if "loss" in event else "",
-            )
-        else:
-            return
+        match event["event"]:
+            case "training":
+                self._count("round", event["done"], event["rounds"], begins=True)
+            case "embedding":
+                what = f"embedding {event.get('client') or ''}".strip()
+                self._count(
+                    what, event["done"], event["documents"], begins=what != self._task.description
+                )
+            case "round":
+                self._bar.update(
+                    self._task.id,
+                    description="round",
+                    completed=event["round"],
+                    loss=f"loss {event['loss']:.2f}" if "loss" in event else "",
+                )
+            case _:
+                return
         if time.monotonic() - self._when >= MINUTE or self._task.completed == self._task.total:
             self._say_line()
 

@@ -40,8 +40,11 @@ def reach(study: Study, folder: Path) -> str:
     key = Key.load(folder)
     with closing(study.server_plan.link(key)) as link:
         link.fetch(b"")
-        theirs = link.software
-    news = "" if theirs == VERSION else f" The server runs fedtopics {theirs}, this is {VERSION}."
+    news = (
+        ""
+        if link.software == VERSION
+        else f" The server runs fedtopics {link.software}, this is {VERSION}."
+    )
     return (
         f"The server answers{link.through}, accepts the certificate of {key.name}, and serves this "
         f"study.{news}"

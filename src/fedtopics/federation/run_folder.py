@@ -200,9 +200,7 @@ class RunFolder:
 
     def newest(self) -> Checkpoint | None:
         """Return the newest checkpoint, if any; RunError if it is damaged."""
-        if self.folder is None:
-            return None
-        digests = sorted((self.folder / "checkpoints").glob("*.sha256"))
+        digests = sorted(self.folder.glob("checkpoints/*.sha256")) if self.folder else []
         if not digests:
             return None
         path = digests[-1].with_suffix(".safetensors")

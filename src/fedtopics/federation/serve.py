@@ -23,8 +23,10 @@ from fedtopics.versions import WIRE
 
 def software_of(study: Study, start: WarmStart | None) -> str:
     """Return the numbers of formats and the study, which all sides must have in common."""
-    method = study.registration
-    return f"wire {WIRE}, {method.name} {method.version}, study {study.identity(start)}"
+    return (
+        f"wire {WIRE}, {study.registration.name} {study.registration.version}, "
+        f"study {study.identity(start)}"
+    )
 
 
 def lead(

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, first_problem, refuse
 from fedtopics.escaping import check_client_name
 from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
@@ -116,7 +116,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         names = {client.name or name for name, client in self.clients.items()}
         reason = _why_plain(self)
         host = self.server.host
-        tables.refuse(
+        refuse(
             {
                 f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
                 "the rules; leave it out, and install the same fedtopics at all members": (
@@ -350,18 +350,23 @@ def _why_plain(study: Study) -> str:
     outliers = study.federation.outliers
     clients = len(study.clients)
     drawn = study.method.clients_per_round
-    least = tables.FEWEST_CLIENTS
     has_noise = bool(study.clients) and study.differential_privacy is not None
     is_open = study.aggregation == "secure" and not has_noise
-    if not study.method.can_hide:
-        return f"{study.method.method_name} merges the updates of clients one by one"
-    if clients < least and not is_open:
-        return f"a round has fewer than {least} clients, so each could subtract its update"
-    if drawn is not None and (drawn < clients or not clients):
-        return "clients_per_round gives totals of different clients, whose differences tell each"
-    if outliers not in (None, "none"):
-        return f'federation.outliers = "{outliers}" needs single updates'
-    return ""
+    return first_problem(
+        {
+            f"{study.method.method_name} merges the updates of clients one by one": (
+                not study.method.can_hide
+            ),
+            f"a round has fewer than {tables.FEWEST_CLIENTS} clients, so each could subtract its "
+            "update": clients < tables.FEWEST_CLIENTS and not is_open,
+            "clients_per_round gives totals of different clients, whose differences tell each": (
+                drawn is not None and (drawn < clients or not clients)
+            ),
+            f'federation.outliers = "{outliers}" needs single updates': (
+                outliers not in (None, "none")
+            ),
+        }
+    )
 
 
 def example_study(method: str = DEFAULT_METHOD) -> str:

@@ -7,7 +7,7 @@ wrong key or value.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping, waiting
-from fedtopics.errors import DataError, StudyError, nearest_names
+from fedtopics.errors import DataError, StudyError, nearest_names, refuse
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -218,13 +218,6 @@ class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
     largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
 
-def refuse(problems: Mapping[str, bool], error: Callable[[str], Exception] = ValueError) -> None:
-    """Raise an error with the first of these problems that is one here."""
-    for problem, is_here in problems.items():
-        if is_here:
-            raise error(problem)
-
-
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
     why = why_not(method)
     others = ", ".join(other for other in RECIPES.names if other != method.method_name)
@@ -380,11 +373,12 @@ def value_as_toml(
 
 
 def _plain(value: Any, example: bool) -> str:
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, dict):
-        pairs = (f"{json.dumps(key)} = {_plain(entry, example)}" for key, entry in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, Path):
-        value = str(value if example else value.absolute())
+    match value:
+        case date():
+            return value.isoformat()
+        case dict():
+            pairs = (f"{json.dumps(key)} = {_plain(part, example)}" for key, part in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case Path():
+            return escaping.as_toml(str(value if example else value.absolute()))
     return escaping.as_toml(value)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedtopics.errors import IdentityError, InputError, RunError, StudyError
+from fedtopics.errors import IdentityError, InputError, RunError, StudyError, first_problem
 from fedtopics.federation import ledger
 from fedtopics.federation.approval import approved_pages
 from fedtopics.federation.audit import AUDIT, Audit
@@ -110,31 +110,34 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
     """Check that each line has the digest of the one before, and that none is missing."""
     digests, broken = ledger.chain_of(lines)
     head = ledger.Head.read(path)
-    text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
-    if not path.exists():
-        text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
-    elif broken and lines[broken - 1].content:
-        text = (
+    fault = first_problem(
+        {
+            f"{path} is missing. It was deleted or moved, or lost in a power failure.": (
+                not path.exists()
+            ),
             f"Line {broken} of {path} does not follow the one before: lines were changed, removed, "
-            "added or moved."
-        )
-    elif broken:
-        text = f"Line {broken} of {path} cannot be read."
-    yield Check("lines", path.exists() and not broken, text)
-    whole = False
+            "added or moved.": broken > 0 and len(lines[broken - 1].content) > 0,
+            f"Line {broken} of {path} cannot be read.": broken > 0,
+        }
+    )
+    text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
+    yield Check("lines", not fault, fault or text)
     if head is None:
         text = f"{ledger.head_path(path)} is missing or damaged, so lines may have been cut off."
-    elif fault := head.fault(digests):
-        text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
-    elif head.lines < len(lines):
-        text = (
+        yield Check("end", False, text)
+        return
+    of_head = head.fault(digests)
+    fault = first_problem(
+        {
+            f"{path}: {of_head}; lines were changed or cut off, or lost when power failed.": (
+                of_head != ""
+            ),
             f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: the "
-            "client was killed while writing, or lines were added."
-        )
-    else:
-        whole = True
-        text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
-    yield Check("end", whole, text)
+            "client was killed while writing, or lines were added.": head.lines < len(lines),
+        }
+    )
+    text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
+    yield Check("end", not fault, fault or text)
 
 
 def _signature(
@@ -222,9 +225,11 @@ def _file(folder: Path, name: str, line: ledger.Line) -> Check:
     path = folder / name
     if line.content.get("what") == "deleted":
         day = str(line.content.get("time"))[:10]
-        if path.exists():
-            return Check("file", False, f"{path} is there, but by {where} it was deleted on {day}.")
-        return Check("file", True, f"{path} was deleted on {day}, as {where} records.")
+        return (
+            Check("file", False, f"{path} is there, but by {where} it was deleted on {day}.")
+            if path.exists()
+            else Check("file", True, f"{path} was deleted on {day}, as {where} records.")
+        )
     if not path.is_file():
         return Check("file", False, f"{path}, which line {line.number} records, is missing.")
     same = path.stat().st_size == line.content.get("bytes")  # a large file is not read for nothing
@@ -315,11 +320,16 @@ def _data_sent(table: dict[str, dict[str, Any]], path: Path, lines: Sequence[led
         function = str(line.content.get("function"))
         row = table.get(function, {"bytes": None, "seen": ALL_SEE})
         size = line.content.get("bytes", 0)
-        fault = "" if function in table else "which the study does not have"
-        if row["bytes"] is not None and size > row["bytes"]:
-            fault = f"but with {size:,} bytes, more than the {row['bytes']:,} that are possible"
-        elif row["seen"] == TOTAL and not line.content.get("masked"):
-            fault = "as sent in the clear, but the study has secure aggregation for it"
+        most = size if row["bytes"] is None else row["bytes"]
+        fault = first_problem(
+            {
+                f"but with {size:,} bytes, more than the {most:,} that are possible": size > most,
+                "as sent in the clear, but the study has secure aggregation for it": (
+                    row["seen"] == TOTAL and not line.content.get("masked")
+                ),
+                "which the study does not have": function not in table,
+            }
+        )
         if fault:
             return Check("data sent", False, f"{where} {function}, {fault}.")
     seen: dict[str, list[str]] = {}
@@ -338,9 +348,11 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[ledger.Line
         claim = info["privacy"] if isinstance(info["privacy"], dict) else {}
     if bound is None:
         text = f"The study {study.fingerprint} has no differential privacy"
-        if claim is None:
-            return Check("privacy", None, f"{text}.")
-        return Check("privacy", False, f"{text}, but the model claims it.")
+        return (
+            Check("privacy", None, f"{text}.")
+            if claim is None
+            else Check("privacy", False, f"{text}, but the model claims it.")
+        )
     numbers = f"epsilon {bound.epsilon:g}, delta {bound.delta:g} for each {bound.unit}"
     if claim is not None and {**claim, "seeded": None} != {**bound.promise.plain, "seeded": None}:
         return Check(

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +94,7 @@ class ClusterInference(Inference):
     ) -> Points:
         """Return representations of documents; `origin` is the mean embedding or word weights."""
         if self.sees_embedding:
-            assert embeddings is not None  # noqa: S101 - for mypy
-            return centred(embeddings, origin)
-        assert counts is not None  # noqa: S101
+            return centred(cast("NDArray[Any]", embeddings), origin)
         return weighted(counts, origin, self.settings.representation == "tfidf")
 
     def with_words(self, weights: Mapping[str, NDArray[Any]], word_sums: Numbers) -> Weights:
@@ -220,8 +218,7 @@ class Consensus(ClusterInference):
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.float64]:
         if self.settings.word_weight:
-            assert embeddings is not None  # noqa: S101 - for mypy, as above
-            embeddings = self.mixed(embeddings, counts, weights)
+            embeddings = self.mixed(cast("Vectors", embeddings), counts, weights)
         return super().infer(weights, shared, counts, embeddings)
 
     def mixed(

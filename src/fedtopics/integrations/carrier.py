@@ -230,13 +230,14 @@ class CarriedServer:
             member.pause = min(2 * member.pause, waiting.LAST_FAILED_MEMBER)
             return
         member.pause = waiting.FIRST_FAILED_MEMBER
-        if calls.state == "computes":
-            member.due = 0.0
-        elif calls.state == "ended":
-            member.has_ended = True
-            self._service.left(calls.name)
-        else:
-            self._pool.submit(self._serve, address, calls)
+        match calls.state:
+            case "computes":
+                member.due = 0.0
+            case "ended":
+                member.has_ended = True
+                self._service.left(calls.name)
+            case "calls":
+                self._pool.submit(self._serve, address, calls)
 
     def _serve(self, address: str, calls: Calls) -> None:
         service = self._service

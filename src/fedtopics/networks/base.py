@@ -114,11 +114,12 @@ class Batch:
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)
         inputs = values
-        if encoder_input == "log":
-            inputs = values.log1p()
-        elif encoder_input == "shares":
-            n_distinct = torch.from_numpy(np.diff(bag.indptr))
-            inputs = USUAL_LENGTH * values / lengths.repeat_interleave(n_distinct)
+        match encoder_input:
+            case "log":
+                inputs = values.log1p()
+            case "shares":
+                n_distinct = torch.from_numpy(np.diff(bag.indptr))
+                inputs = USUAL_LENGTH * values / lengths.repeat_interleave(n_distinct)
         present = np.zeros(bag.shape[1], bool)
         present[bag.indices] = True
         return cls(

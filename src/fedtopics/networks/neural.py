@@ -78,10 +78,11 @@ class NeuralTopicModel(ABC):
 
     @cached_property
     def encoder_stages(self) -> tuple[Stage, ...]:
-        if self.settings.layer_norm:
-            return ()
+        finish = partial(mean_and_scale, self.dtype)
         return (
-            Stage("posterior", self._hidden, partial(mean_and_scale, self.dtype), squares=True),
+            ()
+            if self.settings.layer_norm
+            else (Stage("posterior", self._hidden, finish, squares=True),)
         )
 
     @abstractmethod
@@ -133,8 +134,11 @@ class NeuralTopicModel(ABC):
     def draw_decoder(self, generator: torch.Generator) -> Tensors:
         """Draw the decoder's matrices: beta_logits, shape (n_topics, n_words)."""
         k = self.settings.n_components
-        bound = math.sqrt(6 / (k + self.n_words))
-        return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
+        return {
+            "beta_logits": self.uniform(
+                generator, math.sqrt(6 / (k + self.n_words)), k, self.n_words
+            )
+        }
 
     def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
         # In float64 for every dtype, so that they differ only by rounding.

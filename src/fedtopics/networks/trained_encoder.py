@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, cast
@@ -111,13 +112,13 @@ class EncoderNetwork:
 encoder_network = lru_cache(maxsize=1)(EncoderNetwork)
 
 
+@dataclass(eq=False)
 class TunedEncoder:
     """An `Encoder` with trained weights; the first call loads tokenizer and architecture."""
 
-    def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
-        self._model = model
-        self._length = max_length
-        self._weights = weights
+    _model: str
+    _length: int
+    _weights: Tensors
 
     @cached_property
     def fingerprint(self) -> str:

@@ -247,5 +247,6 @@ def together(promises: Sequence[Privacy], shares: Sequence[float] = ()) -> float
 
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the epsilon at delta of a release of sensitivity mu with standard normal noise."""
-    most = mu * (mu / 2 + FAR_DEVIATIONS)
-    return float(brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, most))
+    return float(
+        brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS))
+    )

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from fedtopics.contract.published import NO_DOCUMENTS, ONCE, Reply, published, unknown
 from fedtopics.contract.replies import Bounds, counts
+from fedtopics.errors import first_problem
 from fedtopics.inference.clusters import Centres, ClusterShape
 from fedtopics.inference.vectors import Numbers, unit_rows
 from fedtopics.methods.clusters.settings import KMeansSettings
@@ -233,15 +234,14 @@ def clusters_of(state: Arrays) -> dict[str, Numbers]:
 
 def why_unsupported(settings: KMeansSettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
-    if settings.algorithm == "k-fed":
-        return (
+    return first_problem(
+        {
             "the clients' own centres, which k-FED merges, depend on all documents: set "
-            'algorithm = "lloyd"'
-        )
-    return (
-        "centres of words would be only noise: leave out representation"
-        if settings.representation != "embedding"
-        else ""
+            'algorithm = "lloyd"': settings.algorithm == "k-fed",
+            "centres of words would be only noise: leave out representation": (
+                settings.representation != "embedding"
+            ),
+        }
     )
 
 

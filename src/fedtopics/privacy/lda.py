@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.published import Reply, published, unknown
+from fedtopics.errors import first_problem
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.agreement import Agreement
@@ -36,8 +37,13 @@ class NoisyLDAClient(ByWords[LDASettings]):
     )
     def noisy_topic_words(self, number: int, columns: NDArray[np.int64], topics: Numbers) -> Reply:
         """Divide the words of documents among topics (n_words, n_topics), and sum them."""
-        shaped = topics, (len(columns), self.settings.n_components)
-        self._check_request("noisy_topic_words", columns, shaped, number=number, above=0.0)
+        self._check_request(
+            "noisy_topic_words",
+            columns,
+            (topics, (len(columns), self.settings.n_components)),
+            number=number,
+            above=0.0,
+        )
         counts = contributions.expected_words(
             self._of(columns), topics, alpha_of(self.settings), self._weights
         )
@@ -76,15 +82,14 @@ def lda_inferred(settings: LDASettings, state: Arrays, counts: Numbers) -> Reply
 
 def why_unsupported(settings: LDASettings) -> str:
     """Return why these settings have no sums with noise; see `Recipe`."""
-    if settings.learning == "stochastic":
-        return (
+    return first_problem(
+        {
             "minibatches need hundreds of rounds with noise, each over few documents: "
-            'set learning = "batch"'
-        )
-    return (
-        "first topics come from sums with noise: leave out initialisation"
-        if settings.initialisation != "nmf"
-        else ""
+            'set learning = "batch"': settings.learning == "stochastic",
+            "first topics come from sums with noise: leave out initialisation": (
+                settings.initialisation != "nmf"
+            ),
+        }
     )
 
 

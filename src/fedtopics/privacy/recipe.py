@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.contract.interfaces import Clients, Run
-from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.errors import FedTopicsError, StudyError, first_problem
 from fedtopics.extras import Registry
 from fedtopics.files import read_text
 from fedtopics.inference.vectors import Numbers
@@ -73,23 +73,25 @@ class Recipe:
 
     def why_not(self, settings: Any) -> str:
         """Return why these settings need sums without noise, or endless sums; "" if not."""
-        if why := self.why_unsupported(settings):
-            return why
-        if getattr(settings, "candidates", ()):
-            return "sums to choose the number of topics have no noise: set n_components to a number"
-        if settings.coherence != "nothing":
-            return 'counts of pairs of words have no noise: set coherence = "nothing"'
-        if settings.compared:
-            return "sums by group have no noise: leave out over_time and by"
-        if settings.stop_when or settings.stops.get("tolerance"):
-            return "rounds are few and fixed in advance: leave out stop_when and tolerance"
         once = self.rounds_once
-        if not once < settings.max_rounds <= MOST_ROUNDS:
-            return (
+        return self.why_unsupported(settings) or first_problem(
+            {
+                "sums to choose the number of topics have no noise: set n_components to a number": (
+                    bool(getattr(settings, "candidates", ()))
+                ),
+                'counts of pairs of words have no noise: set coherence = "nothing"': (
+                    settings.coherence != "nothing"
+                ),
+                "sums by group have no noise: leave out over_time and by": bool(settings.compared),
+                "rounds are few and fixed in advance: leave out stop_when and tolerance": (
+                    bool(settings.stop_when or settings.stops.get("tolerance"))
+                ),
                 "each round uses a part of the budget: set max_rounds between "
-                f"{once + 1} and {MOST_ROUNDS}; the first {once} find words and initial topics"
-            )
-        return ""
+                f"{once + 1} and {MOST_ROUNDS}; the first {once} find words and initial topics": (
+                    not once < settings.max_rounds <= MOST_ROUNDS
+                ),
+            }
+        )
 
     def program(self, plan: PrivatePlan) -> PrivateProgram:
         return PrivateProgram(self, plan)
@@ -150,9 +152,11 @@ WITHOUT = {
 def why_not(settings: TopicSettings) -> str:
     """Return why a method with these settings cannot keep differential privacy; "" if it can."""
     name = settings.method_name
-    if name in RECIPES.names:
-        return RECIPES.find(name).why_not(settings)
-    return WITHOUT.get(name, "nothing limits what a document adds to its sums")
+    return (
+        RECIPES.find(name).why_not(settings)
+        if name in RECIPES.names
+        else WITHOUT.get(name, "nothing limits what a document adds to its sums")
+    )
 
 
 OF_WORDS = "counts", "topics", "weights"  # parts of a state with one row per word
@@ -225,7 +229,6 @@ class PrivateProgram(Program[Any, Arrays]):
         state = {**state, **{name: state[name][order] for name in OF_WORDS if name in state}}
         word_sums = np.ascontiguousarray(state["counts"].T)
         sizes = word_sums.sum(1)
-        relevance = self.settings.relevance
         return TopicModel(
             **self._recipe.inferred(self.settings, state, word_sums),
             shared={},
@@ -235,7 +238,7 @@ class PrivateProgram(Program[Any, Arrays]):
             documents={EVERYBODY: agreement.documents},
             word_sums=word_sums,
             word_ranking=WordRanking(
-                RELEVANCE if relevance is None else relevance
+                RELEVANCE if self.settings.relevance is None else self.settings.relevance
             ),  # no budget to choose
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )

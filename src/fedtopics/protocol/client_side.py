@@ -11,16 +11,14 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunEr
 from fedtopics.protocol.link import LinkError
 
 REFUSED = "its policy refuses"
-UNUSABLE = "its documents cannot be used"
 CHANGED = "its documents or its run folder are not those with which it began"
-FULL = "its disk is full, or cannot be written"
 NO_MEMORY = "its memory is full"
 DEFECT = "its software has a defect"
 CAUSES = {
     PolicyError: REFUSED,
     RunError: CHANGED,
-    FedTopicsError: UNUSABLE,
-    OSError: FULL,
+    FedTopicsError: "its documents cannot be used",
+    OSError: "its disk is full, or cannot be written",
     MemoryError: NO_MEMORY,
     Exception: DEFECT,
 }
@@ -56,16 +54,12 @@ class ClientSide:
     stop: Callable[[str], None]
     notify: Callable[[Event], None]
     round: int = 0
-    skipped: list[Call] = field(default_factory=list)
+    skipped: list[Call] = field(default_factory=list)  # which an earlier process answered
 
     def begin(self, round_: int) -> None:
         """Begin a round, or an attempt at it; forget calls that were skipped before."""
         self.round = round_
         self.skipped.clear()
-
-    def skip(self, call: Call) -> None:
-        """Record a call that an earlier process answered."""
-        self.skipped.append(call)
 
     def repeat_skipped(self) -> dict[str, Any] | None:
         """Execute the skipped calls, now that a later one needs their side effects."""

@@ -176,9 +176,11 @@ class SecureClients:
                 int(payload.get("round", 0)), partial(self.sum, function, template, **payload)
             )[0]
         own_reply = self._next(function, payload, True)
-        if any(isinstance(field, WordCountBounds) for field in template.values()):
-            return self._sum_words(template, own_reply)
-        return self._sum(function, template, own_reply)
+        return (
+            self._sum_words(template, own_reply)
+            if any(isinstance(field, WordCountBounds) for field in template.values())
+            else self._sum(function, template, own_reply)
+        )
 
     def _sum(
         self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
@@ -285,7 +287,7 @@ class SecureClients:
         call = Call(function, payload, self._position, record.transcript.hex(), is_hidden)
         is_new = self.step >= record.step and not record.part
         if not is_new:
-            self._side.skip(call)
+            self._side.skipped.append(call)
         return partial(self._reply, call, is_new)
 
     def _reply(self, call: Call, is_new: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ UNAPPROVED = "waits for approval"
 T = TypeVar("T")
 
 
+@dataclass
 class Patience:
     """Repeats a call until the server answers; gives up after so many seconds without an answer.
 
@@ -30,18 +32,12 @@ class Patience:
     those that a server may give.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        notify: Callable[[Event], None],
-        names: Collection[str] | None = None,
-    ) -> None:
-        self._seconds = seconds
-        self._notify = notify
-        self._names = names
-        self._since = 0.0
-        self._next = waiting.UNSAID_WAIT
-        self._shown = dict[str, str]()
+    _seconds: float
+    _notify: Callable[[Event], None]
+    _names: Collection[str] | None = None
+    _since: float = 0.0
+    _next: float = waiting.UNSAID_WAIT
+    _shown: Mapping[str, str] = field(default_factory=dict)
 
     def waits_for(
         self, awaited: Mapping[str, str], since: float, server_ends: bool = False
@@ -116,17 +112,15 @@ class Gate(Protocol):
         """
 
 
+@dataclass(repr=False)  # its own repr would print a vector
 class MemberSteps:
     """Steps of a member over a link; with a `gate`, each waits until people have approved it."""
 
-    def __init__(
-        self, member: Member, link: Link, patience: Patience, gate: Gate | None = None
-    ) -> None:
-        self.member = member
-        self._link = link
-        self._patience = patience
-        self._gate = gate
-        self._since = 0.0  # of the step
+    member: Member
+    _link: Link
+    _patience: Patience
+    _gate: Gate | None = None
+    _since: float = 0.0  # of the step
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> OpenedStep:
         """Send a vector or a reply; return the total or all replies. FederationError on a stop."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract import replies
-from fedtopics.contract.payload import SparseRows
+from fedtopics.contract.payload import SparseRows, mapped
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.masks import TOTAL_BOUND, Whole
@@ -74,15 +74,7 @@ class Layout:
 
     def decode(self, total: Whole) -> dict[str, Any]:
         """Return a total in the form of an update, in the precision of its fields."""
-
-        def value(part: Any) -> Any:
-            return (
-                {name: value(field) for name, field in part.items()}
-                if isinstance(part, Mapping)
-                else part.read(total[part.start : part.end])
-            )
-
-        return dict(value(self._parts))
+        return dict(mapped(lambda part: part.read(total[part.start : part.end]), self._parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +155,12 @@ class _Part:
     def _numbers(self, whole: Whole) -> NDArray[Any]:
         if self.field.dtype == "int64":
             return whole
-        numbers = np.empty(whole.shape, self.field.dtype)
-        return np.multiply(whole, 2.0**-self.fraction, out=numbers, casting="same_kind")
+        return np.multiply(
+            whole,
+            2.0**-self.fraction,
+            out=np.empty(whole.shape, self.field.dtype),
+            casting="same_kind",
+        )
 
 
 def _most(announced: Any, members: Sequence[str]) -> int:

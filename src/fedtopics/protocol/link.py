@@ -57,7 +57,8 @@ class Link(Protocol):
     def ask(self, message: bytes) -> bytes:
         """Ask for news; the answer takes at most 20 seconds."""
 
-    def say(self, message: bytes) -> None: ...
+    def say(self, message: bytes) -> None:
+        """Send a message that needs no answer."""
 
     def fetch(self, what: bytes, most: int | None = None) -> bytes:
         """Return content; `most` is the largest number of bytes that it can have."""
@@ -71,13 +72,17 @@ class Service(Protocol):
 
     largest: int  # bytes of a message of `say`
 
-    def ask(self, name: str, message: bytes) -> bytes: ...
+    def ask(self, name: str, message: bytes) -> bytes:
+        """Answer the question of a member."""
 
-    def say(self, name: str, message: bytes) -> None: ...
+    def say(self, name: str, message: bytes) -> None:
+        """Take a message of a member."""
 
-    def fetch(self, name: str, what: bytes) -> bytes: ...
+    def fetch(self, name: str, what: bytes) -> bytes:
+        """Return content for a member; b"" if there is none."""
 
-    def fail(self, reason: str) -> None: ...
+    def fail(self, reason: str) -> None:
+        """End the server for a reason, unless it has one already."""
 
     def differs(self, name: str, reason: str) -> None:
         """Record why the calls of a member cannot be answered."""

@@ -125,26 +125,31 @@ class Member:
         self.phase = "stopped"
         self.reason = f"{self.name}: {reason}"
         stop = Stop(self.name, self._process, self.record.run, self.record.step, reason)
-        signature = self._sign(self._signed("stop", *_fields(stop)))
-        return [encode(msgspec.structs.replace(stop, signature=signature))]
+        return [
+            encode(
+                msgspec.structs.replace(
+                    stop, signature=self._sign(self._signed("stop", *_fields(stop)))
+                )
+            )
+        ]
 
     # The relay's side
 
     def answer(self, message: List | Total | Want | Stop | None) -> list[bytes]:
         """Take an answer of the relay other than a total; return the messages to send."""
         try:
-            if isinstance(message, List):
-                return self._take_list(message)
-            if isinstance(message, Want):
-                return [self.record.part] if message.what == "part" else self._bodies()
-            if isinstance(message, Stop):
-                is_real = self._verify(
-                    message.name, message.signature, self._signed("stop", *_fields(message))
-                )
-                self.phase = "stopped"
-                self.reason = (
-                    f"{message.name if is_real else 'the relay'}: {as_sentence(message.reason)}"
-                )
+            match message:
+                case List():
+                    return self._take_list(message)
+                case Want():
+                    return [self.record.part] if message.what == "part" else self._bodies()
+                case Stop():
+                    is_real = self._verify(
+                        message.name, message.signature, self._signed("stop", *_fields(message))
+                    )
+                    who = message.name if is_real else "the relay"
+                    self.phase = "stopped"
+                    self.reason = f"{who}: {as_sentence(message.reason)}"
         except FederationError as error:
             return self.stop(as_sentence(str(error)))
         return []

@@ -73,10 +73,10 @@ class Usual:
         """Compute it from replies; it is at least the documents' maximum divided by FAR_TIMES."""
         typical = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
-        for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
-            moved = [x[field] / typical.reach(n) for n, x in replies if x.get(field)]
+        for name in dict.fromkeys(name for _, lengths in replies for name in lengths):
+            moved = [x[name] / typical.reach(n) for n, x in replies if x.get(name)]
             if len(moved) >= ENOUGH_TO_COMPARE:
-                levels[field] = max(float(np.median(moved)), possible.get(field, 0.0) / FAR_TIMES)
+                levels[name] = max(float(np.median(moved)), possible.get(name, 0.0) / FAR_TIMES)
         return replace(typical, levels=levels)
 
     def reach(self, documents: int) -> float:
@@ -85,11 +85,9 @@ class Usual:
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        compared = (field for field in lengths if field in self.levels)
+        compared = lengths.keys() & self.levels.keys()
         reach = self.reach(documents)
-        return max(
-            (lengths[field] / (self.levels[field] * reach) for field in compared), default=0.0
-        )
+        return max((lengths[name] / (self.levels[name] * reach) for name in compared), default=0.0)
 
 
 class _Bounded:
@@ -171,11 +169,9 @@ class _Median:
     def total(self) -> dict[str, Any]:
         total = self._sum.total()
         counted = [reply for reply in self._replies if reply.get("documents", 0) > 0]
-        if len(counted) < ENOUGH_TO_COMPARE:
-            return total
-        return dict(
-            _median(total, counted, [reply["documents"] for reply in counted], self._template)
-        )
+        sizes = [reply["documents"] for reply in counted]
+        is_enough = len(counted) >= ENOUGH_TO_COMPARE
+        return dict(_median(total, counted, sizes, self._template)) if is_enough else total
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:

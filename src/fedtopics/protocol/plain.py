@@ -88,7 +88,8 @@ class Source(Protocol):
     def has(self, step: int) -> bool:
         """Whether the server had the entry before this client could contribute to it."""
 
-    def traffic(self) -> tuple[int, int]: ...
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes sent and received so far."""
 
     def leave(self, reason: str) -> None:
         """Tell the server why this client ends without a model."""
@@ -177,7 +178,7 @@ class PlainClients:
         if self._side.door is not None and self._own in attempt.members:
             call = Call(function, payload, position)
             if self._source.has(self.step):
-                self._side.skip(call)
+                self._side.skipped.append(call)
             else:
                 own_reply = self._reply(call, attempt)
         content = self._source.add(self.step, attempt, request, own_reply)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, StatusChange
-from fedtopics.errors import FederationError, RunError
+from fedtopics.errors import FederationError, RunError, refuse
 from fedtopics.protocol.client_side import CAUSES
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import decode, encode
@@ -84,19 +84,19 @@ class PlainServer:
     def _met(self, name: str, ask: PlainAsk) -> Caller:
         """Record a call. FederationError if it belongs to another study or run."""
         client = self.clients.setdefault(name, Caller())  # an observer is new here
-        if ask.software != self._software:
-            raise FederationError(
-                f"This member has {ask.software}, the server has {self._software}; use the same "
-                "study file and the same version of fedtopics."
-            )
         is_other = bool(ask.run or ask.step) and ask.run != self.log.run
-        if is_other or ask.step > self.log.next:
-            raise FederationError(
+        refuse(
+            {
+                f"This member has {ask.software}, the server has {self._software}; use the same "
+                "study file and the same version of fedtopics.": ask.software != self._software,
                 "The server's folder belongs to another run than this member's, or is an older "
-                "copy; restore it, or start a new run: set run in the study to the next number."
-            )
-        if client.excluded:
-            raise FederationError(f"The server excluded {name}: {client.excluded}.")
+                "copy; restore it, or start a new run: set run in the study to the next number.": (
+                    is_other or ask.step > self.log.next
+                ),
+                f"The server excluded {name}: {client.excluded}.": client.excluded != "",
+            },
+            FederationError,
+        )
         if client.absence():
             self._notify(StatusChange("joined", name))
         client.asks += 1

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, refuse
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
@@ -69,19 +69,23 @@ class Relay:
     def say(self, name: str, content: bytes) -> None:
         """Take a message; FederationError if it is damaged or differs from an earlier one."""
         message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
-        if not isinstance(message, Body) and len(content) > SMALL:
-            raise FederationError(
-                f"{name} sent {len(content):,} bytes that are not a vector or reply."
-            )
-        if message.name != name:
-            raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
-        if isinstance(message, Part):
-            self._take_part(message, content)
-        elif isinstance(message, Body):
-            self._take_body(message)
-        else:
-            self.ended[name] = as_sentence(message.reason[:LONGEST_REASON])
-            self._halt(message)
+        refuse(
+            {
+                f"{name} sent {len(content):,} bytes that are not a vector or reply.": (
+                    not isinstance(message, Body) and len(content) > SMALL
+                ),
+                f"{name} sent a message of {message.name or 'the relay'}.": message.name != name,
+            },
+            FederationError,
+        )
+        match message:
+            case Part():
+                self._take_part(message, content)
+            case Body():
+                self._take_body(message)
+            case Stop():
+                self.ended[name] = as_sentence(message.reason[:LONGEST_REASON])
+                self._halt(message)
 
     def _halt(self, stop: Stop) -> Stop:
         """Send a Stop to the processes known now, not to those that start later."""

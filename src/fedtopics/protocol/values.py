@@ -37,7 +37,6 @@ Piece = bytes | memoryview
 
 # Errors from reading bytes that `dumps` did not make.
 _DAMAGES = (msgspec.MsgspecError, ValueError, LookupError, OverflowError, MemoryError)
-_PLAIN: tuple[tuple[Any, ...], ...] = ((bool, np.bool_), (float, np.floating), (str,), (bytes,))
 
 
 def dumps(value: Any) -> bytes:
@@ -86,33 +85,36 @@ class _Writer:
     pieces: list[Piece] = field(default_factory=list)
 
     def plain(self, value: Any) -> Any:
-        for kinds in _PLAIN:
-            if isinstance(value, kinds):
-                return kinds[0](value)
-        if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**63:
-            return int(value)
-        if isinstance(value, np.ndarray):
-            return self._array(value)
-        if isinstance(value, SparseRows):
-            present = np.zeros(value.n_rows, bool)
-            present[value.index] = True
-            return self._rows(ROWS, value.values, present)
-        if isinstance(value, CountsByWord):
-            return self._texts(
-                NAMED, value.names, value.values.astype(np.int64, casting="safe", copy=False)
-            )
-        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {name: self.plain(item) for name, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return (
-                self._texts(TEXTS, value)
-                if value and all(isinstance(item, str) for item in value)
-                else [self.plain(item) for item in value]
-            )
-        if value is not None:
-            beyond = " beyond 64 bits" if isinstance(value, int) else ""
-            raise TypeError(f"{type(value).__name__}{beyond} is not plain data")
-        return None
+        match value:
+            case None:
+                return None
+            case bool() | np.bool_():
+                return bool(value)
+            case float() | np.floating():
+                return float(value)
+            case str():
+                return str(value)
+            case bytes():
+                return bytes(value)
+            case int() | np.integer() if -(2**63) <= value < 2**63:
+                return int(value)
+            case np.ndarray():
+                return self._array(value)
+            case SparseRows():
+                present = np.zeros(value.n_rows, bool)
+                present[value.index] = True
+                return self._rows(ROWS, value.values, present)
+            case CountsByWord():
+                counts = value.values.astype(np.int64, casting="safe", copy=False)
+                return self._texts(NAMED, value.names, counts)
+            case Mapping() if all(isinstance(name, str) for name in value):
+                return {name: self.plain(item) for name, item in value.items()}
+            case list() | tuple() if value and all(isinstance(item, str) for item in value):
+                return self._texts(TEXTS, value)
+            case list() | tuple():
+                return [self.plain(item) for item in value]
+        beyond = " beyond 64 bits" if isinstance(value, int) else ""
+        raise TypeError(f"{type(value).__name__}{beyond} is not plain data")
 
     def _array(self, array: NDArray[Any]) -> Ext:
         if array.ndim == 2 and array.nbytes >= SPARSE_FROM:

@@ -93,9 +93,11 @@ def program_name() -> str:
     """Return how to call this program in the shell: its name, or its path if that is not found."""
     typed = Path(sys.argv[0])
     installed = shutil.which("fedtopics")
-    if typed.name != "fedtopics" or (installed and Path(installed).resolve() == typed.resolve()):
-        return "fedtopics"
-    return str(typed)
+    return (
+        "fedtopics"
+        if typed.name != "fedtopics" or (installed and Path(installed).resolve() == typed.resolve())
+        else str(typed)
+    )
 
 
 def say(text: str, style: str = "") -> None:
@@ -108,8 +110,7 @@ def print_json(content: Any) -> None:
 
 
 def write(text: str) -> None:
-    sys.stdout.write(for_encoding(text, sys.stdout.encoding))
-    sys.stdout.flush()
+    print(for_encoding(text, sys.stdout.encoding), end="", flush=True)
 
 
 def json_text(content: Any) -> str:

@@ -39,8 +39,7 @@ class RunDisplay(ProgressDisplay):
     """Show the progress and the events of a run; lines of a member begin with its name."""
 
     def __init__(self, sentences: Mapping[str, str] = SENTENCES, name: str = "") -> None:
-        prefix = f"{name}: " if name else ""
-        super().__init__(console, lambda text: say(f"{prefix}{text}"))
+        super().__init__(console, lambda text: say(f"{name}: {text}" if name else text))
         self._sentences = sentences
         self._missing: Mapping[str, str] = {}
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from fedtopics.errors import FederationError, FedTopicsError, RunError
+from fedtopics.errors import FederationError, FedTopicsError, RunError, refuse
 from fedtopics.escaping import as_sentence
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.protocol.keys import framed
@@ -59,8 +59,7 @@ class Sealed(Message):
 
     @property
     def signed(self) -> bytes:
-        unsigned = msgspec.structs.replace(self, signature=b"")
-        return framed("fedtopics file", encode(unsigned))
+        return framed("fedtopics file", encode(msgspec.structs.replace(self, signature=b"")))
 
 
 class Exchange:
@@ -78,10 +77,13 @@ class Exchange:
         largest: int,  # bytes of a message
         notify: Notify,
     ) -> None:
-        if not inbox.is_dir():
-            raise RunError(f"There is no folder {inbox}; make it, or correct its name.")
-        if outbox.exists() and not outbox.is_dir():
-            raise RunError(f"{outbox} is a file; name a folder.")
+        refuse(
+            {
+                f"There is no folder {inbox}; make it, or correct its name.": not inbox.is_dir(),
+                f"{outbox} is a file; name a folder.": outbox.exists() and not outbox.is_dir(),
+            },
+            RunError,
+        )
         make_folder(outbox)
         self._folders = dict.fromkeys([inbox, outbox])
         self._outbox = outbox
@@ -218,8 +220,9 @@ class FolderLink:
         # If this member's folder was lost or restored, others may have a newer file of it.
         newest = files.get(self._key.name, last)
         if newest.number > last.number or (ask, self._messages) != (same, last.messages):
-            number = _number_after(last, newest)
-            last = msgspec.structs.replace(last, number=number, ask=ask, messages=self._messages)
+            last = msgspec.structs.replace(
+                last, number=_number_after(last, newest), ask=ask, messages=self._messages
+            )
         # First, so that a process that dies never writes another file with this number.
         write_durably(self._state, encode(last))
         self._last = last
@@ -245,7 +248,6 @@ def relay_turn(exchange: Exchange, service: RelayService, key: Key) -> None:
     last = service.relay.last
     total = b"" if last is None or not is_opened else last.total
     if not ours.number or (ours.answers, ours.total) != (answers, total):
-        number = _number_after(ours)
-        ours = Sealed(exchange.study, RELAY, number, answers=answers, total=total)
+        ours = Sealed(exchange.study, RELAY, _number_after(ours), answers=answers, total=total)
     step = 0 if last is None else last.step + 1
     exchange.write(ours, key, f"{step:04}-{'total' if is_opened else 'list'}")

@@ -40,7 +40,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError, FedTopicsError, first_problem
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.link import (
     OTHER_STUDY,
@@ -212,9 +212,11 @@ class GrpcServer:
     def service(self, details: Any) -> Any:
         """Return the handler of a call by its path, for gRPC; None if there is none."""
         path = re.fullmatch(r"/fedtopics\.([0-9]{1,9})/(\w+)", details.method)
-        if path is None or (path[1] == f"{WIRE}" and path[2] not in self._methods):
-            return None
-        return grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
+        return (
+            None
+            if path is None or (path[1] == f"{WIRE}" and path[2] not in self._methods)
+            else grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
+        )
 
     def _serve(
         self, version: str, method: str, chunks: Iterator[bytes], context: Any
@@ -430,12 +432,17 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
             StatusCode.DEADLINE_EXCEEDED: "does not answer",
             StatusCode.CANCELLED: "ended the call, which was too slow or replaced by a newer one",
         }.get(code, f"does not take this call now: {details}")
-    if "CERTIFICATE_VERIFY_FAILED" in details:
-        return f"the certificate of {address} differs from the one in the study"
-    if details.startswith("failed to connect") and details.endswith("Socket closed"):
-        return f"{address} ends the connection; it may not know this member's certificate"
-    return f"cannot reach {address}: " + (
-        re.sub(".*[:(] ?(?=[A-Z])|[^a-z]*$", "", details) or "the handshake of TLS failed"
+    why = re.sub(".*[:(] ?(?=[A-Z])|[^a-z]*$", "", details) or "the handshake of TLS failed"
+    return first_problem(
+        {
+            f"the certificate of {address} differs from the one in the study": (
+                "CERTIFICATE_VERIFY_FAILED" in details
+            ),
+            f"{address} ends the connection; it may not know this member's certificate": (
+                details.startswith("failed to connect") and details.endswith("Socket closed")
+            ),
+            f"cannot reach {address}: {why}": True,
+        }
     )
 
 

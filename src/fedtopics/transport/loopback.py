@@ -1,14 +1,16 @@
 """A link to a server in this process."""
 
+from dataclasses import dataclass
+
 from fedtopics.protocol.link import Service, check_size
 
 
+@dataclass(frozen=True)
 class LoopbackLink:
     """A `Link` of a member that calls a service directly."""
 
-    def __init__(self, service: Service, name: str) -> None:
-        self._service = service
-        self._name = name
+    _service: Service
+    _name: str
 
     def ask(self, message: bytes) -> bytes:
         return self._service.ask(self._name, message)

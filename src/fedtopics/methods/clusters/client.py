@@ -128,9 +128,11 @@ def n_dimensions(settings: Any, n_words: int) -> int:
 
 def is_start(settings: Any) -> bool:
     """Whether k-means of embeddings begins with these settings; it needs their mean."""
-    if isinstance(settings, Clusterings):
-        return not settings.pairs
-    return isinstance(settings, KMeansSettings) and settings.needed_embedding is not None
+    return (
+        not settings.pairs
+        if isinstance(settings, Clusterings)
+        else isinstance(settings, KMeansSettings) and settings.needed_embedding is not None
+    )
 
 
 def nearest_bounds(agreement: Agreement, settings: TopicSettings, centres: Numbers) -> Template:

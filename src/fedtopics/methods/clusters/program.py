@@ -13,7 +13,7 @@ from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.clusters.client import AnyClusterSettings, ClusterClient, PointSums
 from fedtopics.methods.clusters.settings import WHOLE, Part
-from fedtopics.methods.clusters.sums import Moments
+from fedtopics.methods.clusters.sums import DIGITS, Moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program, State
@@ -21,7 +21,6 @@ from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
 from fedtopics.text.rounding import by_lot, rounded
 
-DIGITS = 6  # significant digits to which two clusters are compared
 ORIGIN_STEP = 4.0  # of sums of embeddings of length 1, in a model
 LEAST_SPREAD = 1e-8  # squared distance from the mean, of points of length 1 that differ
 

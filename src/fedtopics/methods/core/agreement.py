@@ -20,7 +20,8 @@ NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 P = ParamSpec("P")
 
 
-class NoDocumentsError(StudyError): ...
+class NoDocumentsError(StudyError):
+    """No client of a round has a document that counts."""
 
 
 @dataclass(frozen=True)

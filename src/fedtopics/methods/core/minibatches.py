@@ -83,7 +83,9 @@ class Minibatches:
         self._owners = owners
         self._usable = usable
         self._places = np.flatnonzero(np.isin(whose, training))  # in `usable`, of the training
-        self.training, self.held = (self._rows_of(part) for part in (training, held))
+        self.training, self.held = (
+            usable[part if owners is None else np.isin(owners, part)] for part in (training, held)
+        )
         self._n_persons = len(training)
         self.size = number_drawn(round(min(wanted, len(training))), len(training), smallest)
 
@@ -116,6 +118,3 @@ class Minibatches:
         order = rng.permutation(self._places)
         first = np.unique(self._owners[order], return_index=True)[1]
         return np.asarray(self._usable[order[np.sort(first)[: self.size]]])
-
-    def _rows_of(self, persons: Documents) -> Documents:
-        return self._usable[persons if self._owners is None else np.isin(self._owners, persons)]

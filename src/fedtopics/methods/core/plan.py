@@ -153,22 +153,25 @@ class WarmStart:
     def fingerprint(self) -> str:
         digest = hashlib.sha256(f"{self.vocabulary} {self.adds_documents}\n".encode())
         digest.update("\n".join(self.words).encode())
-        if self.model is None:
-            digest.update(np.ascontiguousarray(self.topics).tobytes())
-        else:
-            digest.update(fingerprint_of(self.model).encode())
+        digest.update(
+            np.ascontiguousarray(self.topics).tobytes()
+            if self.model is None
+            else fingerprint_of(self.model).encode()
+        )
         return digest.hexdigest()
 
     @property
     def origin(self) -> dict[str, Any]:
-        if self.model is None:
-            return {}
-        return {
-            "model": fingerprint_of(self.model),
-            "method": _method(self.model),
-            "rounds": self.model.info.get("rounds", 0),
-            "vocabulary": self.vocabulary,
-        }
+        return (
+            {}
+            if self.model is None
+            else {
+                "model": fingerprint_of(self.model),
+                "method": _method(self.model),
+                "rounds": self.model.info.get("rounds", 0),
+                "vocabulary": self.vocabulary,
+            }
+        )
 
     def added_to(self, model: Topics) -> Topics:
         """Return the new model with the documents of the old one added, if `adds_documents`."""
@@ -237,9 +240,12 @@ class WarmStart:
 
 def default_vocabulary(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
     """Return "keep" if a model to start from has the study's method and rules, else "agree"."""
-    if model is not None and model.info.get("method") == settings.method_name:
-        return "keep" if model.text == text else "agree"
-    return "agree"
+    is_like_it = (
+        model is not None
+        and model.info.get("method") == settings.method_name
+        and model.text == text
+    )
+    return "keep" if is_like_it else "agree"
 
 
 def fingerprint_of(model: Topics) -> str:

@@ -51,7 +51,8 @@ class TrainingRounds(Protocol[State]):
 
     def step(
         self, agreement: Agreement, state: State, reply: Any, round_: int
-    ) -> RoundResult[State]: ...
+    ) -> RoundResult[State]:
+        """Return the next state and what is known of the round, from the reply of `exchange`."""
 
 
 def iterate(
@@ -109,7 +110,8 @@ def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]
 
 
 class Trainer(Protocol):
-    def train(self, clients: Clients, run: Run) -> Topics: ...
+    def train(self, clients: Clients, run: Run) -> Topics:
+        """Train a model with these clients; a run that was interrupted goes on."""
 
 
 class Program(ABC, Generic[Settings, State]):
@@ -203,14 +205,13 @@ class Program(ABC, Generic[Settings, State]):
 
     def _last_round(self, agreement: Agreement) -> int:
         """Return the last round; the method's own number falls to what policies allow."""
-        clients = agreement.clients
         persons = agreement.persons.values()
         is_set = "max_rounds" in self.settings.model_fields_set
-        if is_set or not (self.settings.draws and clients.apart and persons):
+        if is_set or not (self.settings.draws and agreement.clients.apart and persons):
             return self.last_round
         return min(
             self.last_round,
-            self.rounds_before + (sum(persons) if clients.hidden else min(persons)) // 2,
+            self.rounds_before + (sum(persons) if agreement.clients.hidden else min(persons)) // 2,
         )
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
@@ -241,9 +242,12 @@ class Program(ABC, Generic[Settings, State]):
                     "resume from the previous checkpoint, or start a new run."
                 ) from None
         last = status.round if status.stopped else self._last_round(agreement)
-        ends = partial(self._finish_round, agreement, run, status)
         state = iterate(
-            agreement, self.rounds(agreement), state, run.rounds(status.round, last), ends=ends
+            agreement,
+            self.rounds(agreement),
+            state,
+            run.rounds(status.round, last),
+            ends=partial(self._finish_round, agreement, run, status),
         )
         if status.best:
             state = self.load(agreement, status.best)

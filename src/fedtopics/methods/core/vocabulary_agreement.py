@@ -83,13 +83,12 @@ def _agree(nothing_agreed: Agreement, limits: VocabularyLimits, least_words: int
     _check_number(len(vocabulary), least_words)
     coins = coins_of(words.values[:, :2])
     vocabulary = vocabulary if is_example(total, n_clients) else vocabulary.rounded()
-    length = float(vocabulary.occurrences.sum() / total)
     clients = dict(zip(words.names, words.values[:, 2].tolist(), strict=True))
     few = Counter(clients[word] for word in vocabulary.words)
     return {
         **vocabulary.plain(),
         "total": total,
-        "length": length,
+        "length": float(vocabulary.occurrences.sum() / total),
         "few": f"; {few[1]:,} of them are of one client alone, {few[2]:,} of two"
         if n_clients > 1
         else "",

@@ -68,9 +68,12 @@ def start_separation(
     settings = with_number(
         agreement, settings, origin=origin, moments=moments, seed=seed, notify=notify
     )
-    centres = None
-    if isinstance(inference, Consensus) and words:
-        centres = centres_of_words(agreement, settings, inference, words, origin=origin, seed=seed)
+    # Clusters of words, which everybody knows, are better starts than drawn centres.
+    centres = (
+        centres_of_words(agreement, settings, inference, words, origin=origin, seed=seed)
+        if isinstance(inference, Consensus) and words
+        else None
+    )
     clusters = start_with_kmeans(
         agreement,
         settings.start,
@@ -125,8 +128,7 @@ def centres_of_words(
     where random starts are better, with few documents, or the only ones, with few words.
     """
     present = np.flatnonzero(words["word_means"].any(1))
-    k = settings.n_components
-    if len(present) < k or not words["word_directions"].any():
+    if len(present) < settings.n_components or not words["word_directions"].any():
         return None
     frequency = np.maximum(agreement.vocabulary.document_frequency[present], 1)
     weights = np.sqrt(frequency) * words["rarity"][present]
@@ -138,7 +140,7 @@ def centres_of_words(
     return start_with_kmeans(
         agree_with_oneself(np.asarray(points, np.float64), settings),
         START_OF_WORDS,
-        k,
+        settings.n_components,
         origin=origin,
         seed=seed,
         finalists=settings.separation.finalists,

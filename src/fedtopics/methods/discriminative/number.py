@@ -125,7 +125,8 @@ def _adjusted_rand_index(
     source: Agreement, origin: Numbers, first: Arrays, second: Arrays
 ) -> float:
     """Return how well two clusterings agree on pairs of documents of one client."""
-    reply = source.ask_once(ClusterSums.agreeing_pairs, origin=origin, first=first, second=second)
-    pairs = reply["pairs"]
+    pairs = source.ask_once(ClusterSums.agreeing_pairs, origin=origin, first=first, second=second)[
+        "pairs"
+    ]
     most = (pairs["first"] + pairs["second"]) / 2
     return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

@@ -48,10 +48,9 @@ class Split:
         """
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
-        sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
         even = np.repeat([True, False] if sizes == "both" else [sizes == "even"], len(counts))
         split = cls(
-            sums=sums,
+            sums=np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums),
             weights=counts,
             bias=np.zeros_like(clusters.counts),
             apart=np.zeros(len(counts)),
@@ -206,8 +205,10 @@ def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
     k, n = sums.shape
     seen = (sums + UNSEEN).reshape(k, n // k, k)
     sizes = weights + UNSEEN
-    votes = np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n)
-    return {"votes": votes, "sizes": np.log(sizes / sizes.sum())}
+    return {
+        "votes": np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n),
+        "sizes": np.log(sizes / sizes.sum()),
+    }
 
 
 def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split) -> Arrays:

@@ -228,12 +228,11 @@ def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[
 def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
     """Draw, as SVG, the probability by cosine with the labelled pairs (the paper's figure 6)."""
     values = np.linspace(0, 1, 201)
-    line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
     measured, labels = _labelled(pairs)
     panel = Panel(
         title="probability of the same topic",
         across="cosine of two topics",
-        line=line,
+        line=[*zip(values.tolist(), curve.probability(values).tolist(), strict=True)],
         dots=[*zip(measured.tolist(), labels.astype(float).tolist(), strict=True)],
         mark=(curve.threshold, f"from a cosine of {curve.threshold:.3f}"),
     )

@@ -161,10 +161,15 @@ def link_rounds(
     settings: FLDASettings,
 ) -> tuple[list[GlobalTopic], int]:
     """Return the topics after a round (seeds first, then by size), and the next id."""
-    new = []
-    for words, group in merged:
-        occurrences = sum(local[name].occurrences[number] for name, number in group)
-        new.append(GlobalTopic(-1, words, sorted({name for name, _ in group}), occurrences))
+    new = [
+        GlobalTopic(
+            id=-1,
+            words=words,
+            clients=sorted({name for name, _ in group}),
+            occurrences=sum(local[name].occurrences[number] for name, number in group),
+        )
+        for words, group in merged
+    ]
     links = link_topics(new, state.topics, threshold, local=local, merged=merged)
     topics = []
     next_id = state.next_id
@@ -178,6 +183,7 @@ def link_rounds(
             shares = [topic.occurrences, before] if both > 0 else None
             words = mean_topic([topic.words, old.words], "zero", shares)
             topics.append(GlobalTopic(old.id, words, topic.clients, both, old.seed))
+    # Of the others, seeds stay, and topics whose clients were absent.
     linked = {old.id for old in links if old is not None}
     topics += [
         replace(old, occurrences=settings.memory * old.occurrences)

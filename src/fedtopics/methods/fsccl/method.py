@@ -172,9 +172,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         points = self.part(ClusterSums).points(origin)
         views = self.points_of(origin, self._views) or [points, points]
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
-        loss = 0.0
-        if n:
-            loss = train_on_pairs(
+        loss = (
+            train_on_pairs(
                 trained,
                 torch.from_numpy(points),
                 [*map(torch.from_numpy, views)],
@@ -183,6 +182,9 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
                 round_=round,
                 attempt=self.attempt,
             )
+            if n
+            else 0.0
+        )
         # The change is sent because a bound on its length limits how far a client moves the
         # network.
         sums = {

@@ -313,10 +313,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         stored = self._stored()
         present = self._trainer.round
         best = max([*(r for r in stored if r <= round_), present if present <= round_ else 0])
-        if best == present:
-            return
-        self._trainer = self._new_trainer()
-        if best:
+        if best != present:
+            self._trainer = self._new_trainer()
+        if best not in (present, 0):
             self._trainer.restore(stored[best], best)
 
     def _store(self) -> None:

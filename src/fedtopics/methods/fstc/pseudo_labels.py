@@ -71,10 +71,11 @@ def _balance(
         reached = torch.softmax(kernel + log_v, 1).sum(0)
         if (reached - mass).abs().sum() / 2 <= tolerance * len(cost):  # misplaced documents
             break
-        if reached.min() > SMALLEST_SUM:
-            log_reached = reached.log()
-        else:  # several times slower
-            log_reached = torch.logsumexp(torch.log_softmax(kernel + log_v, 1), 0)
+        log_reached = (
+            reached.log()
+            if reached.min() > SMALLEST_SUM
+            else torch.logsumexp(torch.log_softmax(kernel + log_v, 1), 0)  # several times slower
+        )
         log_v = log_v + mass.log() - log_reached
     return epsilon * log_v
 

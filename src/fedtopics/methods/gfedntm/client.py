@@ -76,10 +76,14 @@ def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
 
 def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    same = same_documents(agreement)
-    if stage == 0:
-        return {"weights": sizes.bounds(sizes.sent_weights, rows=True), **same}
-    return {"shared": sizes.bounds(sizes.shared[sizes.network.stages[stage - 1].name]), **same}
+    without = sizes.network.finish_weights  # which clients do not get
+    sent = {name: shape for name, shape in sizes.weights.items() if name not in without}
+    gradients = (
+        {"weights": sizes.bounds(sent, rows=True)}
+        if stage == 0
+        else {"shared": sizes.bounds(sizes.shared[sizes.network.stages[stage - 1].name])}
+    )
+    return {**gradients, **same_documents(agreement)}
 
 
 def gradient_bounds(
@@ -186,14 +190,13 @@ class Passes(SharedFunctions):
     )
     def weight_gradients(self, round: int, stage: int, gradient: NDArray[Any]) -> Reply:
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
-        reply: dict[str, Any] = {"documents": self._over()}
-        if stage > 0:
-            return reply | {"shared": to_arrays(upstream)}
-        return reply | {
-            "weights": self._packed(
-                self._pass.batch, self._pass.weights, self._pass.weight_gradients
-            )
-        }
+        batch = self._pass.batch
+        gradients: Reply = (
+            {"shared": to_arrays(upstream)}
+            if stage > 0
+            else {"weights": self._packed(batch, self._pass.weights, self._pass.weight_gradients)}
+        )
+        return {"documents": self._over(), **gradients}
 
     @published(
         "The minibatch's summed loss, the sums of `batch_sums`, and the summed gradients of the "
@@ -250,7 +253,9 @@ class Passes(SharedFunctions):
         return sum(client.over(rows) for client, rows in self._drawn)
 
     def minibatch(self, number: int) -> Batch:
-        drawn = self._drawn = [(client, client.rows(number)) for client in self._clients]
+        drawn = self._drawn = [
+            (client, client.minibatches.draw(number, client.attempt)) for client in self._clients
+        ]
         bag = rows_of([(client.bag, rows) for client, rows in drawn])
         noise = self.client.network.draw(
             *(
@@ -373,9 +378,6 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             "loss": min(total, NATS * float(self.bag[rows].sum())),
             "documents": self.over(rows),
         }
-
-    def rows(self, number: int) -> Documents:
-        return self.minibatches.draw(number, self.attempt)
 
     def tensors(self, arrays: Payload) -> Tensors:
         return to_tensors(arrays, self.network.dtype)

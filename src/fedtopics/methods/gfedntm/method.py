@@ -92,12 +92,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         if self.settings.local_steps > 1:
             return self._local_steps(agreement, state, round_)
         stages = state.network.stages
-        if self.settings.norm == "server":
-            return self._in_one_exchange(agreement, state, round_, stages)
         # A single client's statistics are those of all clients; without a cut there are none.
-        if self.settings.norm == "local" or len(agreement.clients.names) == 1 or not stages:
-            return self._in_one_exchange(agreement, state, round_, stages=())
-        return self._synchronised_statistics(agreement, state, round_)
+        if self.settings.norm == "sync" and len(agreement.clients.names) > 1 and stages:
+            return self._synchronised_statistics(agreement, state, round_)
+        running = stages if self.settings.norm == "server" else ()
+        return self._in_one_exchange(agreement, state, round_, running)
 
     def _synchronised_statistics(
         self, agreement: Agreement, state: NetworkState, round_: int

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.contract.payload import SparseRows
-
-if TYPE_CHECKING:
-    from fedtopics.networks.base import Tensors
+from fedtopics.networks.base import Tensors
 
 BETA2 = 0.999
 EPSILON = 1e-8

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field, field_validator, model_validator
 
+from fedtopics.errors import refuse
 from fedtopics.methods.core.settings import (
     FIRST_TOPICS,
     MinibatchSettings,
@@ -117,28 +118,33 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_norm(cls, settings: Any) -> Any:
-        if not isinstance(settings, dict) or settings.get("norm") != "server":
-            return settings
         # As statistics lag behind, a long momentum overshoots until all documents share a topic.
-        return filled(settings, {"layer_norm": True, "beta1": 0.9})
+        return (
+            filled(settings, {"layer_norm": True, "beta1": 0.9})
+            if isinstance(settings, dict) and settings.get("norm") == "server"
+            else settings
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> GFedNTMSettings:
         averaging = self.optimizer in ("fedavg", "fedadam")
-        if averaging != (self.local_steps > 1):
-            raise ValueError(
+        refuse(
+            {
                 f"optimizer {self.optimizer!r} cannot be combined with local_steps "
-                f"{self.local_steps}: fedavg and fedadam need more than 1, sgd and adam exactly 1"
-            )
-        if self.initialisation == "mixture" and self.needed_embedding is None:
-            raise ValueError(
+                f"{self.local_steps}: fedavg and fedadam need more than 1, sgd and adam "
+                "exactly 1": averaging != (self.local_steps > 1),
                 f'initialisation "mixture" needs embeddings, which the network {self.network!r} '
-                'does not use; use "anchors", or another network'
-            )
-        if averaging and self.norm == "sync":
-            raise ValueError('norm "sync" needs an exchange per step; set norm = "server"')
-        if self.norm == "server" and not self.layer_norm:
-            raise ValueError('norm "server" needs layer_norm = true')
+                'does not use; use "anchors", or another network': (
+                    self.initialisation == "mixture" and self.needed_embedding is None
+                ),
+                'norm "sync" needs an exchange per step; set norm = "server"': (
+                    averaging and self.norm == "sync"
+                ),
+                'norm "server" needs layer_norm = true': (
+                    self.norm == "server" and not self.layer_norm
+                ),
+            }
+        )
         return self
 
     def build(self, n_words: int, document_length: float = 1.0) -> NeuralTopicModel:

@@ -36,15 +36,6 @@ class Sizes:
     def of(cls, settings: GFedNTMSettings, n_words: int) -> Sizes:
         return _sizes(settings.model_dump_json(), n_words)
 
-    @property
-    def sent_weights(self) -> Shapes:
-        """Shapes of the weights that clients receive, and whose gradients they send."""
-        return {
-            name: shape
-            for name, shape in self.weights.items()
-            if name not in self.network.finish_weights
-        }
-
     def bounds(self, shapes: Shapes, rows: bool = False) -> Template:
         """Return the bounds of arrays, or of gradients with `rows` only for words that occur."""
         words = self.network.row_weights if rows else ()

@@ -77,8 +77,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
             n_init=self.settings.start.tries,
             random_state=self.secret.seed("clusters") % 2**31,
         )
-        with warnings.catch_warnings():  # ignores fewer different documents than clusters
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):  # of fewer different documents than clusters
             labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
         enough = persons_by_label(labels, number, owners) >= self.min_persons
@@ -148,17 +147,19 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
                 self.settings.start, self.settings.n_components, moments, self.plan.seed
             )
             return KMeansState(origin, Partition.first(centres))
-        if self._once:  # the only round computes the centres
-            return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        return KMeansState(
-            origin,
-            self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin)),
+        partition = (
+            Partition.first(np.zeros((1, 0, len(origin))))  # the only round computes the centres
+            if self._once
+            else self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin))
         )
+        return KMeansState(origin, partition)
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
-        if self._once:
-            return agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
-        return Lloyd(state.origin).exchange(agreement, state.partition, round_)
+        return (
+            agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
+            if self._once
+            else Lloyd(state.origin).exchange(agreement, state.partition, round_)
+        )
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int

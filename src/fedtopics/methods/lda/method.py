@@ -261,9 +261,11 @@ class LDA(Program[LDASettings, Arrays]):
         else:
             after *= agreement.training / n
             after += self.settings.topic_prior
-            rho = 1 - agreement.weight_of_earlier_sums(round_)
-            if self.settings.learning == "stochastic":
-                rho = (self.settings.learning_offset + round_) ** -self.settings.learning_decay
+            rho = (
+                (self.settings.learning_offset + round_) ** -self.settings.learning_decay
+                if self.settings.learning == "stochastic"
+                else 1 - agreement.weight_of_earlier_sums(round_)
+            )
             after *= rho
             after += (1 - rho) * before
         after[:, is_left_out] = before[:, is_left_out]
@@ -282,9 +284,7 @@ class LDA(Program[LDASettings, Arrays]):
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> Topics:
         prior = self.settings.shape(LDAPrior)
-        seen = agreement.training
-        if self.added is not None:
-            seen += self.added.info.get("seen", 0)
+        earlier = 0 if self.added is None else self.added.info.get("seen", 0)
         inference = VariationalLDA(len(agreement.vocabulary), prior)
         pseudo_counts = state["pseudo_counts"]
         if not agreement.is_example:
@@ -295,7 +295,12 @@ class LDA(Program[LDASettings, Arrays]):
             agreement,
             self.settings,
             {"topics": topic_weights(pseudo_counts)},
-            self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, seen=seen),
+            self.made(
+                inference,
+                {"pseudo_counts": pseudo_counts},
+                rounds,
+                seen=earlier + agreement.training,
+            ),
             self.plan.start,
         )
 

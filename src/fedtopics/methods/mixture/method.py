@@ -207,12 +207,11 @@ def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Su
     clusters = start_with_kmeans(
         agreement, settings.start, settings.n_components, origin=origin, seed=seed
     )
-    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
     weights = np.maximum(clusters.counts[0], 1)
     return {
         "origin": origin,
         "directions": clusters.centres[0] * weights[:, None],
-        "words": words,
+        "words": np.zeros((settings.n_components, len(agreement.vocabulary))),
         "weights": weights,
     }
 

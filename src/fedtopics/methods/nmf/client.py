@@ -56,12 +56,14 @@ KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 20
 
 def often_products(settings: Any) -> Often:
     """Return how often products are summed: for first topics, and for directions of words."""
-    if isinstance(settings, NMFSettings):
-        return Often(before=2 * PASSES if settings.candidates else PASSES)
-    if isinstance(settings, MinibatchSettings):
-        return Often(before=PASSES) if settings.initialisation == "nmf" else NEVER
-    by_words = isinstance(settings, DiscriminativeSettings) and settings.word_weight
-    return Often(before=PASSES, at_most=True) if by_words else NEVER
+    match settings:
+        case NMFSettings():
+            return Often(before=2 * PASSES if settings.candidates else PASSES)
+        case MinibatchSettings(initialisation="nmf"):
+            return Often(before=PASSES)
+        case DiscriminativeSettings() if settings.word_weight:
+            return Often(before=PASSES, at_most=True)
+    return NEVER
 
 
 def product_bounds(agreement: Agreement, directions: Numbers) -> Template:

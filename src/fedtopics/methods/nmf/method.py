@@ -118,9 +118,11 @@ def best_number(
     scores: dict[int, float] = {}
     for number in numbers:
         topics = factorise(sketch, number, seed)
-        rounds = Factorisation(rarity, part=CHOOSING)
         topics = iterate(
-            agreement, rounds, NMFState.first(topics), repeat(0, ROUNDS_OF_CHOICE)
+            agreement,
+            Factorisation(rarity, part=CHOOSING),
+            NMFState.first(topics),
+            repeat(0, ROUNDS_OF_CHOICE),
         ).topics
         reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
@@ -163,9 +165,10 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def rounds(self, agreement: Agreement) -> Factorisation:
         """Return a `Factorisation` with words weighted by rarity and with seed topics."""
-        frequency = agreement.vocabulary.document_frequency
         rarity = (
-            rarities(frequency, agreement.documents, self.settings.rarity)
+            rarities(
+                agreement.vocabulary.document_frequency, agreement.documents, self.settings.rarity
+            )
             if self.continued is None
             else self.continued.weights["rarity"]
         )
@@ -178,15 +181,17 @@ class NMF(Program[NMFSettings, NMFState]):
         if self.continued is not None:
             return NMFState.first(self.continued.weights["topics"])
         if self.plan.start is None:
-            n_topics = self.settings.n_components
-            if self.settings.candidates:
-                n_topics = best_number(
+            n_topics = (
+                best_number(
                     agreement,
                     candidates=self.settings.candidates,
                     rarity=rounds.rarity,
                     seed=self.plan.seed,
                     notify=partial(self.note, run),
                 )
+                if self.settings.candidates
+                else self.settings.n_components
+            )
             topics = factorise(
                 sketch_of(agreement, rounds.rarity, n_topics, self.plan.seed),
                 n_topics,
