@@ -51,9 +51,9 @@ def evaluate(
         and so on: in the clients' documents, if the words are the same; ``npmi_change``: here minus
         there, with ``npmi_change_margin``. ``npmi_margin`` and so on: half of the score's 95 %
         interval, over topics (coherence) or over ``unit``, which are persons or documents; None if
-        the score is exact (diversity), or without two persons or topics that change it. Every metric of
-        `METRICS` by name, registered ones too: ``c_v``, ``npmi``, ``u_mass``, ``unique_words``,
-        ``cosine_dissimilarity``, ``inverted_rbo``.
+        the score is exact (diversity), or without two persons or topics that change it. Every
+        metric of `METRICS` by name, registered ones too: ``c_v``, ``npmi``, ``u_mass``,
+        ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
         of documents: scored (``labelled``), with a missing or blank label (``without_label``), and
         with a label but nothing that the model knows (``unseen``).
