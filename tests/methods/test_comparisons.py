@@ -16,12 +16,12 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.core.comparisons import (
     POWERS,
     Cut,
-    count_cells,
+    persons_in,
     powers_of,
     rows_kept,
-    tables_of,
+    shape_of,
 )
-from fedtopics.model.effects import moments
+from fedtopics.model.effects import products
 from fedtopics.model.formulas import Formula
 from fedtopics.text.grouping import GroupColumn
 
@@ -57,19 +57,15 @@ def opened(
     corpus = Corpus.of(table, Columns(text="text", by={name: name for name in values}))
     codes = {name: column.codes(corpus, name) for name, column in columns.items()}
     people = np.arange(n) if owners is None else np.asarray(owners)
-    weights = 1 / np.bincount(people)[people]
-    counts = {
-        ":".join(table): count_cells(codes, columns, table, people, weights)
-        for table in tables_of(columns)
-    }
+    shape = shape_of(columns)
+    cells = np.ravel_multi_index([*codes.values()], shape)
     powers = [
         powers_of(column.numbers(corpus, name), column.ends, people)
         for name, column in columns.items()
         if column.is_number
     ]
     counted = {
-        "persons": {name: persons for name, (persons, _) in counts.items()},
-        "weights": {name: weighted for name, (_, weighted) in counts.items()},
+        "persons": persons_in(cells, people, int(np.prod(shape))).reshape(shape),
         "clients": {name: np.ones(len(column.names)) for name, column in columns.items()},
         "powers": np.reshape(powers, (-1, POWERS)),
     }
@@ -77,7 +73,7 @@ def opened(
     cut = Cut(columns, formulas, counted, least, 1)
     coded = cut.values(codes, corpus)
     sums = {
-        design.key: moments(cut.matrix(design, coded)[0], theta, people, design.within)
+        design.key: products(cut.matrix(design, coded)[0], theta, people, design.within)
         for design in cut.designs
     }
     return Opened(cut, theta, sums)
@@ -101,7 +97,7 @@ def test_the_difference_of_two_groups_is_no_person() -> None:
     ruled = opened(columns, values)
     assert [*ruled.sums] == ["year", "year + client"]
     assert ruled.cut.notes == {
-        "funded": "not shown: with the other columns, it would tell of fewer than 10 persons"
+        "funded": "not shown: with the other columns, it would be about fewer than 10 persons"
     }
 
 
@@ -212,15 +208,15 @@ def test_plain_sums_leave_no_few_persons(sizes: list[int], least: int) -> None:
         [cell for cell, n in zip(np.ndindex(2, 2, 3), sizes, strict=True) for _ in range(n)]
     )
     codes = codes.reshape(-1, 3).astype(int)
-    by_name = dict(zip("abc", codes.T, strict=True))
     owners = np.arange(len(codes)) // 2  # persons of two documents, perhaps of two groups
-    kept = rows_kept(by_name, columns, tables_of(columns), owners, least)
+    cells = np.ravel_multi_index([*codes.T], shape_of(columns))
+    kept = rows_kept(cells, owners, least)
     left_out = len(np.unique(owners[~kept]))
     assert left_out == 0 or left_out >= least or not kept.any()
-    for table in tables_of(columns):
-        cells = np.unique(np.column_stack([owners, *(by_name[n] for n in table)])[kept], axis=0)
-        _, persons = np.unique(cells[:, 1:], axis=0, return_counts=True)
-        assert (persons >= least).all()
+    _, persons = np.unique(
+        np.unique(np.column_stack([owners, cells])[kept], axis=0)[:, 1], return_counts=True
+    )
+    assert (persons >= least).all()
 
 
 @pytest.mark.parametrize(
@@ -234,5 +230,5 @@ def test_a_formula_with_a_function_is_refused_before_it_is_evaluated(text: str) 
 
 @pytest.mark.parametrize("text", ["funded + ", "funded + other", "funded:client", "client", "1"])
 def test_other_formulas_that_are_refused(text: str) -> None:
-    with pytest.raises(StudyError, match=r"cannot be read|no column|multiplies client"):
+    with pytest.raises(StudyError, match=r"cannot be read|no column|does not have|multiplies client"):
         Formula.read(text, {"funded": NO_YES})

@@ -20,7 +20,9 @@ from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, t
 
 Change = dict[str, Any]
 CHANGE = "change"  # the estimate of how the last periods differ from those before
-EARLIER, LATER, REST = "earlier", "later", "rest"
+EARLIER = "earlier"
+LATER = "later"
+REST = "rest"
 MIN_DOCUMENTS = 10  # of a client in a period
 ALL_CLIENTS = 1 << 30  # clients, if their number is unknown
 
@@ -134,11 +136,11 @@ def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects
     if len(periods) < 2:
         return None
     spans = spans_of(periods)
-    names = [EARLIER, LATER, REST][: 2 + (REST in spans)]
-    codes = dict(zip(periods, map(names.index, spans), strict=True))
+    terms = [LATER, REST][: 1 + (REST in spans)]
+    codes = dict(zip(periods, map([EARLIER, *terms].index, spans), strict=True))
     designs = [
         (
-            one_hot(np.array([codes[group] for group in groups.tolist()]), len(names))[:, 1:],
+            one_hot(np.array([codes[group] for group in groups.tolist()]), 1 + len(terms))[:, 1:],
             theta,
             owners,
         )
@@ -146,7 +148,7 @@ def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects
         if len(groups)
     ]
     try:
-        return pooled(CHANGE, names[1:], designs, within=True)
+        return pooled(CHANGE, terms, designs, within=True, scales=np.ones(len(terms)))
     except StudyError as error:
         return Effects.refusal(CHANGE, str(error))
 
@@ -254,7 +256,7 @@ def _grouped(
         enough = (sizes >= max(min_documents, 1))[places]
         few += int((~enough).sum())
         rows = np.flatnonzero(has_value & seen)[enough]
-        parts.append((values[places][enough], theta[rows], corpus.owners_of(rows)))
+        parts.append((values[places][enough], theta[rows], corpus.person_numbers[rows]))
     return Grouped([*_rows(parts, key)], without=without, few=few, unknown=unknown), parts
 
 
@@ -266,7 +268,7 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
         ends = np.cumsum(np.bincount(places))
         by_value = np.split(np.argsort(places, kind="stable"), ends[:-1])
         for value, rows in zip(values.tolist(), by_value, strict=False):
-            persons = len(rows) if owners is None else len(np.unique(owners[rows]))
+            persons = len(np.unique(owners[rows]))
             sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))
     for value, of_clients in sorted(sums.items()):
         counts, documents, persons = (sum(column) for column in zip(*of_clients, strict=True))
@@ -292,11 +294,11 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     return np.linspace(float(least), float(most), bins + 1)
 
 
-def changes(of: Grouped | None) -> Change | None:
+def changes(of: Grouped) -> Change | None:
     """Return how topics' shares changed, from rows by period; None below two periods."""
-    rows = [] if of is None else of.rows
+    rows = of.rows
     periods = sorted({row["period"] for row in rows})
-    if of is None or len(periods) < 2:
+    if len(periods) < 2:
         return None
     # The last year and the one before; within one year or without dates, the halves.
     earlier, later = halves(periods)

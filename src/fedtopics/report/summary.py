@@ -86,7 +86,7 @@ def summarise(
     if over_time is None and any(table.name == TIME for table in model.groups):
         over_time = grouped_by_time(model, None, None)
     topics = _topics(model, facts["topics"])
-    change = changes(over_time)
+    change = changes(over_time or Grouped([]))
     return {
         **facts,
         "title": run.study.get("name") or run.name or "model",
