@@ -1,5 +1,6 @@
 """Attacks on sums by group: no combination of what is shown is about few persons."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,14 @@ from fedtopics.errors import StudyError
 from fedtopics.methods.core.comparisons import (
     POWERS,
     Cut,
+    persons_hide,
     persons_in,
     powers_of,
     rows_kept,
     shape_of,
 )
 from fedtopics.model.effects import products
-from fedtopics.model.formulas import Formula
+from fedtopics.model.formulas import Formula, one_hot
 from fedtopics.text.grouping import GroupColumn
 
 Cells = Mapping[tuple[int, ...], int]
@@ -65,17 +67,18 @@ def opened(
         if column.is_number
     ]
     counted = {
-        "persons": persons_in(cells, people, int(np.prod(shape))).reshape(shape),
+        "persons": persons_in(cells, people, math.prod(shape)).reshape(shape),
         "clients": {name: np.ones(len(column.names)) for name, column in columns.items()},
         "powers": np.reshape(powers, (-1, POWERS)),
     }
     formulas = [Formula.read(text, columns) for text in effects]
     cut = Cut(columns, formulas, counted, least, 1)
     coded = cut.values(codes, corpus)
-    sums = {
-        design.key: products(cut.matrix(design, coded)[0], theta, people, design.within)
-        for design in cut.designs
-    }
+    sums = {}
+    for design in cut.designs:
+        x = cut.matrix(design, coded)[0]
+        if not design.by_client or persons_hide(x, people, least):
+            sums[design.key] = products(x, theta, people, design.within)
     return Opened(cut, theta, sums)
 
 
@@ -153,6 +156,28 @@ def test_numbers_in_which_one_person_differs() -> None:
     assert opened({"amount": AMOUNT}, {"amount": spread}, ("amount",)).sums.keys() >= {"formula 0"}
 
 
+@pytest.mark.parametrize("formula", ["funded*amount", "funded + amount", "spline"])
+def test_a_combination_of_numbers_and_levels_is_no_person(formula: str) -> None:
+    """Only one person has an amount, differs from what her level says, or is within a part."""
+    funded = np.arange(80) < 40
+    amount = np.where(funded, 50.0, 0.0) if "+" in formula else np.arange(80) % 2 * 100.0
+    amount[0] = 17.0
+    amount[1:40] *= "*" not in formula
+    values = {"funded": np.where(funded, "yes", "no").tolist(), "amount": amount.tolist()}
+    column = GroupColumn(least=0, most=100, knots=(40, 60)) if formula == "spline" else AMOUNT
+    text = "amount" if formula == "spline" else formula
+    for least in (1, LEAST):
+        sums = opened({"funded": NO_YES, "amount": column}, values, (text,), least).sums
+        assert ("formula 0" in sums) == (least == 1)
+
+
+@pytest.mark.parametrize(("few", "is_shown"), [(1, False), (9, False), (12, True)])
+def test_who_differs_within_a_client_is_not_alone(few: int, is_shown: bool) -> None:
+    """Many others have the level, but at clients where all have it."""
+    x = one_hot(np.array([0] * 80 + [1] * few), 2)[:, 1:]
+    assert persons_hide(x, np.arange(80 + few), LEAST) == is_shown
+
+
 @pytest.mark.parametrize("documents", [1, 10])
 def test_thresholds_count_persons(documents: int) -> None:
     """Nine persons are too few for a level, whatever the number of their documents."""
@@ -208,14 +233,14 @@ def test_plain_sums_leave_no_few_persons(sizes: list[int], least: int) -> None:
         [cell for cell, n in zip(np.ndindex(2, 2, 3), sizes, strict=True) for _ in range(n)]
     )
     codes = codes.reshape(-1, 3).astype(int)
+    by_name = dict(zip("abc", codes.T, strict=True))
     owners = np.arange(len(codes)) // 2  # persons of two documents, perhaps of two groups
-    cells = np.ravel_multi_index([*codes.T], shape_of(columns))
-    kept = rows_kept(cells, owners, least)
-    left_out = len(np.unique(owners[~kept]))
-    assert left_out == 0 or left_out >= least or not kept.any()
-    _, persons = np.unique(
-        np.unique(np.column_stack([owners, cells])[kept], axis=0)[:, 1], return_counts=True
-    )
+    cells = np.ravel_multi_index([*by_name.values()], shape_of(columns))
+    used = rows_kept(cells, owners, least)
+    left_out = len(np.unique(owners[~used]))
+    assert left_out == 0 or left_out >= least or not used.any()
+    pairs = np.unique(np.column_stack([owners, cells])[used], axis=0)
+    _, persons = np.unique(pairs[:, 1], return_counts=True)
     assert (persons >= least).all()
 
 
@@ -224,11 +249,13 @@ def test_plain_sums_leave_no_few_persons(sizes: list[int], least: int) -> None:
     ["np.log(funded)", "__import__('os').system('true')", "{funded}", "C(funded)", "bs(year, 3)"],
 )
 def test_a_formula_with_a_function_is_refused_before_it_is_evaluated(text: str) -> None:
-    with pytest.raises(StudyError, match=r"function or a sign|cannot be read|no column"):
+    with pytest.raises(StudyError, match=r"function or a sign|cannot be read|does not have"):
         Formula.read(text, {"funded": NO_YES, "year": BITS})
 
 
 @pytest.mark.parametrize("text", ["funded + ", "funded + other", "funded:client", "client", "1"])
 def test_other_formulas_that_are_refused(text: str) -> None:
-    with pytest.raises(StudyError, match=r"cannot be read|no column|does not have|multiplies client"):
+    with pytest.raises(
+        StudyError, match=r"cannot be read|no column|does not have|multiplies client"
+    ):
         Formula.read(text, {"funded": NO_YES})

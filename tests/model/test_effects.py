@@ -225,16 +225,20 @@ def test_intervals_and_differences_of_terms() -> None:
     fit = sm.OLS(theta[:, 1], np.eye(3)[codes]).fit(cov_type="HC1", use_t=True)
     row = effects.rows(level=0.9)[1]
     assert (row["term"], row["topic"]) == ("t0", 1)
-    np.testing.assert_allclose([row["low"], row["high"]], fit.conf_int(0.1)[0])
-    np.testing.assert_allclose(row["p"], fit.pvalues[0])
-    difference = effects.contrast("t2", "t0")
+    wider = np.sqrt(20 / 19)  # as the smallest group has 20 persons
+    reach = stats.t.ppf(0.95, 19) * wider * fit.bse[0]
+    np.testing.assert_allclose([row["low"], row["high"]], fit.params[0] + reach * np.array([-1, 1]))
+    difference = effects.contrast("t2", "t0")[1]
     test = fit.t_test([-1, 0, 1])
+    error = test.sd[0, 0]
     np.testing.assert_allclose(
-        [difference[1][name] for name in ("estimate", "error", "p")],
-        [test.effect[0], test.sd[0, 0], float(test.pvalue)],
+        [difference[n] for n in ("estimate", "error")], [test.effect[0], error]
     )
-    of_all = test.conf_int(0.05 / 3)[0]
-    np.testing.assert_allclose([difference[1][f"{end}_of_all"] for end in ("low", "high")], of_all)
+    p = 2 * stats.t.sf(abs(test.tvalue.item()) / wider, 19)
+    np.testing.assert_allclose(difference["p"], p)
+    of_all = test.effect[0] + stats.t.ppf(1 - 0.05 / 6, 19) * wider * error * np.array([-1, 1])
+    np.testing.assert_allclose([difference["low_of_all"], difference["high_of_all"]], of_all)
+    difference = effects.contrast("t2", "t0")
     p = np.array([row["p"] for row in difference])
     expected = multipletests(p, method="fdr_bh")[1]
     np.testing.assert_allclose([row["q"] for row in difference], expected)

@@ -80,6 +80,8 @@ def deviations(x: sparse.csr_array, theta: Numbers) -> tuple[sparse.csr_array, N
 
 def coefficients_of(sums: Moments) -> NDArray[np.float64]:
     """Return the coefficients, (p, n_topics); StudyError if columns depend on each other."""
+    if not sums["counts"][0]:
+        raise StudyError("no client has documents of enough persons in each group")
     xx = np.asarray(sums["xx"])
     scale = np.sqrt(np.maximum(np.diag(xx), 0))
     if not scale.all():
@@ -161,7 +163,8 @@ class GroupTable:
     def rows(self, level: float = LEVEL) -> Iterator[dict[str, Any]]:
         """Yield one row per group and topic, with the interval of its share."""
         for place, group in enumerate(self.groups):
-            reach = stats.t.ppf((1 + level) / 2, max(int(self.persons[place]) - 1, 1))
+            persons = max(int(self.persons[place]), 2)
+            reach = stats.t.ppf((1 + level) / 2, persons - 1) * np.sqrt(persons / (persons - 1))
             for topic, share in enumerate(self.shares[place].tolist()):
                 error = float(self.errors[place, topic])
                 yield {
@@ -301,11 +304,16 @@ class Effects:
     def _tested(self, weights: Numbers, level: float) -> list[dict[str, Any]]:
         estimates = weights @ self.coefficients
         errors = np.sqrt(np.maximum(np.einsum("p,kpq,q->k", weights, self.covariances, weights), 0))
-        smallest = self.groups[weights != 0].min(initial=np.inf)
+        # A small group has a few residuals of its own, which are smaller than its errors.
+        inside = self.groups[weights != 0]
+        outside = self.persons - inside
+        smallest = max(np.min([*inside, *outside[outside > 0]], initial=self.persons), 2)
         free = max(min(self.persons - len(self.terms), smallest - 1), 1)
-        p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(errors, 1e-300), free)
+        wider = np.sqrt(smallest / (smallest - 1))
+        p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(wider * errors, 1e-300), free)
         q = stats.false_discovery_control(p)
-        reach, of_all = stats.t.ppf(1 - (1 - level) / np.array([2, 2 * len(p)]), free)
+        parts = np.array([2, 2 * len(p)])
+        reach, of_all = wider * stats.t.ppf(1 - (1 - level) / parts, free)
         return [
             {
                 "topic": topic,

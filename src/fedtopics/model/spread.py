@@ -24,9 +24,11 @@ def margin(values: Sequence[float] | NDArray[np.float64]) -> float | None:
     >>> round(margin([1.0, 2.0, 3.0]), 3)
     2.484
     """
-    if len(values) < 2:
-        return None
-    return float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
+    return (
+        float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
+        if len(values) > 1
+        else None
+    )
 
 
 def jackknife_margin(

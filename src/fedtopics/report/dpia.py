@@ -151,8 +151,14 @@ def _seen(records: Records) -> str:
 
 def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
     first, last = (f"{time[:19].replace('T', ' ')} UTC" for time in facts.times)
-    signs = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
-    return {"facts": facts, "first": first, "last": last, "signs": signs}
+    return {
+        "facts": facts,
+        "first": first,
+        "last": last,
+        "signs": "signs with the key of its certificate"
+        if facts.has_certificate
+        else "does not sign",
+    }
 
 
 def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -> Sequence[Part]:

@@ -81,8 +81,8 @@ class Question:
         ends = sorted((abs(row["low_of_all"]), abs(row["high_of_all"])))
         interval = " to ".join(map(in_points, ends))
         verb = self.verbs[row["estimate"] < 0]
-        by = f"by {in_points(abs(row['estimate']))} points ({interval})"
-        return f"{_quoted(topic)} {verb} {by}{self.places[row['term']]}"
+        size = in_points(abs(row["estimate"]))
+        return f"{_quoted(topic)} {verb} by {size} points ({interval}){self.places[row['term']]}"
 
     @property
     def _basis(self) -> str:

@@ -46,9 +46,11 @@ def as_column(values: Any) -> Column:
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which documents have no value, see `is_missing`."""
-    if values.dtype.kind not in "OU":
-        return np.asarray(values != values)  # NaN, and NaT
-    return np.fromiter(map(is_missing, values), bool, len(values))
+    return (
+        np.fromiter(map(is_missing, values), bool, len(values))
+        if values.dtype.kind in "OU"
+        else np.asarray(values != values)  # NaN, and NaT
+    )
 
 
 def times_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
@@ -109,5 +111,5 @@ def begin_of(
     code, step = PERIODS[by or "month"]
     offset = THURSDAY if code == "D" else 0
     numbers = times.astype(f"datetime64[{code}]").astype(np.int64) + offset
-    begins = numbers // step * step - offset
-    return np.asarray(begins.astype(f"datetime64[{code}]").astype("datetime64[D]"))
+    begins = (numbers // step * step - offset).astype(f"datetime64[{code}]")
+    return begins.astype("datetime64[D]")

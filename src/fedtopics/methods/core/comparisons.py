@@ -79,6 +79,9 @@ class Design:
     columns: Table
     cells: Sequence[str] = ()  # the groups, if it is a table of groups
     formula: Formula | None = None
+    # Whether each client sees to it that its own sums are of enough persons: counts of groups do
+    # not say who differs from a client's mean, nor by how much.
+    by_client: bool = False
 
     @property
     def within(self) -> bool:
@@ -231,6 +234,10 @@ class Cut:
 
     def why_not(self, formula: Formula) -> str:
         """Return why a formula is about few persons, or cannot be computed; "" if it can."""
+        if formula.within and self.clients > 1:
+            return (
+                f"differences within a client are its own, and groups need {self.clients} clients"
+            )
         for name in formula.columns:
             column = self.columns[name]
             if name not in self.shown:
@@ -274,13 +281,20 @@ class Cut:
                 ]
                 designs.append(Design(":".join(table), table, cells))
         for name in several:
+            if self.clients > 1:
+                continue  # differences within a client are its own
             if name == TIME and self._spans is not None:
-                designs.append(Design(CHANGE, (TIME,)))
+                designs.append(Design(CHANGE, (TIME,), by_client=True))
             elif name != TIME and len(self.labels[name]) <= MOST_COMPARED:
-                designs.append(Design(f"{name} + client", (name,)))
-        done = {"".join(design.key.split()) for design in designs}
+                designs.append(Design(f"{name} + client", (name,), by_client=True))
+        done = {"".join(design.key.split()) for design in designs if not design.cells}
         return designs + [
-            Design(f"formula {number}", formula.columns, formula=formula)
+            Design(
+                key=f"formula {number}",
+                columns=formula.columns,
+                formula=formula,
+                by_client=formula.within or any(self.columns[n].is_number for n in formula.columns),
+            )
             for number, formula in enumerate(self.formulas)
             if not self.why_not(formula) and "".join(formula.text.split()) not in done
         ]
@@ -341,6 +355,16 @@ class Cut:
         n = [len(self.labels[name]) for name in design.columns]
         x = one_hot(np.ravel_multi_index(codes, n), prod(n))
         return sparse.csr_array(x.multiply(self._safe[design.columns].ravel())), tuple(design.cells)
+
+
+def persons_hide(x: sparse.csr_array, owners: NDArray[np.int64], least: int) -> bool:
+    """Whether no person has more than 1/least of a combination of a client's columns.
+
+    The sum over all documents of the client is one more column: everybody knows it.
+    """
+    rows = np.column_stack([np.ones(x.shape[0]), x.toarray()])
+    of_persons = np.bincount(owners, leverage(rows, rows.T @ rows))
+    return bool(of_persons.max(initial=0.0) <= 1 / least + ROUNDING)
 
 
 def leverage(x: Numbers, gram: Numbers) -> NDArray[np.float64]:

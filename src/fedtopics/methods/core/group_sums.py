@@ -18,6 +18,7 @@ from fedtopics.methods.core.comparisons import (
     POWERS,
     Cut,
     Design,
+    persons_hide,
     persons_in,
     powers_of,
     rows_kept,
@@ -211,7 +212,10 @@ class GroupSums(SharedFunctions):
         for design in cut.designs:
             if only is None or design.key in only:
                 x = cut.matrix(design, values)[0]
-                for name, array in sums_of(design, x, theta[rows], owners).items():
+                if design.by_client and not persons_hide(x, owners, client.min_persons):
+                    x = x[:0]
+                n = x.shape[0]
+                for name, array in sums_of(design, x, theta[rows[:n]], owners[:n]).items():
                     reply.setdefault(name, {})[design.key] = array
         return reply
 
