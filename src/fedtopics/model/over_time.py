@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
 from fedtopics.model.effects import Effects
@@ -16,7 +15,7 @@ from fedtopics.model.formulas import one_hot
 from fedtopics.model.local_effects import Part, pooled
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.grouping import TIME
-from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
+from fedtopics.text.times import Times, Unit, as_array, as_column, begin_of, missing, times_of
 
 Change = dict[str, Any]
 CHANGE = "change"  # the estimate of how the last periods differ from those before
@@ -104,8 +103,8 @@ def grouped_by_time(
 ) -> Grouped:
     """Return the rows of `topics_over_time`, their change, and numbers of documents in no row."""
     if documents is None:
-        estimates = {estimate.formula: estimate for estimate in model.estimates}
-        return Grouped([*rows_of_study(model, TIME)], change=estimates.get(CHANGE))
+        change = next((of for of in model.estimates if of.formula == CHANGE), None)
+        return Grouped([*rows_of_study(model, TIME)], change=change)
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -212,7 +211,7 @@ def values_of(documents: Any, values: Any) -> Any:
     )
 
 
-def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, NDArray[Any]]]:
+def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, Times]]:
     """Return documents and their values, by client."""
     values = values_of(documents, values)
     if not isinstance(documents, Mapping):
@@ -233,8 +232,8 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
 def _grouped(
     model: TopicFinder,
     corpora: Mapping[Any, Corpus],
-    arrays: Mapping[Any, NDArray[Any]],
-    groups: Mapping[Any, NDArray[Any]],
+    arrays: Mapping[Any, Times],
+    groups: Mapping[Any, Times],
     key: str,
     min_documents: int,
 ) -> tuple[Grouped, list[Part]]:
@@ -284,7 +283,7 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
+def _edges(times: Sequence[Times], bins: int) -> Times:
     """Return the beginnings of periods of equal length, and the end of the last one."""
     least = min(values.min() for values in times)
     most = max(values.max() for values in times)

@@ -196,6 +196,10 @@ def _sentences(model: TopicModel) -> list[str]:
     who = f"{n} clients" if n > 1 else "one client"
     if "privacy" in model.info:
         who = "all clients, counted with noise,"
+    # What all members saw of each client, in a few words for each function.
+    seen = dict.fromkeys(
+        row["short"] for row in model.info.get("data_sent", []) if row["seen"] == ALL_SEE
+    )
     rounds = model.info.get("rounds")
     worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
     return [
@@ -204,18 +208,9 @@ def _sentences(model: TopicModel) -> list[str]:
         f"{counted_units(model)} of {who} by {_method(model)}{worked}.",
         *_tried(model),
         (NOISY if "privacy" in model.info else MASKED) if model.info.get("masked") else SERVER_SAW,
-        *([SEEN_BY_ALL.format(", ".join(seen))] if (seen := _seen_by_all(model)) else []),
+        *([SEEN_BY_ALL.format(", ".join(seen))] if seen else []),
         *(f"{sentence}." for sentence in (promise(model), of_one_client(model)) if sentence),
     ]
-
-
-def _seen_by_all(model: TopicModel) -> list[str]:
-    """Return what all members saw of each client, in a few words for each function."""
-    return list(
-        dict.fromkeys(
-            row["short"] for row in model.info.get("data_sent", []) if row["seen"] == ALL_SEE
-        )
-    )
 
 
 def _tried(model: TopicModel) -> list[str]:
@@ -292,8 +287,8 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
 def ranges(numbers: Sequence[int]) -> str:
     """Write increasing numbers as ranges: 3 to 5, 7."""
     # Numbers without a gap have the same difference to their positions.
-    by_gap = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    runs = [[number for _, number in run] for _, run in by_gap]
+    pairs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in run] for _, run in pairs]
     return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
 
 
