@@ -23,7 +23,7 @@ from fedtopics.methods.core.comparisons import (
     rows_kept,
     shape_of,
 )
-from fedtopics.model.effects import moments
+from fedtopics.model.effects import products
 from fedtopics.model.formulas import Formula, one_hot
 from fedtopics.text.grouping import GroupColumn
 
@@ -78,7 +78,7 @@ def opened(
     for design in cut.designs:
         x = cut.matrix(design, coded)[0]
         if not design.by_client or persons_hide(x, people, least):
-            sums[design.key] = moments(x, theta, people, design.within)
+            sums[design.key] = products(x, theta, people, design.within)
     return Opened(cut, theta, sums)
 
 
@@ -255,5 +255,7 @@ def test_a_formula_with_a_function_is_refused_before_it_is_evaluated(text: str) 
 
 @pytest.mark.parametrize("text", ["funded + ", "funded + other", "funded:client", "client", "1"])
 def test_other_formulas_that_are_refused(text: str) -> None:
-    with pytest.raises(StudyError, match=r"cannot be read|no column|does not have|multiplies client"):
+    with pytest.raises(
+        StudyError, match=r"cannot be read|no column|does not have|multiplies client"
+    ):
         Formula.read(text, {"funded": NO_YES})

@@ -24,9 +24,9 @@ from fedtopics.model.effects import (
     Effects,
     GroupTable,
     coefficients_of,
-    moments,
     of_plain,
     plain,
+    products,
     squares,
 )
 from fedtopics.model.formulas import one_hot
@@ -164,10 +164,10 @@ def thetas(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def noted(x: Any, theta: Any, owners: Any, within: bool) -> Any:
         seen[names[len(theta)]] = theta
-        return moments(x, theta, owners, within)
+        return products(x, theta, owners, within)
 
     monkeypatch.setattr(finished_model, "without_exact_counts", lambda model: model)
-    monkeypatch.setattr(group_sums, "moments", noted)
+    monkeypatch.setattr(group_sums, "products", noted)
     return seen
 
 
@@ -210,9 +210,11 @@ def test_effects_over_the_secure_protocol(tmp_path: Path, thetas: dict[str, Any]
 def effects_of(x: Any, theta: Any, persons: Any = None, within: bool = False) -> Effects:
     """Effects of a matrix of 0 and 1, of one client."""
     matrix = sparse.csr_array(np.asarray(x, float))
-    sums = moments(matrix, theta, persons, within)
-    spread = squares(matrix, theta, coefficients_of(sums), persons, within)
-    return Effects.of("f", [f"t{n}" for n in range(matrix.shape[1])], sums, spread, within)
+    owners = np.arange(len(theta)) if persons is None else persons
+    sums = products(matrix, theta, owners, within)
+    spread = squares(matrix, theta, coefficients_of(sums), owners, within)
+    terms = [f"t{n}" for n in range(matrix.shape[1])]
+    return Effects.of("f", terms, sums, spread, within, scales=np.ones(len(terms)))
 
 
 def test_intervals_and_differences_of_terms() -> None:
@@ -263,10 +265,10 @@ def test_what_has_no_effects(x: list[list[int]], within: bool, says: str) -> Non
 def test_a_group_of_one_level_has_the_error_of_its_mean() -> None:
     theta = np.random.default_rng(0).dirichlet([1, 2], 30)
     x = one_hot(np.repeat([0, 1], [20, 10]), 2)
-    sums = moments(x, theta, None, False)
+    sums = products(x, theta, np.arange(30), False)
     means = sums["xy"] / np.diag(sums["xx"])[:, None]
-    spread = squares(x, theta, means, None, False, cells=True)
-    table = GroupTable.of(("c",), ["no", "yes"], sums, spread, sums["groups"])
+    spread = squares(x, theta, means, np.arange(30), False, cells=True)
+    table = GroupTable.of(("c",), ["no", "yes"], sums, spread)
     expected = theta[20:].std(0) / np.sqrt(10) * np.sqrt(30 / 29)
     np.testing.assert_allclose(table.errors[1], expected)
     row = [*table.rows()][2]

@@ -185,8 +185,11 @@ def _chosen(
     from fedtopics.privacy.accounting import Account
 
     # Without a key, nobody knows whose memory it is.
-    is_first = policy.memory is None and key is None
-    memory = Memory() if is_first else Memory.read(options.memory_of(policy, key))
+    memory = (
+        Memory()
+        if policy.memory is None and key is None
+        else Memory.read(options.memory_of(policy, key))
+    )
     choice = memory.choose(corpus, policy.min_persons, study.fingerprint)
     return choice, Account(memory.header.account)
 

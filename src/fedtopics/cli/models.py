@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.text.times import Unit
 
+Row = Mapping[str, Any]
 TOPICS_SHOWN = 5  # topics per group
 PERIODS = ("year", "quarter", "month", "week", "day")  # copied, as `over_time` loads slowly
 PHRASES = (
@@ -235,36 +237,59 @@ def _print_by(model: Path, by: str, as_json: bool) -> None:
     from fedtopics import TopicModel
 
     loaded = TopicModel.from_pretrained(model)
-    tables = {table.name: table for table in loaded.groups}
-    rows = [*tables[by].rows()] if by in tables else loaded.effects(by).rows()
+    table = next((table for table in loaded.groups if table.name == by), None)
+    rows = loaded.effects(by).rows() if table is None else [*table.rows()]
     if as_json:
         return print_json(rows)
-    if by in tables and tables[by].note:
-        say(f"{tables[by].note}.")
-    names = _topic_names(loaded)
-    for group, of_group in groupby(rows, lambda row: row.get("group", row.get("term"))):
-        middle = "share" if by in tables else "estimate"
-        listed = sorted(of_group, key=lambda row: -abs(row[middle]))
-        if by in tables:
-            behind = f"{listed[0]['documents']:,} documents of {listed[0]['persons']:,} persons"
-            say(f"\n{group}: {behind}; shares with 95 % intervals", "bold")
-        else:
-            say(f"\n{group}: change of shares in points, with 95 % intervals", "bold")
-        for row in listed[:TOPICS_SHOWN]:
-            sign = "" if by in tables else "+"
-            reach = f"{100 * row['low']:.3g} to {100 * row['high']:.3g}"
-            numbers = f"{100 * row[middle]:{sign}6.3g} ({reach})"
-            say(f"  {numbers:24}  {row['topic']:>3}  {names[row['topic']]}")
-    return None
+    if table is None:
+        return _print_largest(
+            loaded,
+            rows,
+            group="term",
+            value="estimate",
+            title=lambda row: f"{row['term']}: change of shares in points, with 95 % intervals",
+            numbers=lambda row: _with_interval(row, f"{100 * row['estimate']:+6.3g}"),
+        )
+    if table.note:
+        say(f"{table.note}.")
+    return _print_largest(
+        loaded,
+        rows,
+        group="group",
+        value="share",
+        title=lambda row: (
+            f"{row['group']}: {row['documents']:,} documents of {row['persons']:,} persons; shares "
+            "with 95 % intervals"
+        ),
+        numbers=lambda row: _with_interval(row, f"{100 * row['share']:6.3g}"),
+    )
 
 
-def _topic_names(model: TopicModel) -> dict[int, str]:
+def _with_interval(row: Row, number: str) -> str:
+    return f"{number} ({100 * row['low']:.3g} to {100 * row['high']:.3g})".ljust(24)
+
+
+def _print_largest(
+    model: TopicModel,
+    rows: Iterable[Row],
+    group: str,
+    value: str,
+    title: Callable[[Row], str],
+    numbers: Callable[[Row], str],
+    style: str = "bold",
+) -> None:
+    """Print the topics with the largest values in each group of rows."""
     from fedtopics.model.labels import shown_label
 
-    return {
+    names = {
         row["topic"]: shown_label(row) or " ".join(row["words"][:CAPTION_WORDS])
         for row in model.get_topic_info()
     }
+    for _, of_group in groupby(rows, itemgetter(group)):
+        listed = sorted(of_group, key=lambda row: -abs(row[value]))[:TOPICS_SHOWN]
+        say(f"\n{title(listed[0])}", style)
+        for row in listed:
+            say(f"  {numbers(row)}  {row['topic']:>3}  {names[row['topic']]}")
 
 
 def _plain(grouped: Grouped) -> dict[str, Any]:
@@ -277,15 +302,17 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
 
 
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
-    topic_names = _topic_names(model)
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in grouped.rows:
-        groups.setdefault(str(row.get("period", row.get("class"))), []).append(row)
     say(f"Topics by {name}", "bold")
-    for group, rows in groups.items():
-        say(f"\n{group}: {rows[0]['documents']:,} documents")
-        for row in sorted(rows, key=lambda row: -row["share"])[:TOPICS_SHOWN]:
-            say(f"  {row['share']:>6.1%}  {row['topic']:>3}  {topic_names[row['topic']]}")
+    key = "period" if any("period" in row for row in grouped.rows) else "class"
+    _print_largest(
+        model,
+        grouped.rows,
+        group=key,
+        value="share",
+        title=lambda row: f"{row[key]}: {row['documents']:,} documents",
+        numbers=lambda row: f"{row['share']:>6.1%}",
+        style="",
+    )
     say(
         f"\nLeft out: {grouped.without:,} documents without a value, {grouped.few:,} in groups of "
         f"fewer than {min_documents:,}, and {grouped.unknown:,} in which the model knows nothing."

@@ -292,8 +292,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         arguments = saved.get("parameters", defaults)
         arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
         fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
-        has_all = _succeeds(signature(kind).bind, **arguments)
-        if not issubclass(kind, cls) or not fits or not has_all:
+        if not (issubclass(kind, cls) and fits and _succeeds(signature(kind).bind, **arguments)):
             raise ModelError(
                 f"The model in {folder} is not a {cls.__name__} but uses {trained['method']}; load "
                 "it with TopicEstimator.load."
@@ -306,9 +305,13 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    if isinstance(documents, Mapping):
-        return {key: corpus_of(texts) for key, texts in documents.items()}
-    return None if documents is None else corpus_of(documents)
+    if documents is None:
+        return None
+    return (
+        {key: corpus_of(texts) for key, texts in documents.items()}
+        if isinstance(documents, Mapping)
+        else corpus_of(documents)
+    )
 
 
 def _names(model: TopicModel) -> dict[int, str]:

@@ -15,9 +15,11 @@ from fedtopics.versions import VERSION
 
 def card(model: Topics) -> str:
     """Return the card of a model, in Markdown."""
-    counted = f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
-    if "privacy" in model.info:
-        counted = f"{counted_units(model).capitalize()}, counted with noise"
+    counted = (
+        f"{counted_units(model).capitalize()}, counted with noise"
+        if "privacy" in model.info
+        else f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
+    )
     rows = model.get_topic_info()
     return (
         figure_templates(for_markdown)

@@ -14,7 +14,7 @@ Benjamini and Hochberg, Controlling the False Discovery Rate, JRSS B 1995.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from scipy import sparse, stats
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
+from fedtopics.model.formulas import one_hot
 from fedtopics.text.rounding import rounded
 
 LEVEL = 0.95  # of intervals
@@ -31,14 +32,13 @@ Moments = Mapping[str, Any]
 """Sums over documents: xx, xy, yy; counts of documents, persons and clients; persons by column."""
 
 
-def moments(
-    x: sparse.csr_array, theta: Numbers, owners: NDArray[np.int64] | None, within: bool
-) -> dict[str, Any]:
+def products(
+    x: sparse.csr_array, theta: Numbers, owners: NDArray[np.int64], within: bool
+) -> dict[str, NDArray[np.float64]]:
     """Return a client's sums; `within` clients, deviations from its own means count."""
-    people = np.arange(len(theta)) if owners is None else owners
-    groups = [len(np.unique(people[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
-    counts = [len(theta), len(np.unique(people)), len(theta) > 0]
-    x, theta = centred(x, theta) if within else (x, theta)
+    groups = [len(np.unique(owners[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
+    counts = [len(theta), len(np.unique(owners)), len(theta) > 0]
+    x, theta = deviations(x, theta) if within else (x, theta)
     return {
         "xx": _dense(x.T @ x),
         "xy": np.asarray(x.T @ theta, np.float64),
@@ -52,23 +52,16 @@ def squares(
     x: sparse.csr_array,
     theta: Numbers,
     coefficients: Numbers,
-    owners: NDArray[np.int64] | None,
+    owners: NDArray[np.int64],
     within: bool,
     cells: bool = False,
 ) -> NDArray[np.float64]:
     """Return a client's squared scores by person, (n_topics, p, p); of `cells` the diagonal."""
-    x, theta = centred(x, theta) if within else (x, theta)
-    residuals = theta - x @ coefficients
-    people = None
-    if owners is not None:
-        n = int(owners.max(initial=-1)) + 1
-        people = sparse.csr_array(
-            (np.ones(len(owners)), (owners, np.arange(len(owners)))), (n, len(owners))
-        )
+    x, theta = deviations(x, theta) if within else (x, theta)
+    people = one_hot(owners, int(owners.max(initial=-1)) + 1).T.tocsr()
     sums = []
-    for residual in residuals.T:
-        scores = sparse.csr_array(sparse.diags_array(residual) @ x)
-        scores = scores if people is None else people @ scores
+    for residual in (theta - x @ coefficients).T:
+        scores = people @ sparse.csr_array(sparse.diags_array(residual) @ x)
         sums.append(
             np.asarray(scores.multiply(scores).sum(0)).ravel()
             if cells
@@ -77,7 +70,7 @@ def squares(
     return np.array(sums, np.float64)
 
 
-def centred(x: sparse.csr_array, theta: Numbers) -> tuple[sparse.csr_array, Numbers]:
+def deviations(x: sparse.csr_array, theta: Numbers) -> tuple[sparse.csr_array, Numbers]:
     """Return deviations from means over a client's documents."""
     if not x.shape[0]:
         return x, theta
@@ -120,7 +113,6 @@ class GroupTable:
         groups: Sequence[str],
         sums: Moments,
         spread: Numbers,
-        persons: Numbers,
         note: str = "",
     ) -> GroupTable:
         """Make a table from sums of `cells` and their squares."""
@@ -135,7 +127,7 @@ class GroupTable:
             shares=np.asarray(sums["xy"])[rows] / n,
             errors=np.sqrt(np.maximum(spread.T[rows] * factor, 0)) / n,
             documents=np.rint(documents[rows]).astype(np.int64),
-            persons=np.rint(persons[rows]).astype(np.int64),
+            persons=np.rint(sums["groups"][rows]).astype(np.int64),
             note=note,
         )
 
@@ -193,9 +185,8 @@ class Effects:
     formula: str
     terms: tuple[str, ...]
     coefficients: Numbers  # (n_terms, n_topics)
-    covariances: (
-        Numbers  # (n_topics, n_terms, n_terms): by person, or HC1 where each document is one
-    )
+    # (n_topics, n_terms, n_terms): by person, or HC1 where each document is one
+    covariances: Numbers
     classical: Numbers  # standard errors of ordinary least squares, (n_terms, n_topics)
     groups: Numbers  # persons with each term, (n_terms,)
     documents: int
@@ -217,7 +208,7 @@ class Effects:
         sums: Moments,
         spread: Numbers,
         within: bool,
-        scales: Numbers | None = None,
+        scales: Numbers,
     ) -> Effects:
         """Make the table from the sums over all clients; `scales` divided the terms' numbers."""
         coefficients = coefficients_of(sums)
@@ -230,7 +221,6 @@ class Effects:
                 f"there are {persons:.0f} persons for {len(terms)} columns; use fewer columns"
             )
         factor = persons / (persons - 1) * (documents - 1) / free
-        scales = np.ones(len(terms)) if scales is None else scales
         return cls(
             formula=formula,
             terms=tuple(terms),
@@ -348,10 +338,9 @@ def significant(numbers: Numbers, digits: int = 3) -> NDArray[np.float64]:
 
 def plain(table: GroupTable | Effects) -> dict[str, Any]:
     """Return a table as lists, numbers and texts."""
-    values = {field.name: getattr(table, field.name) for field in fields(table)}
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in values.items()
+        for name, value in asdict(table).items()
     }
 
 
@@ -361,11 +350,11 @@ Kind = TypeVar("Kind", GroupTable, Effects)
 def of_plain(kind: type[Kind], content: Mapping[str, Any]) -> Kind:
     """Return a table from what `plain` returned."""
     lists = {name: value for name, value in content.items() if isinstance(value, list)}
-    values: dict[str, Any] = dict(content) | {
+    arrays = {
         name: tuple(value) if value and isinstance(value[0], str) else np.array(value)
         for name, value in lists.items()
     }
-    return kind(**values)
+    return kind(**{**content, **arrays})
 
 
 def _are_valid(*arrays: NDArray[Any]) -> bool:

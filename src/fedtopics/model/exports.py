@@ -125,9 +125,7 @@ def data_frame(content: Any, index: Any = None) -> Any:
     import pandas
 
     frame = pandas.DataFrame(content, index=index)
-    for name in TEXT & {*frame.columns}:
-        frame[name] = frame[name].astype("string")
-    return frame
+    return frame.astype(dict.fromkeys(TEXT & {*frame.columns}, "string"))
 
 
 def to_pyldavis(model: Topics) -> dict[str, Any]:

@@ -220,8 +220,11 @@ def _specific(client: str, rows: Sequence[Topic]) -> list[dict[str, Any]]:
         for row in rows
         if row["clients"][client] is not None
     }
-    most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
-    return [{"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE]
+    return [
+        {"topic": topic, "times": ratio[topic]}
+        for topic in sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
+        if ratio[topic] > MORE
+    ]
 
 
 def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -375,5 +378,7 @@ def ticks(low: float, high: float) -> list[float]:
         return [low]
     power = 10.0 ** floor(log10((high - low) / 5))
     step = next(n * power for n in (1, 2, 5, 10) if (high - low) / (n * power) <= 5.001)
-    numbers = range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)
-    return [round(number * step, 12) for number in numbers]
+    return [
+        round(number * step, 12)
+        for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)
+    ]

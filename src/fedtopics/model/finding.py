@@ -195,9 +195,12 @@ class TopicFinder(Topics):
         if embeddings is not None:
             seen |= embeddings.any(1)
         for rows in batches(np.flatnonzero(seen)):
-            vectors = None if embeddings is None else embeddings[rows]
             theta[rows] = self.inference.infer(
-                self.weights, self.shared, counts[rows], vectors, **how
+                self.weights,
+                self.shared,
+                counts[rows],
+                None if embeddings is None else embeddings[rows],
+                **how,
             )
         return theta, seen
 

@@ -102,12 +102,16 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
         "estimates": [plain(estimate) for estimate in model.estimates],
     }
     words = model.vocabulary.plain()
-    files = {
-        "model.safetensors": tensors,
-        "config.json": _lines({**config, "digest": content_digest(config, words)}),
-        "vocabulary.json": _lines(words),
-    }
-    _replace(folder, {**files, **_labels(model), **more})
+    _replace(
+        folder,
+        {
+            "model.safetensors": tensors,
+            "config.json": _lines({**config, "digest": content_digest(config, words)}),
+            "vocabulary.json": _lines(words),
+            **_labels(model),
+            **more,
+        },
+    )
 
 
 def weight_arrays(model: Topics) -> Weights:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 from math import prod
 from typing import Any
 
@@ -83,28 +83,31 @@ class Formula:
     def read(cls, text: str, columns: Collection[str]) -> Formula:
         """Read a formula; StudyError if it has functions, or columns that are not there."""
         factors = parsed(text)
-        terms = [tuple(name for name, _ in term) for term in factors if term[0][1] != "literal"]
+        products = [tuple(name for name, _ in term) for term in factors if term[0][1] != "literal"]
+        terms = tuple(term for term in products if term != (CLIENT,))
         if any(how not in ("lookup", "literal") for term in factors for _, how in term):
             raise StudyError(
                 f"The formula {text!r:.200} has a function or a sign that is not + or :; give "
                 "numbers knots in the study for a spline."
             )
-        for name in (name for term in terms for name in term):
-            if name not in columns and (name,) != (CLIENT,):
+        for name in chain.from_iterable(products):
+            if name not in (*columns, CLIENT):
                 raise StudyError(
                     f"The formula {text!r:.200} has {name!r}, which [method.by] does not have; "
                     f"{nearest_names(name, [*columns, CLIENT])}"
                 )
-        if any(CLIENT in term and len(term) > 1 for term in terms):
+        if any(CLIENT in term for term in terms):
             raise StudyError(
                 f"The formula {text!r:.200} multiplies client by another column, which would tell "
                 "each client's differences; write + client."
             )
-        own = tuple(term for term in terms if term != (CLIENT,))
-        if not own:
+        if not terms:
             raise StudyError(f"The formula {text!r:.200} has no column; add one, such as funded.")
         return cls(
-            text, own, any(term[0] == ("1", "literal") for term in factors), len(own) < len(terms)
+            text=text,
+            terms=terms,
+            has_intercept=any(term[0] == ("1", "literal") for term in factors),
+            within=(CLIENT,) in products,
         )
 
     @cached_property
@@ -132,10 +135,10 @@ class Formula:
             if isinstance(value, Levels):
                 frame[name] = pd.Categorical.from_codes(value.codes, value.labels)
                 named[name] = name
-                continue
-            parts = [f"{name}{part}" for part in value.parts]
-            frame |= dict(zip(parts, value.columns.T, strict=True))
-            named[name] = f"({' + '.join(parts)})"
+            else:
+                parts = [f"{name}{part}" for part in value.parts]
+                frame |= dict(zip(parts, value.columns.T, strict=True))
+                named[name] = f"({' + '.join(parts)})"
         terms = [":".join(named[name] for name in term) for term in self.terms]
         made = formulaic.model_matrix(
             formulaic.Formula(" + ".join([str(int(self.has_intercept or self.within)), *terms])),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.model.effects import Effects, coefficients_of, moments, squares
+from fedtopics.model.effects import Effects, coefficients_of, products, squares
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.formulas import Formula, Levels, Numbered, parsed, scales
 from fedtopics.text.columns import Column
@@ -16,8 +16,8 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.grouping import UNKNOWN, GroupColumn, values_in
 from fedtopics.text.tables import Columns
 
-Part = tuple[Any, NDArray[Any], NDArray[np.int64] | None]
-"""A client's groups or numbers by document, its theta, and persons; see `Corpus.owners`."""
+Part = tuple[Any, NDArray[Any], NDArray[np.int64]]
+"""A client's groups or numbers by document, its theta, and persons; see `Corpus.person_numbers`."""
 
 
 def effects(
@@ -55,7 +55,12 @@ def effects(
     if documents is None:
         return _of_study(model, formula)
     columns = columns or Columns()
-    given = {name: _column(column) for name, column in (by or {}).items()}
+    described = {
+        name: column
+        if isinstance(column, GroupColumn)
+        else GroupColumn(levels=tuple(map(str, column)))
+        for name, column in (by or {}).items()
+    }
     words = {name for term in parsed(formula) for name, _ in term}
     corpora = {
         client: Corpus.of(table, replace(columns, by={name: name for name in words}))
@@ -63,12 +68,10 @@ def effects(
             documents if isinstance(documents, Mapping) else {"": documents}
         ).items()
     }
-    present = {
-        n for corpus in corpora.values() if corpus.groups is not None for n in _names(corpus)
-    }
-    for name in present - given.keys():
-        given[name] = _guessed(name, corpora.values())
-    return _estimate(model, Formula.read(formula, given), corpora, given)
+    present = {name for corpus in corpora.values() for name in _names(corpus)}
+    for name in present - described.keys():
+        described[name] = _guessed(name, corpora.values())
+    return _estimate(model, Formula.read(formula, described), corpora, described)
 
 
 def _of_study(model: TopicFinder, formula: str) -> Effects:
@@ -82,10 +85,6 @@ def _of_study(model: TopicFinder, formula: str) -> Effects:
     if why := by_formula[wanted].refused:
         raise StudyError(f"The effects of {formula!r:.200} were not computed: {why}.")
     return by_formula[wanted]
-
-
-def _column(given: Any) -> GroupColumn:
-    return given if isinstance(given, GroupColumn) else GroupColumn(levels=tuple(map(str, given)))
 
 
 def _names(corpus: Corpus) -> list[str]:
@@ -119,7 +118,10 @@ def _estimate(
     return pooled(
         formula.text,
         terms,
-        [(x, theta, corpus.owners) for (x, _), (corpus, theta) in zip(made, parts, strict=True)],
+        [
+            (x, theta, corpus.person_numbers)
+            for (x, _), (corpus, theta) in zip(made, parts, strict=True)
+        ],
         within=formula.within,
         scales=scales(terms, by),
     )
@@ -130,14 +132,21 @@ def pooled(
     terms: Sequence[str],
     parts: Sequence[Part],
     within: bool,
-    scales: NDArray[np.float64] | None = None,
+    scales: NDArray[np.float64],
 ) -> Effects:
     """Return effects from each client's numbers by document, theta, and persons."""
-    sums = [moments(x, theta, owners, within) for x, theta, owners in parts]
+    sums = [products(x, theta, owners, within) for x, theta, owners in parts]
     total = {name: np.sum([part[name] for part in sums], axis=0) for name in sums[0]}
     coefficients = coefficients_of(total)
     spread = [squares(x, theta, coefficients, owners, within) for x, theta, owners in parts]
-    return Effects.of(formula, terms, total, np.sum(spread, axis=0), within, scales)
+    return Effects.of(
+        formula=formula,
+        terms=terms,
+        sums=total,
+        spread=np.sum(spread, axis=0),
+        within=within,
+        scales=scales,
+    )
 
 
 def _seen(model: TopicFinder, corpus: Corpus) -> tuple[Corpus, NDArray[np.float64]]:

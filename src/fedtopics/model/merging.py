@@ -111,8 +111,9 @@ def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequenc
         If a topic does not exist or is listed twice.
     """
     try:
-        single = all(isinstance(topic, Integral) for topic in topics_to_merge)
-        groups: Any = [topics_to_merge] if single else topics_to_merge
+        groups: Any = topics_to_merge
+        if all(isinstance(topic, Integral) for topic in topics_to_merge):
+            groups = [topics_to_merge]
         return _grouped(model, [[*map(index, group)] for group in groups])
     except TypeError:
         raise StudyError(

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_choice, check_keys, check_number
 from fedtopics.model.effects import Effects
@@ -16,11 +15,13 @@ from fedtopics.model.formulas import one_hot
 from fedtopics.model.local_effects import Part, pooled
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.grouping import TIME
-from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
+from fedtopics.text.times import Times, Unit, as_array, as_column, begin_of, missing, times_of
 
 Change = dict[str, Any]
 CHANGE = "change"  # the estimate of how the last periods differ from those before
-EARLIER, LATER, REST = "earlier", "later", "rest"
+EARLIER = "earlier"
+LATER = "later"
+REST = "rest"
 MIN_DOCUMENTS = 10  # of a client in a period
 ALL_CLIENTS = 1 << 30  # clients, if their number is unknown
 
@@ -102,8 +103,8 @@ def grouped_by_time(
 ) -> Grouped:
     """Return the rows of `topics_over_time`, their change, and numbers of documents in no row."""
     if documents is None:
-        estimates = {estimate.formula: estimate for estimate in model.estimates}
-        return Grouped([*rows_of_study(model, TIME)], change=estimates.get(CHANGE))
+        change = next((of for of in model.estimates if of.formula == CHANGE), None)
+        return Grouped([*rows_of_study(model, TIME)], change=change)
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
@@ -134,11 +135,11 @@ def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects
     if len(periods) < 2:
         return None
     spans = spans_of(periods)
-    names = [EARLIER, LATER, REST][: 2 + (REST in spans)]
-    codes = dict(zip(periods, map(names.index, spans), strict=True))
+    terms = [LATER, REST][: 1 + (REST in spans)]
+    codes = dict(zip(periods, map([EARLIER, *terms].index, spans), strict=True))
     designs = [
         (
-            one_hot(np.array([codes[group] for group in groups.tolist()]), len(names))[:, 1:],
+            one_hot(np.array([codes[group] for group in groups.tolist()]), 1 + len(terms))[:, 1:],
             theta,
             owners,
         )
@@ -146,7 +147,7 @@ def _change(rows: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Effects
         if len(groups)
     ]
     try:
-        return pooled(CHANGE, names[1:], designs, within=True)
+        return pooled(CHANGE, terms, designs, within=True, scales=np.ones(len(terms)))
     except StudyError as error:
         return Effects.refusal(CHANGE, str(error))
 
@@ -210,7 +211,7 @@ def values_of(documents: Any, values: Any) -> Any:
     )
 
 
-def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, NDArray[Any]]]:
+def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any, Times]]:
     """Return documents and their values, by client."""
     values = values_of(documents, values)
     if not isinstance(documents, Mapping):
@@ -231,8 +232,8 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
 def _grouped(
     model: TopicFinder,
     corpora: Mapping[Any, Corpus],
-    arrays: Mapping[Any, NDArray[Any]],
-    groups: Mapping[Any, NDArray[Any]],
+    arrays: Mapping[Any, Times],
+    groups: Mapping[Any, Times],
     key: str,
     min_documents: int,
 ) -> tuple[Grouped, list[Part]]:
@@ -254,7 +255,7 @@ def _grouped(
         enough = (sizes >= max(min_documents, 1))[places]
         few += int((~enough).sum())
         rows = np.flatnonzero(has_value & seen)[enough]
-        parts.append((values[places][enough], theta[rows], corpus.owners_of(rows)))
+        parts.append((values[places][enough], theta[rows], corpus.person_numbers[rows]))
     return Grouped([*_rows(parts, key)], without=without, few=few, unknown=unknown), parts
 
 
@@ -266,7 +267,7 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
         ends = np.cumsum(np.bincount(places))
         by_value = np.split(np.argsort(places, kind="stable"), ends[:-1])
         for value, rows in zip(values.tolist(), by_value, strict=False):
-            persons = len(rows) if owners is None else len(np.unique(owners[rows]))
+            persons = len(np.unique(owners[rows]))
             sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))
     for value, of_clients in sorted(sums.items()):
         counts, documents, persons = (sum(column) for column in zip(*of_clients, strict=True))
@@ -282,7 +283,7 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
+def _edges(times: Sequence[Times], bins: int) -> Times:
     """Return the beginnings of periods of equal length, and the end of the last one."""
     least = min(values.min() for values in times)
     most = max(values.max() for values in times)
@@ -292,11 +293,11 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
     return np.linspace(float(least), float(most), bins + 1)
 
 
-def changes(of: Grouped | None) -> Change | None:
+def changes(of: Grouped) -> Change | None:
     """Return how topics' shares changed, from rows by period; None below two periods."""
-    rows = [] if of is None else of.rows
+    rows = of.rows
     periods = sorted({row["period"] for row in rows})
-    if of is None or len(periods) < 2:
+    if len(periods) < 2:
         return None
     # The last year and the one before; within one year or without dates, the halves.
     earlier, later = halves(periods)

@@ -184,7 +184,7 @@ def match_terms(
         else nearness(model, texts, embedding_model)
     )
     ends = np.cumsum([len(synonyms) for synonyms in terms.values()])
-    near = np.stack([of_term.max(0) for of_term in np.split(rows, ends[:-1])])
+    near = np.maximum.reduceat(rows, [0, *ends[:-1]])
 
     def first(number: int) -> list[tuple[str, float]]:
         pairs = zip(terms, near[:, number].tolist(), strict=True)

@@ -24,9 +24,11 @@ def margin(values: Sequence[float] | NDArray[np.float64]) -> float | None:
     >>> round(margin([1.0, 2.0, 3.0]), 3)
     2.484
     """
-    if len(values) < 2:
-        return None
-    return float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
+    return (
+        float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
+        if len(values) > 1
+        else None
+    )
 
 
 def jackknife_margin(
@@ -51,10 +53,9 @@ def jackknife_margin(
     n_groups = min(len(unique), GROUPS)
     group = np.random.default_rng(0).permutation(len(unique))[row] % n_groups
     without = np.array([score(group != left_out) for left_out in range(n_groups)])
-    reach = margin((n_groups - 1) * without)  # the spread of the jackknife's pseudo-values
-    return (
-        reach or None
-    )  # a score that no group changes, such as a purity of 1, may still be chance
+    # The spread of the jackknife's pseudo-values. A score that no group changes, such as a purity
+    # of 1, may still be chance.
+    return margin((n_groups - 1) * without) or None
 
 
 def with_margin(value: float | None, reach: float | None, form: str = ".3f") -> str:

@@ -151,8 +151,14 @@ def _seen(records: Records) -> str:
 
 def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
     first, last = (f"{time[:19].replace('T', ' ')} UTC" for time in facts.times)
-    signs = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
-    return {"facts": facts, "first": first, "last": last, "signs": signs}
+    return {
+        "facts": facts,
+        "first": first,
+        "last": last,
+        "signs": "signs with the key of its certificate"
+        if facts.has_certificate
+        else "does not sign",
+    }
 
 
 def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -> Sequence[Part]:
@@ -189,7 +195,7 @@ def _parts(entry: Sequence[str], records: Records, phrases: Mapping[str, Any]) -
 def _flows(records: Records) -> list[Part]:
     """List what each client sent or, before a run, what it will send."""
     if records.ledgers:
-        return [part for facts in records.ledgers for part in _flows_of(records, facts)]
+        return [part for facts in records.ledgers for part in _flows_of(facts)]
     return [
         FormTable(
             head=[*ABOUT, "numbers, at most", "bytes of one, at most"],
@@ -211,7 +217,7 @@ def _about(function: str, row: Mapping[str, Any]) -> list[str]:
     return [function, f"{row['often']}; {row['over']}", row["data_sent"] + bounds, row["seen"]]
 
 
-def _flows_of(records: Records, facts: LedgerFacts) -> list[Part]:
+def _flows_of(facts: LedgerFacts) -> list[Part]:
     texts = facts.text_bytes
     # Words of a secure study are sent as table, list and counts, which have rows of their own.
     sent = sum(

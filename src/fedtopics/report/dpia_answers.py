@@ -50,8 +50,9 @@ def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> P
     if not isinstance(part, Gap):
         return part
     for earlier in answers:
-        is_same = (earlier.section, earlier.question) == (section, part.question)
-        if is_same and earlier.answer.strip():
+        if (earlier.section, earlier.question) == (section, part.question) and (
+            earlier.answer.strip()
+        ):
             return Statement(
                 f"{part.question} {earlier.answer.strip()}", f"{FILE}, answered by {part.who}"
             )

@@ -61,9 +61,11 @@ class Records:
     @property
     def exposures(self) -> list[tuple[str, str, Exposure]]:
         """For each client whose records are here: its name, the record, what the study shows."""
-        if self.before is not None:
-            return [("This client", "the documents and policy given", self.before)]
-        return [(facts.client, facts.began, facts.exposure(self.study)) for facts in self.ledgers]
+        return (
+            [(facts.client, facts.began, facts.exposure(self.study)) for facts in self.ledgers]
+            if self.before is None
+            else [("This client", "the documents and policy given", self.before)]
+        )
 
     @property
     def planned(self) -> Sequence[DataSent]:

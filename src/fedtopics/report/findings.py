@@ -81,8 +81,8 @@ class Question:
         ends = sorted((abs(row["low_of_all"]), abs(row["high_of_all"])))
         interval = " to ".join(map(in_points, ends))
         verb = self.verbs[row["estimate"] < 0]
-        by = f"by {in_points(abs(row['estimate']))} points ({interval})"
-        return f"{_quoted(topic)} {verb} {by}{self.places[row['term']]}"
+        size = in_points(abs(row["estimate"]))
+        return f"{_quoted(topic)} {verb} by {size} points ({interval}){self.places[row['term']]}"
 
     @property
     def _basis(self) -> str:
@@ -111,7 +111,7 @@ def sentences(
     """
     lines = [_about(topics, sum(documents.values()), kind, counted_units(model))]
     if len(documents) > 1:
-        lines.append(_clients(topics, documents, similarity, kind))
+        lines.append(_clients(topics, documents, similarity))
     questions = [*_of_groups(model, kind)]
     if change is not None:
         questions = [_of_change(change, estimate), *questions]
@@ -190,7 +190,6 @@ def _clients(
     topics: Sequence[Topic],
     documents: Mapping[str, int],
     similarity: NDArray[np.float64],
-    kind: str,
 ) -> str:
     alike = _most_alike(documents, similarity, len(topics))
     owned: dict[str, list[Topic]] = {}

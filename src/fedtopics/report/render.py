@@ -109,8 +109,9 @@ def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
 def _for_script(content: Any) -> Markup:
     """Return JSON that cannot end its script element."""
     plain = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    safe = plain.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return Markup(safe)  # noqa: S704
+    return Markup(  # noqa: S704
+        plain.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )
 
 
 def _bytes(number: float) -> str:

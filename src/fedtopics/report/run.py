@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation import ledger
@@ -27,7 +26,7 @@ from fedtopics.model.over_time import Grouped, grouped_by_time
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
-from fedtopics.text.times import Unit, as_array, missing, times_of
+from fedtopics.text.times import Times, Unit, as_array, missing, times_of
 
 LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days, for this unit
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
@@ -287,7 +286,7 @@ def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
     return {name: table for name, table in dated.items() if table.time and table.data}
 
 
-def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
+def _unit(times: Sequence[Times]) -> Unit | None:
     """Return a period that suits the span of the times."""
     days = np.concatenate([times_of(dates, ~missing(dates)) for dates in times])
     if days.dtype.kind != "M":

@@ -86,7 +86,7 @@ def summarise(
     if over_time is None and any(table.name == TIME for table in model.groups):
         over_time = grouped_by_time(model, None, None)
     topics = _topics(model, facts["topics"])
-    change = changes(over_time)
+    change = changes(over_time or Grouped([]))
     return {
         **facts,
         "title": run.study.get("name") or run.name or "model",
@@ -196,6 +196,10 @@ def _sentences(model: TopicModel) -> list[str]:
     who = f"{n} clients" if n > 1 else "one client"
     if "privacy" in model.info:
         who = "all clients, counted with noise,"
+    # What all members saw of each client, in a few words for each function.
+    seen = dict.fromkeys(
+        row["short"] for row in model.info.get("data_sent", []) if row["seen"] == ALL_SEE
+    )
     rounds = model.info.get("rounds")
     worked = "" if rounds is None else f", in {rounds:,} round{'' if rounds == 1 else 's'}"
     return [
@@ -204,18 +208,9 @@ def _sentences(model: TopicModel) -> list[str]:
         f"{counted_units(model)} of {who} by {_method(model)}{worked}.",
         *_tried(model),
         (NOISY if "privacy" in model.info else MASKED) if model.info.get("masked") else SERVER_SAW,
-        *([SEEN_BY_ALL.format(", ".join(seen))] if (seen := _seen_by_all(model)) else []),
+        *([SEEN_BY_ALL.format(", ".join(seen))] if seen else []),
         *(f"{sentence}." for sentence in (promise(model), of_one_client(model)) if sentence),
     ]
-
-
-def _seen_by_all(model: TopicModel) -> list[str]:
-    """Return what all members saw of each client, in a few words for each function."""
-    return list(
-        dict.fromkeys(
-            row["short"] for row in model.info.get("data_sent", []) if row["seen"] == ALL_SEE
-        )
-    )
 
 
 def _tried(model: TopicModel) -> list[str]:

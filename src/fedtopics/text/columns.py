@@ -181,9 +181,11 @@ class Column:
 def concatenate(parts: Iterable[Any]) -> pa.ChunkedArray:
     """Concatenate columns in a type that fits all; raise ArrowException if there is none."""
     tables = [pa.table({"": part}) for part in parts]
-    if not tables:
-        return pa.chunked_array([], pa.null())
-    return pa.concat_tables(tables, promote_options="permissive").column(0)
+    return (
+        pa.concat_tables(tables, promote_options="permissive").column(0)
+        if tables
+        else pa.chunked_array([], pa.null())
+    )
 
 
 def _is_arrow(part: Any) -> bool:

@@ -90,15 +90,14 @@ class Corpus:
         DataError
             If the file is missing, is of another kind, cannot be parsed, or lacks a column.
         """
-        parts = [
+        first, *others = (
             cls._from_table(read_table(file), columns or Columns()) for file in files_of(Path(path))
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        first = parts[0]
+        )
+        if not others:
+            return first
         return replace(
-            cls.pool(parts),
-            source=f"{first.source} and {len(parts) - 1} more files",
+            cls.pool([first, *others]),
+            source=f"{first.source} and {len(others)} more files",
             person_column=first.person_column,
         )
 
@@ -230,8 +229,8 @@ class Corpus:
             times=table.read_column(columns.time, (), Column.values),
             groups=_structs(
                 {
-                    name: table.read_column(None, [own.lower()], Column.values)
-                    for name, own in columns.by.items()
+                    name: table.read_column(None, [column.lower()], Column.values)
+                    for name, column in columns.by.items()
                 }
             ),
             source=table.source(name),
@@ -243,8 +242,11 @@ class Corpus:
         return len(self.documents)
 
     def __repr__(self) -> str:
-        kind = "lists of tokens" if self.is_tokenised else "texts"
-        counts = [f"documents: {len(self):,}", f"empty: {self.n_empty:,}", kind]
+        counts = [
+            f"documents: {len(self):,}",
+            f"empty: {self.n_empty:,}",
+            "lists of tokens" if self.is_tokenised else "texts",
+        ]
         if self.embeddings is not None:
             counts.append(f"embeddings: {self.embeddings.shape[1]} dimensions")
         parts = {
@@ -280,9 +282,11 @@ class Corpus:
     @cached_property
     def owners(self) -> NDArray[np.int64] | None:
         """The number of each document's person; None if each document is a person of its own."""
-        if self.persons is None:
-            return None
-        return np.asarray(self.persons.combine_chunks().dictionary_encode().indices, np.int64)
+        return (
+            None
+            if self.persons is None
+            else np.asarray(self.persons.combine_chunks().dictionary_encode().indices, np.int64)
+        )
 
     @property
     def person_numbers(self) -> NDArray[np.int64]:
@@ -409,8 +413,8 @@ def column_of(data: Any, name: str) -> list[Any]:
 
 def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
     """Return columns as one, without those that are not there; None if none is."""
-    there = {name: column for name, column in columns.items() if column is not None}
-    return pa.table(there).to_struct_array() if there else None
+    present = {name: column for name, column in columns.items() if column is not None}
+    return pa.table(present).to_struct_array() if present else None
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:

@@ -271,8 +271,7 @@ class Encoder(Protocol):
 
 def same_model(a: str, b: str) -> bool:
     """Whether two names or paths mean the same model: their last parts are equal."""
-    first, second = (re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b))
-    return first == second
+    return len({re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b)}) == 1
 
 
 class SentenceEncoder:

@@ -53,8 +53,7 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
             raise ValueError("give levels, or begin and end, or least and most")
         if self.begin and self.end and self.end < self.begin:
             raise ValueError("the end is before the begin")
-        cuts = self._cuts
-        if len({*self.names}) < len(self.names) or any(b <= a for a, b in pairwise(cuts)):
+        if len({*self.names}) < len(self.names) or any(b <= a for a, b in pairwise(self._cuts)):
             raise ValueError("a level or number is there twice, or numbers do not ascend")
         if len(self.names) > MOST_LEVELS:
             raise ValueError(
@@ -93,13 +92,12 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
 
     def codes(self, corpus: Corpus, name: str) -> NDArray[np.int64]:
         """Return the number of each document's level in `names`; DataError if none can be read."""
-        values = values_in(corpus, name)
         n_levels = len(self.names) - 2
         codes = np.full(len(corpus), n_levels + 1)
         if self.is_number:
             numbers = self.numbers(corpus, name)
-            inner = np.searchsorted(self.knots, numbers, "right")
-            return np.where(np.isnan(numbers), codes, inner)
+            return np.where(np.isnan(numbers), codes, np.searchsorted(self.knots, numbers, "right"))
+        values = values_in(corpus, name)
         array = as_array(values)
         present = ~missing(array)
         if not present.any():
@@ -108,12 +106,12 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
             begins = begin_of(times_of(array, present), self.period)
             places = np.searchsorted(self.begins, begins).clip(max=n_levels - 1)
             codes[present] = np.where(self.begins[places] == begins, places, n_levels)
-            return codes
-        places_of = {level: place for place, level in enumerate(self.levels)}
-        texts = Column([values], name).names().to_pylist()
-        codes[present] = [
-            places_of.get(texts[row].strip(), n_levels) for row in np.flatnonzero(present)
-        ]
+        else:
+            places_of = {level: place for place, level in enumerate(self.levels)}
+            texts = Column([values], name).names().to_pylist()
+            codes[present] = [
+                places_of.get(texts[row].strip(), n_levels) for row in np.flatnonzero(present)
+            ]
         return codes
 
     def numbers(self, corpus: Corpus, name: str) -> NDArray[np.float64]:

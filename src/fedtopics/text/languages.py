@@ -222,8 +222,10 @@ def unspaced_runs() -> Any:
     """Return the pattern of letters and marks of scripts without spaces."""
     import regex  # late, as in `compile_pattern`
 
-    scripts = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Myanmar", "Khmer")
-    letters = "".join(rf"\p{{Script={script}}}" for script in scripts)
+    letters = "".join(
+        rf"\p{{Script={script}}}"
+        for script in ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Myanmar", "Khmer")
+    )
     return regex.compile(rf"([{letters}ー々]+)")
 
 

@@ -322,8 +322,13 @@ def read_parquet(path: Path) -> pa.Table:
     most = _most(path)
     unpacked = 0
     with pa.parquet.ParquetFile(path) as file:
-        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-        longest = max((group.total_byte_size for group in groups), default=0)
+        longest = max(
+            (
+                file.metadata.row_group(number).total_byte_size
+                for number in range(file.metadata.num_row_groups)
+            ),
+            default=0,
+        )
         # No value is longer than its column's pages, so a few rows fit into the memory.
         for batch in file.iter_batches(min(ROWS, max(1, most // max(1, longest)))):
             unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)

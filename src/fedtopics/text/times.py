@@ -11,6 +11,8 @@ from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.tables import is_table
 
+Times = NDArray[Any]
+"""Times as numpy's datetimes or as numbers, or objects that are read as times."""
 Unit = Literal["year", "quarter", "month", "week", "day"]
 PERIODS: dict[Unit, tuple[str, int]] = {  # a unit of numpy's dates, and how many of it
     "year": ("M", 12),
@@ -29,7 +31,7 @@ FIRST_YEAR = -1969  # since 1970: the first year that a date can have
 LAST_YEAR = 8029  # since 1970: the last year
 
 
-def as_array(values: Any) -> NDArray[Any]:
+def as_array(values: Any) -> Times:
     """Return values as an array of numbers, times or objects."""
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "iufbM":
@@ -44,14 +46,16 @@ def as_column(values: Any) -> Column:
     return Column([values], "the times or classes")
 
 
-def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing(values: Times) -> NDArray[np.bool_]:
     """Return which documents have no value, see `is_missing`."""
-    if values.dtype.kind not in "OU":
-        return np.asarray(values != values)  # NaN, and NaT
-    return np.fromiter(map(is_missing, values), bool, len(values))
+    return (
+        np.fromiter(map(is_missing, values), bool, len(values))
+        if values.dtype.kind in "OU"
+        else np.asarray(values != values)  # NaN, and NaT
+    )
 
 
-def times_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
+def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
     """Return the times of documents that have one, as numpy's datetimes or as numbers."""
     times = values[present]
     try:
@@ -92,9 +96,7 @@ def _local(value: Any) -> Any:
     return value if getattr(value, "tzinfo", None) is None else value.replace(tzinfo=None)
 
 
-def begin_of(
-    times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None = None
-) -> NDArray[Any]:
+def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times:
     """Return the beginning of each time's period."""
     if edges is not None:
         place = np.searchsorted(edges, times, "right") - 1
@@ -109,5 +111,5 @@ def begin_of(
     code, step = PERIODS[by or "month"]
     offset = THURSDAY if code == "D" else 0
     numbers = times.astype(f"datetime64[{code}]").astype(np.int64) + offset
-    begins = numbers // step * step - offset
-    return np.asarray(begins.astype(f"datetime64[{code}]").astype("datetime64[D]"))
+    begins = (numbers // step * step - offset).astype(f"datetime64[{code}]")
+    return begins.astype("datetime64[D]")

@@ -316,9 +316,8 @@ def agree(
     # Sums over clients: both numbers of `WordCounts.named`; 1 if named; 1 if among the first.
     frequency, occurrences, clients, first = counted.T
     least = limits.clients_per_word(n_clients)
-    rare_enough = frequency <= limits.max_document_share * documents
-    fit = np.flatnonzero((clients >= least) & rare_enough).tolist()
-    fit.sort(key=lambda row: -occurrences[row])
+    fits = (clients >= least) & (frequency <= limits.max_document_share * documents)
+    fit = sorted(np.flatnonzero(fits).tolist(), key=lambda row: -occurrences[row])
     chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: limits.max_words])
     rows = [row for row in fit if row in chosen]
     if len(rows) < 2:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from scipy import sparse
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
-from fedtopics.methods.core.groups import with_company
+from fedtopics.methods.core.groups import persons_by_label, with_company
 from fedtopics.model.formulas import Formula, Levels, Numbered, Values, one_hot
 from fedtopics.model.over_time import CHANGE, EARLIER, LATER, REST, spans_of
 from fedtopics.text.corpus import Corpus
@@ -64,7 +64,7 @@ def rows_kept(cells: NDArray[np.int64], owners: NDArray[np.int64], least: int) -
     If the others are of fewer than `least` persons, the smallest cell is left out as well.
     """
     n = int(cells.max(initial=0)) + 1
-    persons = np.bincount(np.unique(owners * n + cells) % n, minlength=n)
+    persons = persons_by_label(cells, n, owners)
     used = persons[cells] >= least
     if 0 < len(np.unique(owners[~used])) < least:
         used &= cells != np.where(persons >= least, persons, len(owners) + 1).argmin()
@@ -113,7 +113,9 @@ class Cut:
         axes = tuple(axis for axis, other in enumerate(self.columns) if other != name)
         return np.asarray(self.counted["persons"].sum(axes))
 
-    def _pool(self, name: str, names: Sequence[str], persons: Numbers, enough: Any) -> None:
+    def _pool(
+        self, name: str, names: Sequence[str], persons: Numbers, enough: NDArray[np.bool_]
+    ) -> None:
         """Show small levels together."""
         enough = with_company(enough & (persons > ROUNDING), persons)
         alone = np.flatnonzero(enough).tolist()
@@ -134,8 +136,12 @@ class Cut:
     def persons(self, table: Table) -> Numbers:
         """Return the persons in each cell of a table, by the levels that are shown."""
         total = np.zeros(self._shape((*self.columns,)))
-        places = [self.places[n].clip(max=max(len(self.labels[n]), 1) - 1) for n in self.columns]
-        np.add.at(total, np.ix_(*places), self.counted["persons"])
+        levels = np.indices(self.counted["persons"].shape)
+        places = tuple(
+            self.places[name].clip(max=max(len(self.labels[name]), 1) - 1)[level]
+            for name, level in zip(self.columns, levels, strict=True)
+        )
+        np.add.at(total, places, self.counted["persons"])
         return np.asarray(total.sum(tuple(a for a, n in enumerate(self.columns) if n not in table)))
 
     def _shape(self, table: Table) -> list[int]:
@@ -339,8 +345,7 @@ class Cut:
         if design.formula is not None:
             used = {name: values.get(f"{name} as number", values[name]) for name in design.columns}
             return design.formula.matrix(used)
-        levels = [values[name] for name in design.columns]
-        codes = [level.codes for level in levels if isinstance(level, Levels)]
+        codes = [cast(Levels, values[name]).codes for name in design.columns]
         if not design.cells:  # differences from the first level
             labels = self.labels[design.columns[0]]
             if design.key == CHANGE and self._spans is not None:
@@ -348,10 +353,7 @@ class Cut:
                 labels = (EARLIER, LATER, REST)[: 2 + (self._spans == 2).any()]
             return one_hot(codes[0], len(labels))[:, 1:], labels[1:]
         n = [len(self.labels[name]) for name in design.columns]
-        cells = np.ravel_multi_index(codes, n)
-        x = one_hot(cells, prod(n))
-        if len(n) == 1:
-            return x, tuple(design.cells)
+        x = one_hot(np.ravel_multi_index(codes, n), prod(n))
         return sparse.csr_array(x.multiply(self._safe[design.columns].ravel())), tuple(design.cells)
 
 

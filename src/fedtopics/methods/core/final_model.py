@@ -294,5 +294,9 @@ def count_together(
     reply = agreement.ask(
         LastSums.word_pairs, words=words, pairs=pairs, windows=windows, parts=parts
     )
-    by_part = {part: {str(size): reply[f"{part}/{size}"] for size in windows} for part in parts}
-    return {part: coherence.looked_up(counts, words, pairs) for part, counts in by_part.items()}
+    return {
+        part: coherence.looked_up(
+            {str(size): reply[f"{part}/{size}"] for size in windows}, words, pairs
+        )
+        for part in parts
+    }

@@ -5,11 +5,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import LAST, NEVER, Reply, of_method, published
 from fedtopics.contract.replies import Bounds, Template, sums
 from fedtopics.errors import StudyError
+from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.comparisons import (
     POWERS,
@@ -22,24 +25,28 @@ from fedtopics.methods.core.comparisons import (
     shape_of,
 )
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.model.effects import Effects, GroupTable, coefficients_of, moments, squares
+from fedtopics.model.effects import Effects, GroupTable, coefficients_of, products, squares
 from fedtopics.model.formulas import Formula, scales
 
 Counted = Mapping[str, Any]
+Owners = NDArray[np.int64]
+"""The person of each document."""
 MOST_DOCUMENTS_OF_ONE = 10_000  # of a person, for the bounds of squared scores
 COMPARES = of_method(TopicSettings, lambda s: LAST if s.compared else NEVER)
 MOST_CLIENTS = 1 << 20
 
 
-def formulas_of(settings: TopicSettings) -> list[Formula]:
-    return [Formula.read(text, settings.compared) for text in settings.effects]
-
-
 def cut_of(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Cut:
-    return Cut(settings.compared, formulas_of(settings), counted, least, clients)
+    return Cut(
+        columns=settings.compared,
+        formulas=[Formula.read(text, settings.compared) for text in settings.effects],
+        counted=counted,
+        least=least,
+        clients=clients,
+    )
 
 
-def count_bounds(settings: TopicSettings) -> Template:
+def person_bounds(settings: TopicSettings) -> Template:
     columns = settings.compared
     return {
         "persons": sums(*shape_of(columns), per_document=1),
@@ -63,13 +70,16 @@ def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients
 
 def largest_counts(settings: TopicSettings, _: int) -> Reply:
     """Return counts by which all groups are shown."""
-    most = count_bounds(settings)
-    counted = {
-        "persons": np.full(most["persons"].shape, 1e6),
-        "clients": {name: np.full(of.shape, 1e6) for name, of in most["clients"].items()},
-        "powers": np.ones(most["powers"].shape),
+    most = person_bounds(settings)
+    return {
+        "counted": {
+            "persons": np.full(most["persons"].shape, 1e6),
+            "clients": {name: np.full(of.shape, 1e6) for name, of in most["clients"].items()},
+            "powers": np.ones(most["powers"].shape),
+        },
+        "least": 1,
+        "clients": 1,
     }
-    return {"counted": counted, "least": 1, "clients": 1}
 
 
 def square_bounds(
@@ -94,7 +104,7 @@ class GroupSums(SharedFunctions):
         "numbers, sums of powers of persons' means. The number of documents.",
         "persons by group",
         often=COMPARES,
-        reply=count_bounds,
+        reply=person_bounds,
     )
     def group_counts(self) -> Reply:
         columns = self.client.settings.compared
@@ -126,10 +136,11 @@ class GroupSums(SharedFunctions):
         largest=largest_counts,
     )
     def group_sums(self, /, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
-        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Reply:
-            return moments(x, theta, owners, design.within)
-
-        return self._of_designs(counted, least, clients, model, sums_of)
+        return self._of_designs(
+            cut_of(self.client.settings, counted, least, clients),
+            model,
+            lambda design, x, theta, owners: products(x, theta, owners, design.within),
+        )
 
     @published(
         "For each table of groups and each formula, with its coefficients, the sums over persons "
@@ -146,20 +157,23 @@ class GroupSums(SharedFunctions):
     def group_squares(
         self, /, counted: Counted, means: Counted, least: int, clients: int, **model: Any
     ) -> Reply:
-        def sums_of(design: Design, x: Any, theta: Any, owners: Any) -> Reply:
-            of_design = squares(
-                x=x,
-                theta=theta,
-                coefficients=means[design.key],
-                owners=owners,
-                within=design.within,
-                cells=bool(design.cells),
-            )
-            return {"squares": of_design}
+        return self._of_designs(
+            cut_of(self.client.settings, counted, least, clients),
+            model,
+            lambda design, x, theta, owners: {
+                "squares": squares(
+                    x=x,
+                    theta=theta,
+                    coefficients=means[design.key],
+                    owners=owners,
+                    within=design.within,
+                    cells=bool(design.cells),
+                )
+            },
+            only=means,
+        )
 
-        return self._of_designs(counted, least, clients, model, sums_of, only=means)
-
-    def _coded(self) -> tuple[dict[str, Any], Any, Any]:
+    def _coded(self) -> tuple[dict[str, NDArray[np.int64]], Owners, NDArray[np.int64]]:
         """Return the levels of the documents that count, their persons, and their rows."""
         client = self.client
         columns = client.settings.compared
@@ -177,25 +191,22 @@ class GroupSums(SharedFunctions):
 
     def _of_designs(
         self,
-        counted: Counted,
-        least: int,
-        clients: int,
+        cut: Cut,
         model: Mapping[str, Any],
-        sums_of: Callable[[Design, Any, Any, Any], Reply],
+        sums_of: Callable[[Design, sparse.csr_array, Numbers, Owners], Reply],
         only: Counted | None = None,
     ) -> Reply:
         client = self.client
         masked = client.site.masked and client.site.policy.counts_of_all
-        if masked and (least < client.min_persons or clients < client.guard.clients):
+        if masked and (cut.least < client.min_persons or cut.clients < client.guard.clients):
             raise StudyError(
-                f"Client {client.name!r} was asked for groups of {least} persons or more, but its "
-                f"policy requires {client.min_persons}; restart the study."
+                f"Client {client.name!r} was asked for groups of {cut.least} persons or more, but "
+                f"its policy requires {client.min_persons}; restart the study."
             )
         codes, owners, rows = self._coded()
         theta = np.zeros((client.bag.shape[0], client.n_topics(**model)))
         for places, batch in client.thetas(**model):
             theta[places] = batch
-        cut = cut_of(client.settings, counted, least, clients)
         values = cut.values(codes, client.corpus.take(rows))
         reply: Reply = {"documents": client.over(rows)}
         for design in cut.designs:
@@ -220,7 +231,8 @@ def compare_groups(
     rules: Any = {"counted": counted, "least": agreement.least, "clients": agreement.least_clients}
     cut = cut_of(settings, **rules)
     total = agreement.ask_once(GroupSums.group_sums, **rules, **model)
-    means: dict[str, Any] = {}
+    means: dict[str, Numbers] = {}
+    # Columns, formulas, and what turns out to depend on others only in the sums.
     refused = {name: cut.notes[name] for name in settings.compared if name not in cut.shown}
     refused |= {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
     for design in cut.designs:
@@ -233,14 +245,12 @@ def compare_groups(
     effects: list[Effects] = [Effects.refusal(text, why) for text, why in refused.items()]
     for design in cut.designs:
         if design.key in means and design.cells:
-            of_design = _of(design, total)
             tables.append(
                 GroupTable.of(
                     columns=design.columns,
                     groups=design.cells,
-                    sums=of_design,
+                    sums=_of(design, total),
                     spread=spread[design.key],
-                    persons=of_design["groups"],
                     note=cut.notes.get(design.key, ""),
                 )
             )
@@ -262,7 +272,10 @@ def _of(design: Design, total: Reply) -> Reply:
     return {name: part[design.key] for name, part in total.items() if name != "documents"}
 
 
-def _coefficients(design: Design, of_design: Mapping[str, Any]) -> Any:
-    if not design.cells:
-        return coefficients_of(of_design)
-    return of_design["xy"] / np.maximum(np.diag(of_design["xx"]), 1)[:, None]
+def _coefficients(design: Design, sums: Reply) -> Numbers:
+    """Return a formula's coefficients, or the mean of each group."""
+    return (
+        np.asarray(sums["xy"] / np.maximum(np.diag(sums["xx"]), 1)[:, None])
+        if design.cells
+        else coefficients_of(sums)
+    )

@@ -40,11 +40,11 @@ def _tolerance(progress: TrainingProgress, limit: float) -> str:
 
 
 def _patience(progress: TrainingProgress, limit: float) -> str:
-    if progress.validations_without_gain < max(limit, 1):
-        return ""
     return (
         f"no better validation loss than {progress.best_loss:.4f} in "
         f"{progress.validations_without_gain} validations"
+        if progress.validations_without_gain >= max(limit, 1)
+        else ""
     )
 
 
@@ -291,9 +291,11 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     def read_by(self, text: TextRules) -> Self:
         """Return the settings with seed_topics in the form that words have in documents."""
         seeds = getattr(self, "seed_topics", ())
-        if not seeds:
-            return self
-        return self.model_copy(update={"seed_topics": seeds_in(text, seeds, self.n_components)})
+        return (
+            self.model_copy(update={"seed_topics": seeds_in(text, seeds, self.n_components)})
+            if seeds
+            else self
+        )
 
     @property
     def method_name(self) -> str:

@@ -105,8 +105,11 @@ def with_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
-    names = [name for name in arrays if name.startswith(f"{prefix}/")]
-    return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
+    return {
+        name.removeprefix(f"{prefix}/"): array
+        for name, array in arrays.items()
+        if name.startswith(f"{prefix}/")
+    }
 
 
 class Trainer(Protocol):
