@@ -6,7 +6,7 @@ Participation is the same for all engines; `join` connects it to the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
@@ -111,12 +111,13 @@ class Participation:
         data: ClientData,
         out: Path,
         on_event: events.OnEvent | None = None,
+        by: Iterable[str] = (),  # columns by which the study compares documents
         **more: Any,
     ) -> Participation:
         return cls(
             key=key,
             policy=Policy.of(data.policy),
-            corpus=data.read(key.name),
+            corpus=data.read(key.name, by),
             out=out,
             on_event=on_event,
             embedding_model=data.embedding_model,

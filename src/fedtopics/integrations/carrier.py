@@ -277,7 +277,8 @@ def join_carried(
 ) -> None:
     """Take part in a study with a site's documents."""
     switches = settings.model_dump(include={"insecure_seed", "first_release", "texts_changed"})
-    join(Participation.of(key, settings, folder, on_event, **switches), study, link=link)
+    part = Participation.of(key, settings, folder, on_event, by=study.method.by, **switches)
+    join(part, study, link=link)
 
 
 def lead_carried(

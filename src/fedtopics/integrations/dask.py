@@ -9,7 +9,7 @@ calls of the present round.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -346,7 +346,9 @@ def prepared(
             parts = [(source, path) for path in paths]
         places = homes(cluster, list(sources).index(name))
         return [
-            cluster.submit(read_documents, name, documents, path, pure=False, **home)
+            cluster.submit(
+                read_documents, name, documents, path, (*study.method.by,), pure=False, **home
+            )
             for (documents, path), home in zip(parts, cycle(places))
         ]
 
@@ -389,11 +391,13 @@ def path_or_corpus(documents: Any) -> Any:
     )
 
 
-def read_documents(name: str, documents: Corpus | ClientData, path: Path | None = None) -> Corpus:
+def read_documents(
+    name: str, documents: Corpus | ClientData, path: Path | None = None, by: Iterable[str] = ()
+) -> Corpus:
     return (
         documents
         if isinstance(documents, Corpus)
-        else documents.model_copy(update={"data": path}).read(name)
+        else documents.model_copy(update={"data": path}).read(name, by)
     )
 
 

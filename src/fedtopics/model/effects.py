@@ -29,14 +29,16 @@ from fedtopics.text.rounding import rounded
 LEVEL = 0.95  # of intervals
 SINGULAR = 1e-10  # least eigenvalue of X'X, relative to its diagonal
 Moments = Mapping[str, Any]
-"""Sums over documents: xx, xy, yy; counts of documents, persons and clients; persons by column."""
+"""Sums over documents: xx, xy, yy; counts of documents, persons and clients; persons with each two
+columns."""
 
 
 def products(
     x: sparse.csr_array, theta: Numbers, owners: NDArray[np.int64], within: bool
 ) -> dict[str, NDArray[np.float64]]:
     """Return a client's sums; `within` clients, deviations from its own means count."""
-    groups = [len(np.unique(owners[x[:, [place]].nonzero()[0]])) for place in range(x.shape[1])]
+    people = one_hot(owners, int(owners.max(initial=-1)) + 1).T.tocsr()
+    has = sparse.csr_array((people @ abs(x)) > 0, dtype=np.float64)
     counts = [len(theta), len(np.unique(owners)), len(theta) > 0]
     x, theta = deviations(x, theta) if within else (x, theta)
     return {
@@ -44,7 +46,7 @@ def products(
         "xy": np.asarray(x.T @ theta, np.float64),
         "yy": np.einsum("ik,ik->k", theta, theta, dtype=np.float64),
         "counts": np.array(counts, np.float64),
-        "groups": np.array(groups, np.float64),
+        "groups": _dense(has.T @ has),
     }
 
 
@@ -83,6 +85,8 @@ def coefficients_of(sums: Moments) -> NDArray[np.float64]:
     if not sums["counts"][0]:
         raise StudyError("no client has documents of enough persons in each group")
     xx = np.asarray(sums["xx"])
+    if not len(xx):
+        raise StudyError("there are no two groups")
     scale = np.sqrt(np.maximum(np.diag(xx), 0))
     if not scale.all():
         raise StudyError("a column of the formula is the same for all documents that count")
@@ -127,7 +131,7 @@ class GroupTable:
             shares=np.asarray(sums["xy"])[rows] / n,
             errors=np.sqrt(np.maximum(spread.T[rows] * factor, 0)) / n,
             documents=np.rint(documents[rows]).astype(np.int64),
-            persons=np.rint(sums["groups"][rows]).astype(np.int64),
+            persons=np.rint(np.diag(sums["groups"])[rows]).astype(np.int64),
             note=note,
         )
 
@@ -228,7 +232,7 @@ class Effects:
             covariances=factor * (inverse @ spread @ inverse) / np.outer(scales, scales),
             classical=np.sqrt(np.outer(np.diag(inverse), np.maximum(rest, 0) / free))
             / scales[:, None],
-            groups=np.asarray(sums["groups"]),
+            groups=np.diag(sums["groups"]),
             documents=round(documents),
             persons=round(persons),
             clients=round(clients),

@@ -23,6 +23,7 @@ from fedtopics.text.grouping import GroupColumn
 
 CLIENT = "client"  # in a formula: each client has its own level, and none is sent
 DEGREE = 3  # of splines
+LONGEST = 300  # characters of a formula
 BETWEEN = "__"  # a name and its part, in a name that formulas can contain
 
 
@@ -117,10 +118,10 @@ class Formula:
 
     @property
     def tables(self) -> set[tuple[str, ...]]:
-        """The combinations of columns that products of two terms can tell apart."""
+        """The combinations of columns that products of two terms and a residual can tell apart."""
         return {
-            tuple(name for name in self.columns if name in (*one, *other))
-            for one, other in combinations_with_replacement(self.terms, 2)
+            tuple(name for name in self.columns if name in (*one, *other, *third))
+            for one, other, third in combinations_with_replacement(self.terms, 3)
         }
 
     def matrix(self, values: Values) -> tuple[sparse.csr_array, tuple[str, ...]]:
@@ -153,6 +154,11 @@ class Formula:
 
 def parsed(text: str) -> list[list[tuple[str, str]]]:
     """Return the factors of each term of a formula, and of what kind each is."""
+    if "**" in text or "^" in text or len(text) > LONGEST:
+        raise StudyError(
+            f"The formula {text!r:.200} has a power, or more than {LONGEST} characters; write out "
+            "its terms with + and :."
+        )
     require("Formulas need", "'fedtopics[effects]'", ("formulaic", "formulaic"))
     import formulaic
 

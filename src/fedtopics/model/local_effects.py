@@ -55,12 +55,7 @@ def effects(
     if documents is None:
         return _of_study(model, formula)
     columns = columns or Columns()
-    described = {
-        name: column
-        if isinstance(column, GroupColumn)
-        else GroupColumn(levels=tuple(map(str, column)))
-        for name, column in (by or {}).items()
-    }
+    described = {name: _described(name, column) for name, column in (by or {}).items()}
     words = {name for term in parsed(formula) for name, _ in term}
     corpora = {
         client: Corpus.of(table, replace(columns, by={name: name for name in words}))
@@ -91,6 +86,21 @@ def _names(corpus: Corpus) -> list[str]:
     return [] if corpus.groups is None else [field.name for field in corpus.groups.type]
 
 
+def _described(name: str, column: Any) -> GroupColumn:
+    """Return how a column is read; StudyError if that is not possible."""
+    try:
+        if isinstance(column, Mapping):
+            return GroupColumn(**column)
+        if not isinstance(column, GroupColumn):
+            return GroupColumn(levels=tuple(map(str, column)))
+    except (TypeError, ValueError):
+        raise StudyError(
+            f"The column {name!r} cannot be compared; give a list of up to 238 different levels "
+            "(not other, unknown or others), or numbers that differ."
+        ) from None
+    return column
+
+
 def _guessed(name: str, corpora: Iterable[Corpus]) -> GroupColumn:
     """Return how a column is read that the user does not describe."""
     parts = [values_in(corpus, name) for corpus in corpora if name in _names(corpus)]
@@ -98,8 +108,9 @@ def _guessed(name: str, corpora: Iterable[Corpus]) -> GroupColumn:
     arrow = column.arrow
     if arrow is not None and str(arrow.type).startswith(("int", "uint", "float", "double")):
         numbers = np.array([v for v in column.plain() if v is not None], np.float64)
-        return GroupColumn(least=float(numbers.min()), most=float(numbers.max()))
-    return GroupColumn(levels=tuple(sorted({*column.names().to_pylist()} - {""})))
+        ends = {"least": numbers.min(initial=np.inf), "most": numbers.max(initial=-np.inf)}
+        return _described(name, ends)
+    return _described(name, sorted({*column.names().to_pylist()} - {""}))
 
 
 def _estimate(

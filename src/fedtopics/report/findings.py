@@ -20,7 +20,7 @@ from fedtopics.model.topic_model import TopicModel
 OF_DIFFERENCES = 0.03  # between periods and groups
 OF_ALIKE = 0.01  # which clients are the most alike; one client's topics: `figures.OF_OWNERS`
 ALIKE = 0.5  # least similarity of two clients that the findings call alike
-FEWEST = 30  # least persons in both groups of a difference
+FEWEST = 30  # persons: more, also if rounded, have to be in both groups of a difference
 UNEVEN = 2.0  # periods of more than so many times as many documents are not compared
 NAMED = 2  # topics that a sentence names
 FIRST_TOPICS = 5  # largest topics whose joint share is reported
@@ -91,7 +91,7 @@ class Question:
         persons = f" of {estimate.persons:,} persons"
         within = "within clients" if estimate.clients > 1 else "in the documents of one client"
         return (
-            f" The comparison is {within}, with 95 % intervals of all comparisons, from "
+            f" The comparison is {within}, with 97 % intervals of all comparisons, from "
             f"{estimate.documents:,} documents{persons * (estimate.persons != estimate.documents)}."
         )
 
@@ -144,8 +144,8 @@ def _of_change(change: Change, estimate: Effects | None) -> Question:
 
 def _obstacle(estimate: Effects, persons: Mapping[str, float]) -> str:
     """Return why groups of so many persons cannot be compared; "" if they can."""
-    few = next((group for group, number in persons.items() if number < FEWEST), "")
-    return estimate.refused or (few and f"{few} has documents of fewer than {FEWEST} persons")
+    few = next((group for group, number in persons.items() if number <= FEWEST), "")
+    return estimate.refused or (few and f"{few} has documents of {FEWEST} persons or fewer")
 
 
 def _of_groups(model: TopicModel, kind: str) -> Iterator[Question]:
@@ -163,7 +163,7 @@ def _of_groups(model: TopicModel, kind: str) -> Iterator[Question]:
                 places={
                     term: f" where {table.name} is {term}, compared with {first}"
                     for term, number in others.items()
-                    if number >= FEWEST
+                    if number > FEWEST
                 },
                 verbs=("is more frequent", "is less frequent"),
                 nothing=f"no {kind} differs more than chance",

@@ -127,6 +127,8 @@ class Column:
     def values(self) -> pa.ChunkedArray:
         """Return labels, rounds or times in one type (strings if mixed), null for missing ones."""
         column = self.names() if self.arrow is None else self.arrow
+        if pa.types.is_string_view(column.type):  # of polars; Arrow cannot choose among them
+            column = column.cast(pa.large_string())
         if is_list(column.type):
             return column
         present = [value is not None for value in Column([column], self.place).plain()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property
@@ -15,10 +17,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.text.columns import Column
+from fedtopics.text.columns import Column, is_text
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import PERIODS, Unit, as_array, begin_of, missing, times_of
 
+OTHERS = "others"  # levels that are shown together
 OTHER = "other"  # values that the study does not list
 UNKNOWN = "unknown"  # missing values
 MOST_LEVELS = 240
@@ -49,12 +52,17 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> GroupColumn:
         kinds = (self.levels, self.begin and self.end, self.least is not None)
-        if sum(map(bool, kinds)) != 1 or (self.least is None) != (self.most is None):
-            raise ValueError("give levels, or begin and end, or least and most")
+        is_half = (self.least is None) != (self.most is None) or bool(self.begin) != bool(self.end)
+        if sum(map(bool, kinds)) != 1 or is_half or (self.knots and not self.is_number):
+            raise ValueError("give levels, or begin and end, or least and most, perhaps with knots")
         if self.begin and self.end and self.end < self.begin:
             raise ValueError("the end is before the begin")
-        if len({*self.names}) < len(self.names) or any(b <= a for a, b in pairwise(self._cuts)):
-            raise ValueError("a level or number is there twice, or numbers do not ascend")
+        ascends = all(a < b for a, b in pairwise(self._cuts))
+        if len({*self.names, OTHERS}) <= len(self.names) or not ascends:
+            raise ValueError(
+                "a level or number is there twice, is called other, unknown or others, or numbers "
+                "do not ascend"
+            )
         if len(self.names) > MOST_LEVELS:
             raise ValueError(
                 f"there are {len(self.names):,} levels or periods, more than {MOST_LEVELS}; "
@@ -86,7 +94,8 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The levels, first days of periods, or parts of numbers; then other and unknown."""
-        parts = [f"{low:g} to {high:g}" for low, high in pairwise(self._cuts)]
+        cuts = [np.format_float_positional(cut, trim="-") for cut in self._cuts]
+        parts = [f"{low} to {high}" for low, high in pairwise(cuts)]
         periods = map(str, self.begins) if self.begin else ()
         return (*self.levels, *periods, *parts, OTHER, UNKNOWN)
 
@@ -107,10 +116,10 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
             places = np.searchsorted(self.begins, begins).clip(max=n_levels - 1)
             codes[present] = np.where(self.begins[places] == begins, places, n_levels)
         else:
-            places_of = {level: place for place, level in enumerate(self.levels)}
+            places_of = {plain_level(level): place for place, level in enumerate(self.levels)}
             texts = Column([values], name).names().to_pylist()
             codes[present] = [
-                places_of.get(texts[row].strip(), n_levels) for row in np.flatnonzero(present)
+                places_of.get(plain_level(texts[row]), n_levels) for row in np.flatnonzero(present)
             ]
         return codes
 
@@ -118,6 +127,7 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         """Return each document's number, NaN if it is missing; DataError if it is no number."""
         values = values_in(corpus, name)
         try:
+            values = pc.utf8_trim_whitespace(values) if is_text(values.type) else values
             numbers: NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy().astype(float)
         except (pa.ArrowException, TypeError, ValueError):
             raise DataError(
@@ -125,6 +135,11 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
                 "them empty."
             ) from None
         return np.clip(numbers, self.ends[0], self.ends[1])
+
+
+def plain_level(text: str) -> str:
+    """Return a level without blanks around it; pandas writes whole numbers with gaps as 1.0."""
+    return re.sub(r"^(-?\d+)\.0$", r"\1", unicodedata.normalize("NFC", text.strip()))
 
 
 def values_in(corpus: Corpus, name: str) -> Any:
@@ -144,7 +159,13 @@ def values_in(corpus: Corpus, name: str) -> Any:
 def check_groups(corpus: Corpus, by: Mapping[str, GroupColumn]) -> None:
     """Raise DataError if documents lack columns that a study compares, or these are not usable."""
     for name, column in by.items():
-        column.codes(corpus, name)
+        codes = column.codes(corpus, name)
+        n_levels = len(column.names) - 2
+        if (codes == n_levels).any() and not (codes < n_levels).any():
+            raise DataError(
+                f"No document has a level of {name} that the study lists; compare the values of "
+                "that column with the study's levels or periods, letter by letter."
+            )
     if corpus.times is not None and TIME not in by:
         values = as_array(corpus.times)
         times_of(values, ~missing(values))
@@ -164,8 +185,8 @@ def unlisted(corpus: Corpus, by: Mapping[str, GroupColumn]) -> Iterator[str]:
 def check_columns(by: Mapping[str, GroupColumn]) -> None:
     """Raise StudyError if a column has a name that a formula cannot contain."""
     for name in by:
-        if not name.isidentifier() or name == "client":
+        if not name.isidentifier() or name in ("client", TIME) or "__" in name:
             raise StudyError(
                 f"{name!r:.60} cannot be the name of a column in [method.by]; use letters, digits "
-                "and _ (not client), and name the client's own column in its table."
+                "and single _ (not client or time), and name the client's own column in its table."
             )

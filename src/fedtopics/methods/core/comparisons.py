@@ -27,7 +27,7 @@ from fedtopics.methods.core.groups import persons_by_label, with_company
 from fedtopics.model.formulas import Formula, Levels, Numbered, Values, one_hot
 from fedtopics.model.over_time import CHANGE, EARLIER, LATER, REST, spans_of
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.grouping import OTHER, TIME, UNKNOWN, GroupColumn
+from fedtopics.text.grouping import OTHER, OTHERS, TIME, UNKNOWN, GroupColumn
 
 Columns = Mapping[str, GroupColumn]
 Table = tuple[str, ...]
@@ -38,7 +38,6 @@ MOST_COMPARED = 40  # levels of a column that are compared with its first one
 MOST_NUMBERS = 50_000_000  # of a matrix whose leverage is computed
 NAMED_TOGETHER = 3  # most levels that a group of several names
 ROUNDING = 1e-9
-POWERS = 5  # of numbers: 0 to 4
 
 
 def shape_of(columns: Columns) -> tuple[int, ...]:
@@ -95,7 +94,7 @@ class Cut:
 
     columns: Columns
     formulas: Sequence[Formula]
-    counted: Mapping[str, Any]  # "persons" of each combination, "clients" by level, "powers"
+    counted: Mapping[str, Any]  # "persons" of each combination, "clients" by level
     least: int
     clients: int
     places: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # of levels among `labels`
@@ -125,10 +124,11 @@ class Cut:
         labels = [names[place] for place in alone]
         if len(small):
             together = " or ".join(names[place] for place in small)
-            labels.append(together if len(small) <= NAMED_TOGETHER else "others")
+            is_short = len(small) <= NAMED_TOGETHER and together not in names
+            labels.append(together if is_short else OTHERS)
             self.notes[name] = (
-                f"{len(small)} groups are shown together, as one of them has documents of fewer "
-                f"than {self.least} persons"
+                f"{len(small)} groups are shown together, as one of them is of fewer than "
+                f"{self.least} persons or {self.clients} clients"
             )
         self.places[name] = places
         self.labels[name] = tuple(labels)
@@ -249,25 +249,12 @@ class Cut:
             ]
             if empty and not column.is_number:
                 return f"no document has {name} = {empty[0]}; leave that level out of the study"
-            if column.is_number and self._depends_on_few(name):
-                return (
-                    f"the numbers of {name} differ in documents of fewer than {self.least} persons"
-                )
         if not all(np.all(self._safe.get(table, False)) for table in self._tables(formula)):
             return (
                 "combinations of its columns, and of what else is shown, are about fewer than "
                 f"{self.least} persons; list fewer levels, longer periods or fewer columns"
             )
         return ""
-
-    def _depends_on_few(self, name: str) -> bool:
-        """Whether few persons' numbers differ from the mean, by fourth powers; see `groups`."""
-        numbers = [other for other, column in self.columns.items() if column.is_number]
-        n, s1, s2, s3, s4 = self.counted["powers"][numbers.index(name)]
-        mean = s1 / max(n, 1)
-        second = s2 - n * mean**2
-        fourth = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * n * mean**4
-        return bool(second**2 < self.least * fourth * (1 - ROUNDING))
 
     @cached_property
     def designs(self) -> list[Design]:
@@ -372,17 +359,3 @@ def leverage(x: Numbers, gram: Numbers) -> NDArray[np.float64]:
     return np.asarray(
         np.einsum("ip,pq,iq->i", x, np.linalg.pinv(gram, hermitian=True), x, optimize=True)
     )
-
-
-def powers_of(
-    numbers: NDArray[np.float64], ends: Sequence[float], owners: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return sums over persons of powers 0 to 4 of their mean number, scaled to 0 to 1."""
-    present = ~np.isnan(numbers)
-    low, high = ends
-    people, places = np.unique(owners[present], return_inverse=True)
-    scaled = (numbers[present] - low) / (high - low)
-    means = np.bincount(places, scaled, len(people)) / np.maximum(
-        np.bincount(places, minlength=len(people)), 1
-    )
-    return np.asarray([(means**power).sum() for power in range(POWERS)])

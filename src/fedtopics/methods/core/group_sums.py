@@ -15,12 +15,10 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.comparisons import (
-    POWERS,
     Cut,
     Design,
     persons_hide,
     persons_in,
-    powers_of,
     rows_kept,
     shape_of,
 )
@@ -51,7 +49,6 @@ def person_bounds(settings: TopicSettings) -> Template:
     return {
         "persons": sums(*shape_of(columns), per_document=1),
         "clients": {name: sums(len(columns[name].names), most=MOST_CLIENTS) for name in columns},
-        "powers": sums(sum(c.is_number for c in columns.values()), POWERS, per_document=1),
     }
 
 
@@ -64,7 +61,7 @@ def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients
         "xy": {key: Bounds((p, k), per_document=4) for key, p in sizes.items()},
         "yy": {key: sums(k, per_document=4) for key in sizes},
         "counts": {key: sums(3, per_document=1) for key in sizes},
-        "groups": {key: sums(p, per_document=1) for key, p in sizes.items()},
+        "groups": {key: sums(p, p, per_document=1) for key, p in sizes.items()},
     }
 
 
@@ -75,7 +72,6 @@ def largest_counts(settings: TopicSettings, _: int) -> Reply:
         "counted": {
             "persons": np.full(most["persons"].shape, 1e6),
             "clients": {name: np.full(of.shape, 1e6) for name, of in most["clients"].items()},
-            "powers": np.ones(most["powers"].shape),
         },
         "least": 1,
         "clients": 1,
@@ -100,8 +96,8 @@ class GroupSums(SharedFunctions):
 
     @published(
         "For each combination of levels of the study's columns, the number of persons, each by the "
-        "share of her documents; for each level, whether the client has it; for columns of "
-        "numbers, sums of powers of persons' means. The number of documents.",
+        "share of her documents; for each level, whether the client has it. The number of "
+        "documents.",
         "persons by group",
         often=COMPARES,
         reply=person_bounds,
@@ -111,17 +107,12 @@ class GroupSums(SharedFunctions):
         codes, owners, rows = self._coded()
         shape = shape_of(columns)
         cells = np.ravel_multi_index([*codes.values()], shape)
-        corpus = self.client.corpus.take(rows)
-        numbers = [(n, c) for n, c in columns.items() if c.is_number]
         return {
             "persons": persons_in(cells, owners, prod(shape)).reshape(shape),
             "clients": {
                 name: (np.bincount(codes[name], minlength=len(column.names)) > 0).astype(np.float64)
                 for name, column in columns.items()
             },
-            "powers": np.array(
-                [powers_of(c.numbers(corpus, n), c.ends, owners) for n, c in numbers]
-            ).reshape(-1, POWERS),
             "documents": self.client.over(rows),
         }
 
@@ -129,7 +120,8 @@ class GroupSums(SharedFunctions):
         "For each table of groups and each formula, sums over documents of products of their "
         "columns and of these with shares of topics (X'X, X'theta), and of squared shares; numbers "
         "of documents, persons and clients. Groups of documents of few persons are left out or "
-        "together with others. The number of documents.",
+        "together with others. Sums by group and within clients together tell nearly how many "
+        "documents of a group each client has. The number of documents.",
         "shares of topics by group",
         often=COMPARES,
         reply=moment_bounds,
@@ -144,34 +136,42 @@ class GroupSums(SharedFunctions):
 
     @published(
         "For each table of groups and each formula, with its coefficients, the sums over persons "
-        "of squared scores: of how far their documents' shares of topics are from those expected. "
-        "The number of documents.",
+        "of squared scores: of how far their documents' shares of topics are from those expected; "
+        "products of two columns only if enough persons have both. The number of documents.",
         "spread of shares by group",
         often=COMPARES,
         reply=square_bounds,
         largest=lambda settings, n_words: {
             **(largest := largest_counts(settings, n_words)),
             "means": dict.fromkeys(moment_bounds(settings, **largest)["xx"]),
+            "groups": {},
         },
     )
     def group_squares(
-        self, /, counted: Counted, means: Counted, least: int, clients: int, **model: Any
+        self,
+        /,
+        counted: Counted,
+        means: Counted,
+        groups: Counted,
+        least: int,
+        clients: int,
+        **model: Any,
     ) -> Reply:
-        return self._of_designs(
-            cut_of(self.client.settings, counted, least, clients),
-            model,
-            lambda design, x, theta, owners: {
-                "squares": squares(
-                    x=x,
-                    theta=theta,
-                    coefficients=means[design.key],
-                    owners=owners,
-                    within=design.within,
-                    cells=bool(design.cells),
-                )
-            },
-            only=means,
-        )
+        def of_design(design: Design, x: Any, theta: Numbers, owners: Owners) -> Reply:
+            of_all = squares(
+                x=x,
+                theta=theta,
+                coefficients=means[design.key],
+                owners=owners,
+                within=design.within,
+                cells=bool(design.cells),
+            )
+            # A product of two columns would be that of the few persons who have both.
+            few = (groups[design.key] > 0) & (groups[design.key] < least)
+            return {"squares": of_all * (1 if design.cells else ~few)}
+
+        cut = cut_of(self.client.settings, counted, least, clients)
+        return self._of_designs(cut, model, of_design, only=means)
 
     def _coded(self) -> tuple[dict[str, NDArray[np.int64]], Owners, NDArray[np.int64]]:
         """Return the levels of the documents that count, their persons, and their rows."""
@@ -227,20 +227,26 @@ def compare_groups(
     if not settings.compared:
         return (), ()
     counted = agreement.ask_once(GroupSums.group_counts)
-    counted = {name: counted[name] for name in ("persons", "clients", "powers")}
+    counted = {name: counted[name] for name in ("persons", "clients")}
     rules: Any = {"counted": counted, "least": agreement.least, "clients": agreement.least_clients}
     cut = cut_of(settings, **rules)
-    total = agreement.ask_once(GroupSums.group_sums, **rules, **model)
+    total = agreement.ask_once(GroupSums.group_sums, **rules, **model) if cut.designs else {}
     means: dict[str, Numbers] = {}
     # Columns, formulas, and what turns out to depend on others only in the sums.
     refused = {name: cut.notes[name] for name in settings.compared if name not in cut.shown}
     refused |= {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
+    asked = {design.key for design in cut.designs}
+    refused = {text: why for text, why in refused.items() if text not in asked}
     for design in cut.designs:
         try:
             means[design.key] = _coefficients(design, _of(design, total))
         except StudyError as error:
             refused[design.formula.text if design.formula else design.key] = str(error)
-    spread = agreement.ask_once(GroupSums.group_squares, **rules, means=means, **model)["squares"]
+    spread: Reply = {}
+    if means:
+        spread = agreement.ask_once(
+            GroupSums.group_squares, **rules, means=means, groups=total["groups"], **model
+        )["squares"]
     tables: list[GroupTable] = []
     effects: list[Effects] = [Effects.refusal(text, why) for text, why in refused.items()]
     for design in cut.designs:
