@@ -28,6 +28,7 @@ from fedtopics.files import read_toml
 from fedtopics.guarantees import not_promised
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final_model import LastSums
+from fedtopics.methods.core.group_sums import GroupSums
 from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.metrics import METRICS
 from fedtopics.privacy.recipe import RECIPES
@@ -111,7 +112,7 @@ def clients() -> str:
                 parts.append(
                     f"| `{row.function}` | {row.often} | {data_sent} | {row.seen} | {row.over} |"
                 )
-            kinds = client, *client.exchanges, LastSums
+            kinds = client, *client.exchanges, LastSums, GroupSums
             for place in dict.fromkeys(base for kind in kinds for base in kind.__mro__):
                 own = [name for name in vars(place) if name in client.functions()]
                 names = places.setdefault(place, [])

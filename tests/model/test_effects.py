@@ -40,7 +40,7 @@ COLUMNS = Columns(
 )
 COUNTIES = ["Cork", "Kerry", "Mayo"]
 AMOUNT = {"least": 0.0, "most": 100.0}
-POLICY = Policy(min_persons=10, min_persons_per_word=1, min_clients_in_sum=1)
+POLICY = Policy(min_persons=3, min_persons_per_word=1, min_clients_in_sum=1)
 
 
 def table_of(n: int, seed: int) -> pd.DataFrame:
@@ -272,7 +272,7 @@ def test_a_group_of_one_level_has_the_error_of_its_mean() -> None:
     expected = theta[20:].std(0) / np.sqrt(10) * np.sqrt(30 / 29)
     np.testing.assert_allclose(table.errors[1], expected)
     row = [*table.rows()][2]
-    reach = stats.t.ppf(0.975, 9) * expected[0]
+    reach = stats.t.ppf(0.975, 9) * expected[0] * np.sqrt(10 / 9)
     np.testing.assert_allclose(
         [row["low"], row["high"]], [means[1, 0] - reach, means[1, 0] + reach]
     )

@@ -103,7 +103,8 @@ def plot_effects(model: TopicFinder, formula: str, term: str | None = None) -> F
     Parameters
     ----------
     formula : str
-        As in the study, such as ``"funded + client"`` or ``"change"``, of the last periods.
+        As in the study, such as ``"funded + client"``; or ``"change"``: how the last periods differ
+        from those before.
     term : str, optional
         One of the formula's terms; by default all.
     """

@@ -86,8 +86,8 @@ def topics_per_class(
 
     Parameters and rows are those of `topics_over_time`, with ``class`` instead of ``period``:
     `classes` gives each document's class, such as a department. Without documents, rows are the
-    study's sums over all clients by its column `classes`, such as "funded", or by two, such as
-    "funded:year".
+    study's sums over all clients by its column `classes`, such as "funded", or by two in the
+    study's order, such as "time:funded".
     """
     return grouped_by_class(model, documents, classes, min_documents=min_documents).rows
 
