@@ -305,13 +305,9 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    if documents is None:
-        return None
-    return (
-        {key: corpus_of(texts) for key, texts in documents.items()}
-        if isinstance(documents, Mapping)
-        else corpus_of(documents)
-    )
+    if isinstance(documents, Mapping):
+        return {key: corpus_of(texts) for key, texts in documents.items()}
+    return None if documents is None else corpus_of(documents)
 
 
 def _names(model: TopicModel) -> dict[int, str]:

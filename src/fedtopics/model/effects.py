@@ -317,7 +317,7 @@ class Effects:
         p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(wider * errors, 1e-300), free)
         q = stats.false_discovery_control(p)
         parts = np.array([2, 2 * len(p)])
-        reach, of_all = wider * stats.t.ppf(1 - (1 - level) / parts, free)
+        reach, joint_reach = wider * stats.t.ppf(1 - (1 - level) / parts, free)
         return [
             {
                 "topic": topic,
@@ -325,8 +325,8 @@ class Effects:
                 "error": float(error),
                 "low": float(estimate - reach * error),
                 "high": float(estimate + reach * error),
-                "low_of_all": float(estimate - of_all * error),
-                "high_of_all": float(estimate + of_all * error),
+                "low_of_all": float(estimate - joint_reach * error),
+                "high_of_all": float(estimate + joint_reach * error),
                 "p": float(p[topic]),
                 "q": float(q[topic]),
             }

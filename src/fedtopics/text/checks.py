@@ -47,9 +47,9 @@ def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, fl
     """Return each language's share, if at least 5 %, of the documents clearly in one language."""
     likely = [find_likely(text) for text in _sample(corpus, clean)]
     counts = Counter(first for first, *others in likely if not others)
-    if (n := counts.total()) < CLEAR_DOCUMENTS:
-        return {}
-    return {name: count / n for name, count in counts.most_common() if count >= NAMED_SHARE * n}
+    n = counts.total()
+    least = NAMED_SHARE * n if n >= CLEAR_DOCUMENTS else np.inf
+    return {name: count / n for name, count in counts.most_common() if count >= least}
 
 
 def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:

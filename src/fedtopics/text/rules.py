@@ -209,9 +209,8 @@ def strip_html(text: str, always: bool = False) -> str:
     for _ in range(2):  # feeds escape mark-up twice
         text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
     text = normal_form(text)  # entities may be soft hyphens
-    if not always and not MARKED_UP.search(text):
-        return text
-    return TAG.sub(" ", WITHIN_WORDS.sub("", "".join(_shown(text))))
+    is_html = always or MARKED_UP.search(text)
+    return TAG.sub(" ", WITHIN_WORDS.sub("", "".join(_shown(text)))) if is_html else text
 
 
 def _shown(text: str) -> Iterator[str]:

@@ -177,11 +177,11 @@ class Table:
     def listed(self) -> str:
         """The columns' names for an error message, unless they may be the first document."""
         has_header = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
-        if has_header and all(_called(name) != "a column" for name in self.names if name):
-            return f"it has: {', '.join(filter(None, self.names))}"
         return (
-            f"it has {len(self.names)} columns, whose names are not shown, as the first row may be "
-            "a document"
+            f"it has: {', '.join(filter(None, self.names))}"
+            if has_header and all(_called(name) != "a column" for name in self.names if name)
+            else f"it has {len(self.names)} columns, whose names are not shown, as the first row "
+            "may be a document"
         )
 
 
