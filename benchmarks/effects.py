@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from benchmarks import common
 from fedtopics.estimators import LDA, NMF
 from fedtopics.inference.variational import infer
-from fedtopics.model.effects import Effects, GroupTable, coefficients_of, moments, squares
+from fedtopics.model.effects import Effects, GroupTable, coefficients_of, products, squares
 from fedtopics.model.formulas import one_hot
 
 CASES = {  # persons, persons with the group, most documents of each
@@ -64,10 +64,12 @@ def summed(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def estimated(parts: list[tuple[Any, Any, Any]], within: bool) -> Effects:
     """Return effects of clients' columns, shares and persons, from their sums."""
-    total = summed(moments(*part, within) for part in parts)
+    total = summed(products(*part, within) for part in parts)
     coefficients = coefficients_of(total)
     spread = [squares(x, theta, coefficients, owners, within) for x, theta, owners in parts]
-    return Effects.of("", ("group", "chance"), total, np.sum(spread, axis=0), within)
+    terms = ("group", "chance")
+    spread_of_all = np.sum(spread, axis=0)
+    return Effects.of("", terms, total, spread_of_all, within, np.ones(2))
 
 
 def study(seed: int, case: str) -> tuple[int, int, int, float]:
@@ -91,7 +93,7 @@ def study(seed: int, case: str) -> tuple[int, int, int, float]:
     truth = means[1] - means[0]
     effects = sum(row["low"] <= truth[row["topic"]] <= row["high"] for row in tests[:TOPICS])
     differs = any(row["low_of_all"] * row["high_of_all"] > 0 for row in tests[TOPICS:])
-    total = summed(moments(*part, within=False) for part in cells)
+    total = summed(products(*part, within=False) for part in cells)
     shares = total["xy"] / np.diag(total["xx"])[:, None]
     spread = np.sum([squares(x, t, shares, o, False, cells=True) for x, t, o in cells], axis=0)
     table = GroupTable.of(("group",), ("no", "yes"), total, spread, total["groups"])

@@ -85,15 +85,15 @@ def of_periods(n_persons: int = 400, n_documents: int = 600, **changed: Any) -> 
 
 
 def test_a_change_has_its_size_its_interval_and_what_is_behind_it() -> None:
-    # 2.588 standard errors: Student's t at 1 - 0.03 / 3 / 2, with 399 degrees of freedom
+    # 2.6 standard errors: Student's t at 1 - 0.03 / 3 / 2, with 199 degrees of freedom
     assert summarise(of_periods())["found"][-1] == (
         "2025 compared with 2024: “Trees | shrubs” grew by 3 points (1.7 to 4.3); “oak, elm, flu” "
-        "shrank by 2 points (0.71 to 3.3). The comparison is within clients, with 95 % intervals "
+        "shrank by 2 points (0.7 to 3.3). The comparison is within clients, with 97 % intervals "
         "of all comparisons, from 1,200 documents of 400 persons."
     )
     one = summarise(of_periods(clients=1, documents=400))["found"][-1]
     assert one.endswith(
-        "is in the documents of one client, with 95 % intervals of all "
+        "is in the documents of one client, with 97 % intervals of all "
         "comparisons, from 400 documents."
     )
     page = markdown(summarise(of_periods()))
@@ -107,7 +107,7 @@ def test_a_change_has_its_size_its_interval_and_what_is_behind_it() -> None:
         ({"covariances": np.full((3, 1, 1), 0.05**2)}, "nothing changed more than chance."),
         (
             {"n_persons": 29},
-            "there is no comparison, as 2024 has documents of fewer than 30 persons.",
+            "there is no comparison, as 2024 has documents of 30 persons or fewer.",
         ),
         (
             {"n_documents": 1300},
@@ -143,12 +143,12 @@ def test_the_chance_is_split_among_all_comparisons() -> None:
     # 0.014 is 2.8 standard errors: clear of one comparison (2.6), but not of four (3.1).
     assert [sentence for sentence in found if "By " in sentence] == [
         f"By {name}: “oak, elm, flu” is more frequent by 10 points (8.5 to 12) where {name} is "
-        "maybe, compared with no. The comparison is within clients, with 95 % intervals of all "
+        "maybe, compared with no. The comparison is within clients, with 97 % intervals of all "
         "comparisons, from 1,200 documents of 400 persons."
         for name in of
     ] + [
-        "By large: there is no comparison, as each other group has documents of fewer than 30 "
-        "persons."
+        "By large: there is no comparison, as each other group has documents of 30 persons or "
+        "fewer."
     ]
 
 

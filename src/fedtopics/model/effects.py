@@ -175,8 +175,8 @@ class GroupTable:
                     "group": group,
                     "topic": topic,
                     "share": share,
-                    "low": max(share - reach * error, 0.0),
-                    "high": min(share + reach * error, 1.0),
+                    "low": max(float(share - reach * error), 0.0),
+                    "high": min(float(share + reach * error), 1.0),
                     "documents": int(self.documents[place]),
                     "persons": int(self.persons[place]),
                 }

@@ -92,6 +92,11 @@ class Formula:
                 "numbers knots in the study for a spline."
             )
         for name in chain.from_iterable(products):
+            if not name.isidentifier() or "__" in name:
+                raise StudyError(
+                    f"The formula {text!r:.200} has {name!r}; give that column a name of letters, "
+                    "digits and single _."
+                )
             if name not in (*columns, CLIENT):
                 raise StudyError(
                     f"The formula {text!r:.200} has {name!r}, which [method.by] does not have; "
