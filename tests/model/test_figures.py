@@ -96,8 +96,8 @@ def test_intervals_of_an_estimate() -> None:
     # 0.03, -0.01 and -0.02, with errors of 0.005 of 400 persons, and for all three at once
     assert cells_of(content) == [
         ["0 Trees | shrubs", "", "3 (1.8 to 4.2)"],
-        ["1 __init__, flu, tea", "", "-1 (-2.2 to 0.2)"],
-        ["2 oak, elm, flu", "", "-2 (-3.2 to -0.8)"],
+        ["1 __init__, flu, tea", "", "-1 (-2.2 to 0.21)"],
+        ["2 oak, elm, flu", "", "-2 (-3.2 to -0.79)"],
     ]
     (places,) = [of["places"] for of in layout.intervals(effect("funded").rows()[:1])]
     assert places == {"zero": 0, "at": 0.7139, "low": 0.48, "high": 0.9479} | {
