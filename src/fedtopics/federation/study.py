@@ -326,8 +326,8 @@ class Study(BaseModel, extra="forbid", frozen=True):
 
     def columns(self, names: Mapping[str, Any]) -> Columns:
         """Return columns by their `names`, with those by which the study compares documents."""
-        own = names.get("by") or {}
-        return Columns(**{**names, "by": {name: own.get(name, name) for name in self.method.by}})
+        named = names.get("by") or {}
+        return Columns(**{**names, "by": {name: named.get(name, name) for name in self.method.by}})
 
     def policies(self) -> dict[str, Policy]:
         """Read each client's policy; without a file, use the default."""

@@ -83,7 +83,7 @@ class Formula:
     @classmethod
     def read(cls, text: str, columns: Collection[str]) -> Formula:
         """Read a formula; StudyError if it has functions, or columns that are not there."""
-        factors = parsed(text)
+        factors = parsed(text)  # nothing is evaluated: the text is of somebody else
         products = [tuple(name for name, _ in term) for term in factors if term[0][1] != "literal"]
         terms = tuple(term for term in products if term != (CLIENT,))
         if any(how not in ("lookup", "literal") for term in factors for _, how in term):

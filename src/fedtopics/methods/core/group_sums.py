@@ -158,7 +158,7 @@ class GroupSums(SharedFunctions):
         **model: Any,
     ) -> Reply:
         def of_design(design: Design, x: Any, theta: Numbers, owners: Owners) -> Reply:
-            of_all = squares(
+            scores = squares(
                 x=x,
                 theta=theta,
                 coefficients=means[design.key],
@@ -168,7 +168,7 @@ class GroupSums(SharedFunctions):
             )
             # A product of two columns would be that of the few persons who have both.
             few = (groups[design.key] > 0) & (groups[design.key] < least)
-            return {"squares": of_all * (1 if design.cells else ~few)}
+            return {"squares": scores * (1 if design.cells else ~few)}
 
         cut = cut_of(self.client.settings, counted, least, clients)
         return self._of_designs(cut, model, of_design, only=means)
