@@ -222,7 +222,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "periods": (
         lambda: made().topics_over_time(),
-        "give documents and their times",
+        "give documents and their values",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20),
     ),
     "a period": (

@@ -71,7 +71,7 @@ from tests.helpers.studies import read
         ),
         (
             "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
-            "over_time has 119,988 periods, more than 1,000; choose longer ones",
+            "there are 119,990 levels or periods, more than 240; choose longer periods",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def person_bounds(settings: TopicSettings) -> Template:
     }
 
 
-def moment_bounds(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Template:
+def product_bounds(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Template:
     cut = cut_of(settings, counted, least, clients)
     sizes = {design.key: len(cut.names(design)) for design in cut.designs}
     k = settings.n_components
@@ -124,7 +124,7 @@ class GroupSums(SharedFunctions):
         "documents of a group each client has. The number of documents.",
         "shares of topics by group",
         often=COMPARES,
-        reply=moment_bounds,
+        reply=product_bounds,
         largest=largest_counts,
     )
     def group_sums(self, /, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
@@ -143,7 +143,7 @@ class GroupSums(SharedFunctions):
         reply=square_bounds,
         largest=lambda settings, n_words: {
             **(largest := largest_counts(settings, n_words)),
-            "means": dict.fromkeys(moment_bounds(settings, **largest)["xx"]),
+            "means": dict.fromkeys(product_bounds(settings, **largest)["xx"]),
             "groups": {},
         },
     )
@@ -235,8 +235,8 @@ def compare_groups(
     # Columns, formulas, and what turns out to depend on others only in the sums.
     refused = {name: cut.notes[name] for name in settings.compared if name not in cut.shown}
     refused |= {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
-    asked = {design.key for design in cut.designs}
-    refused = {text: why for text, why in refused.items() if text not in asked}
+    keys = {design.key for design in cut.designs}
+    refused = {text: why for text, why in refused.items() if text not in keys}
     for design in cut.designs:
         try:
             means[design.key] = _coefficients(design, _of(design, total))
