@@ -52,7 +52,9 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> GroupColumn:
         kinds = (self.levels, self.begin and self.end, self.least is not None)
-        is_partial = (self.least is None) != (self.most is None) or bool(self.begin) != bool(self.end)
+        is_partial = (self.least is None) != (self.most is None) or bool(self.begin) != bool(
+            self.end
+        )
         if sum(map(bool, kinds)) != 1 or is_partial or (self.knots and not self.is_number):
             raise ValueError("give levels, or begin and end, or least and most, perhaps with knots")
         if self.begin and self.end and self.end < self.begin:

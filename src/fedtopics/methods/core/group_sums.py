@@ -52,7 +52,9 @@ def person_bounds(settings: TopicSettings) -> Template:
     }
 
 
-def product_bounds(settings: TopicSettings, counted: Counted, least: int, clients: int) -> Template:
+def least_squares_bounds(
+    settings: TopicSettings, counted: Counted, least: int, clients: int
+) -> Template:
     cut = cut_of(settings, counted, least, clients)
     sizes = {design.key: len(cut.names(design)) for design in cut.designs}
     k = settings.n_components
@@ -124,7 +126,7 @@ class GroupSums(SharedFunctions):
         "documents of a group each client has. The number of documents.",
         "shares of topics by group",
         often=COMPARES,
-        reply=product_bounds,
+        reply=least_squares_bounds,
         largest=largest_counts,
     )
     def group_sums(self, /, counted: Counted, least: int, clients: int, **model: Any) -> Reply:
@@ -143,7 +145,7 @@ class GroupSums(SharedFunctions):
         reply=square_bounds,
         largest=lambda settings, n_words: {
             **(largest := largest_counts(settings, n_words)),
-            "means": dict.fromkeys(product_bounds(settings, **largest)["xx"]),
+            "means": dict.fromkeys(least_squares_bounds(settings, **largest)["xx"]),
             "groups": {},
         },
     )
