@@ -91,9 +91,8 @@ def test_the_difference_of_two_groups_is_no_person() -> None:
     np.testing.assert_allclose(difference, exact.theta[0])
     ruled = opened(columns, values)
     assert [*ruled.sums] == ["year", "year + client"]
-    assert ruled.cut.notes == {
-        "funded": "not shown: with the other columns, it would be about fewer than 10 persons"
-    }
+    why = "not shown: with the other columns, it would be about fewer than 10 persons"
+    assert ruled.cut.notes == {"funded": why, "year:funded": why}
 
 
 def test_pairs_of_three_columns_do_not_sum_to_a_person() -> None:
@@ -204,10 +203,7 @@ def test_no_combination_of_what_is_shown_is_about_few(sizes: list[int], least: i
         for table in design.formula.tables if design.formula else [design.columns]:
             labels = [cut.places[name][np.array([*map(int, values[name])])] for name in table]
             _, groups = np.unique(labels, axis=1, return_inverse=True)
-            hidden = np.ones(len(rows), bool)
-            if design.formula is None and len(table) == 2:
-                hidden = cut._safe[table][*labels]
-            shown.append(np.eye(groups.max() + 1)[groups] * hidden[:, None])
+            shown.append(np.eye(groups.max() + 1)[groups])
     if shown:
         basis, values_, _ = np.linalg.svd(np.column_stack(shown), full_matrices=False)
         leverage = (basis[:, values_ > 1e-9] ** 2).sum(1)

@@ -58,24 +58,6 @@ def test_sentences_of_what_was_found() -> None:
     ]
 
 
-@pytest.mark.parametrize(("size", "is_named"), [(40, False), (60, True)])
-def test_the_most_alike_are_named_where_their_distance_is_surely_the_smallest(
-    size: int, is_named: bool
-) -> None:
-    """North and west are 0 apart, and 0.71 from south: bounds are 4 times sqrt(11.4 / 8 n)."""
-    found = summarise(model(documents=dict.fromkeys(SHARES, size)))["found"]
-    assert ("north and west are the most alike." in found) == is_named
-
-
-def test_clients_that_share_less_than_half_are_not_called_alike() -> None:
-    shares = np.array([[1, 0, 0], [0.05, 0.95, 0], [0, 0, 1]])
-    documents = dict.fromkeys(DOCUMENTS, 100_000)
-    sentences = summarise(
-        model(shares=dict(zip(DOCUMENTS, shares, strict=True)), documents=documents)
-    )["found"]
-    assert not any("alike" in sentence for sentence in sentences)
-
-
 def of_periods(n_persons: int = 400, n_documents: int = 600, **changed: Any) -> TopicModel:
     before = table("time", "2024-01-01", persons=n_persons)
     both = table("time", "2024-01-01", "2025-01-01", persons=n_persons)

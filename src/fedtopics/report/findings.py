@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model.card import counted_units
@@ -18,8 +16,6 @@ from fedtopics.model.topic_model import TopicModel
 
 # Of the chance of 5 % that any sentence is false, the parts by kind of sentence
 OF_DIFFERENCES = 0.03  # between periods and groups
-OF_ALIKE = 0.01  # which clients are the most alike; one client's topics: `figures.OF_OWNERS`
-ALIKE = 0.5  # least similarity of two clients that the findings call alike
 FEWEST = 30  # persons: more, also if rounded, have to be in both groups of a difference
 UNEVEN = 2.0  # periods of more than so many times as many documents are not compared
 NAMED = 2  # topics that a sentence names
@@ -100,7 +96,6 @@ def sentences(
     topics: Sequence[Topic],
     model: TopicModel,
     documents: Mapping[str, int],
-    similarity: NDArray[np.float64],
     change: Change | None,
     estimate: Effects | None,
     kind: str,
@@ -111,7 +106,7 @@ def sentences(
     """
     lines = [_about(topics, sum(documents.values()), kind, counted_units(model))]
     if len(documents) > 1:
-        lines.append(_clients(topics, documents, similarity))
+        lines.append(_clients(topics))
     questions = [*_of_groups(model, kind)]
     if change is not None:
         questions = [_of_change(change, estimate), *questions]
@@ -186,43 +181,14 @@ def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
     return f"{among}; {largest}, and the {FIRST_TOPICS} largest have {most:.0%} together."
 
 
-def _clients(
-    topics: Sequence[Topic],
-    documents: Mapping[str, int],
-    similarity: NDArray[np.float64],
-) -> str:
-    alike = _most_alike(documents, similarity, len(topics))
+def _clients(topics: Sequence[Topic]) -> str:
     owned: dict[str, list[Topic]] = {}
     for topic in topics:
         if topic["owner"] is not None:
             owned.setdefault(topic["owner"], []).append(topic)
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
     parts = [f"{client} has nearly all of {_listed(owned[client])}" for client in most[:2]]
-    return f"{text}." if (text := "; ".join([*parts, *alike])) else ""
-
-
-def _most_alike(
-    documents: Mapping[str, int], similarity: NDArray[np.float64], n_topics: int
-) -> list[str]:
-    """Name the two most similar clients, if their distance is surely the smallest.
-
-    8 n times the squared Hellinger distance of n documents' mean shares from those expected is
-    at most chi-square distributed (Freeman and Tukey 1950): most, if each has a single topic. By
-    the triangle inequality, a distance of two clients is uncertain by the sum of both bounds.
-    """
-    names = list(documents)
-    if len(names) < 3:
-        return []
-    most = stats.chi2.isf(OF_ALIKE / len(names), max(n_topics - 1, 1))
-    reach = np.sqrt(most / (8 * np.maximum([*documents.values()], 1)))
-    pairs = np.triu_indices(len(names), 1)
-    distances = (1 - similarity)[pairs]
-    bounds = (reach[:, None] + reach)[pairs]
-    first = int(distances.argmin())
-    is_clear = distances[first] + bounds[first] < np.delete(distances - bounds, first).min()
-    if not is_clear or 1 - distances[first] < ALIKE:
-        return []
-    return [f"{' and '.join(names[place[first]] for place in pairs)} are the most alike"]
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _listed(topics: Sequence[Topic]) -> str:

@@ -82,7 +82,6 @@ def summarise(
     facts = figures.figure_facts(
         model, Policy().min_persons if min_documents is None else min_documents
     )
-    similarity = client_similarity(model)
     if over_time is None and any(table.name == TIME for table in model.groups):
         over_time = grouped_by_time(model, None, None)
     topics = _topics(model, facts["topics"])
@@ -94,14 +93,13 @@ def summarise(
             topics,
             model,
             documents={client["name"]: client["documents"] for client in facts["clients"]},
-            similarity=similarity,
             change=change,
             estimate=over_time.change if over_time else None,
             kind=facts["kind"],
         ),
         "topics": topics,
         "change": change,
-        "similarity": similarity.tolist(),
+        "similarity": client_similarity(model).tolist(),
         "over_time": over_time.rows if over_time else None,
         **_of_model(model),
         **_of_run(model, run),

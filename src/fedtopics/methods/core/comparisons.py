@@ -153,84 +153,46 @@ class Cut:
         return [name for name in self.columns if (name,) in self._safe]
 
     @cached_property
-    def _safe(self) -> dict[Table, NDArray[np.bool_]]:
-        """The cells of tables that are shown: no combination of them all is about few persons.
+    def _safe(self) -> set[Table]:
+        """The tables that are shown: no combination of their groups is about few persons.
 
         Formulas come last, in their order: a later study can add some.
         """
-        safe: dict[Table, NDArray[np.bool_]] = {}
-        for name in self.columns:
-            if not self._add_safe(safe, {(name,)}):
-                self.notes[name] = (
-                    "not shown: with the other columns, it would be about fewer than "
-                    f"{self.least} persons"
-                )
-        singles = [*safe]
-        for table in combinations([name for (name,) in singles], 2):
-            self._add_safe(safe, {table}, self.shown_cells(table))
-        for formula in self.formulas:
-            if {(name,) for name in formula.columns} <= {*singles}:
-                self._add_safe(safe, self._tables(formula) - safe.keys())
+        safe: set[Table] = set()
+        wanted: list[set[Table]] = [{(name,)} for name in self.columns]
+        wanted += [{pair} for pair in combinations(self.columns, 2)]
+        for tables in [*wanted, *map(self._tables, self.formulas)]:
+            parts = {(name,) for table in tables for name in table}
+            is_safe = parts <= safe | tables and self._hides_persons(safe | tables)
+            safe |= tables if is_safe else set()
+        for table in [table for (table,) in wanted if table not in safe]:
+            self.notes[":".join(table)] = (
+                f"not shown: with the other columns, it would be about fewer than {self.least} "
+                "persons"
+            )
         return safe
 
     def _tables(self, formula: Formula) -> set[Table]:
         """Return what a formula can tell apart, with columns in the study's order."""
         return {tuple(name for name in self.columns if name in table) for table in formula.tables}
 
-    def _add_safe(
-        self, safe: dict[Table, NDArray[np.bool_]], tables: set[Table], cells: Any = True
-    ) -> bool:
-        """Add tables if no combination with the others lets a person have much leverage."""
-        more = {t: np.broadcast_to(cells, self._shape(t)) for t in sorted(tables)}
-        is_safe = self.least == 1 or (
-            self._largest_leverage(safe | more) <= 1 / self.least + ROUNDING
-        )
-        safe |= more if is_safe else {}
-        return is_safe
-
-    def _largest_leverage(self, tables: Mapping[Table, NDArray[np.bool_]]) -> float:
-        """Return the largest leverage of a person in all combinations of cells."""
+    def _hides_persons(self, tables: set[Table]) -> bool:
+        """Whether no person has much leverage in any combination of the groups of tables."""
+        if self.least == 1:
+            return True
         persons = self.persons((*self.columns,))
         codes = dict(zip(self.columns, np.nonzero(persons > ROUNDING), strict=True))
-        n_rows = len(next(iter(codes.values())))
-        if n_rows * sum(int(cells.sum()) for cells in tables.values()) > MOST_NUMBERS:
-            return np.inf
+        sizes = {table: prod(self._shape(table)) for table in sorted(tables)}
+        if len(next(iter(codes.values()))) * sum(sizes.values()) > MOST_NUMBERS:
+            return False
         parts = [
-            one_hot(np.ravel_multi_index([codes[n] for n in table], cells.shape), cells.size)[
-                :, np.flatnonzero(cells)
-            ]
-            for table, cells in tables.items()
+            one_hot(np.ravel_multi_index([codes[name] for name in table], self._shape(table)), size)
+            for table, size in sizes.items()
         ]
         x = sparse.hstack(parts, format="csr")
         gram = (x.T @ sparse.diags_array(persons[persons > ROUNDING]) @ x).toarray()
-        return float(leverage(x.toarray(), gram).max(initial=0.0))
-
-    def shown_cells(self, table: Table) -> NDArray[np.bool_]:
-        """Return which cells of two columns are shown next to the columns' own groups."""
-        persons = self.persons(table)
-        shown = persons >= max(self.least, 1) - ROUNDING
-        n_rows, n_columns = persons.shape
-        rows, columns = np.indices(persons.shape).reshape(2, -1)
-        while shown.any() and self.least > 1:
-            x = np.column_stack(
-                [
-                    rows[:, None] == np.arange(n_rows),
-                    columns[:, None] == np.arange(n_columns),
-                    np.eye(persons.size)[:, shown.ravel()],
-                ]
-            ).astype(np.float64)
-            by_cell = leverage(x, x.T @ (persons.ravel()[:, None] * x))
-            by_cell[persons.ravel() <= ROUNDING] = 0
-            worst = int(by_cell.argmax())
-            if by_cell[worst] <= 1 / self.least + ROUNDING:
-                break
-            near = shown & (
-                (np.indices(shown.shape)[0] == rows[worst])
-                | (np.indices(shown.shape)[1] == columns[worst])
-            )
-            near = near if near.any() else shown
-            shown.ravel()[np.where(near, persons, np.inf).argmin()] = False
-        return shown
+        largest = leverage(x.toarray(), gram).max(initial=0.0)
+        return bool(largest <= 1 / self.least + ROUNDING)
 
     def why_not(self, formula: Formula) -> str:
         """Return why a formula is about few persons, or cannot be computed; "" if it can."""
@@ -249,7 +211,7 @@ class Cut:
             ]
             if empty and not column.is_number:
                 return f"no document has {name} = {empty[0]}; leave that level out of the study"
-        if not all(np.all(self._safe.get(table, False)) for table in self._tables(formula)):
+        if not self._tables(formula) <= self._safe:
             return (
                 "combinations of its columns, and of what else is shown, are about fewer than "
                 f"{self.least} persons; list fewer levels, longer periods or fewer columns"
@@ -341,7 +303,7 @@ class Cut:
             return one_hot(codes[0], len(labels))[:, 1:], labels[1:]
         n = [len(self.labels[name]) for name in design.columns]
         x = one_hot(np.ravel_multi_index(codes, n), prod(n))
-        return sparse.csr_array(x.multiply(self._safe[design.columns].ravel())), tuple(design.cells)
+        return x, tuple(design.cells)
 
 
 def persons_hide(x: sparse.csr_array, owners: NDArray[np.int64], least: int) -> bool:

@@ -235,7 +235,7 @@ def compare_groups(
     total = agreement.ask_once(GroupSums.group_sums, **rules, **model) if cut.designs else {}
     means: dict[str, Numbers] = {}
     # Columns, formulas, and what turns out to depend on others only in the sums.
-    refused = {name: cut.notes[name] for name in settings.compared if name not in cut.shown}
+    refused = dict(cut.notes)
     refused |= {f.text: why for f in cut.formulas if (why := cut.why_not(f))}
     keys = {design.key for design in cut.designs}
     refused = {text: why for text, why in refused.items() if text not in keys}
