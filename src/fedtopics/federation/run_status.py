@@ -20,9 +20,9 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.progress import duration, end_of_wait
-from fedtopics.federation.run_folder import BEFORE, EVENTS
+from fedtopics.federation.run_folder import BEFORE
 from fedtopics.federation.study import Study
-from fedtopics.files import LOCK, is_used, open_file, read_bytes
+from fedtopics.files import EVENTS, LOCK, is_used, open_file, read_bytes
 from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
@@ -354,12 +354,14 @@ def read_run(folder: Path) -> RunStatus:
     if lock.exists():
         _check_life(status, lock)
     if status.running is False:
-        for name, client in status.clients.items():
-            status.clients[name] = replace(
+        status.clients = {
+            name: replace(
                 client,
                 here=False,
                 state="was there at the last event" if client.here else client.state,
             )
+            for name, client in status.clients.items()
+        }
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         status.topics, status.topics_of_round, status.no_topics = _topics(
             status, folder / "model" / "topics.json", place, study

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping, waiting
-from fedtopics.errors import DataError, StudyError, nearest_names, refuse
+from fedtopics.errors import DataError, StudyError, nearest_names, of_client, refuse
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -118,7 +118,7 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
         names = self.model_dump(
             include={"text", "tokens", "id", "label", "embedding", "person", "time"}
         )
-        try:
+        with of_client(name):
             return Corpus.read(
                 self.data,
                 Columns(
@@ -128,8 +128,6 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
                     rules=None if self.text_rules is None else read_rules(self.text_rules),
                 ),
             )
-        except DataError as error:
-            raise DataError(f"Client {name!r}: {error}") from None
 
 
 def read_rules(path: Path) -> TextRules:

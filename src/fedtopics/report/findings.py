@@ -192,10 +192,8 @@ def _clients(
     similarity: NDArray[np.float64],
 ) -> str:
     alike = _most_alike(documents, similarity, len(topics))
-    owned: dict[str, list[Topic]] = {}
-    for topic in topics:
-        if topic["owner"] is not None:
-            owned.setdefault(topic["owner"], []).append(topic)
+    owners = dict.fromkeys(topic["owner"] for topic in topics if topic["owner"] is not None)
+    owned = {client: [t for t in topics if t["owner"] == client] for client in owners}
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
     parts = [f"{client} has nearly all of {_listed(owned[client])}" for client in most[:2]]
     return f"{text}." if (text := "; ".join([*parts, *alike])) else ""

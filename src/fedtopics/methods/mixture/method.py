@@ -190,8 +190,7 @@ class EMRounds:
         check_enough(sent)
         earlier_weight = 1.0 if self.adds else agreement.weight_of_earlier_sums(round_)
         after = {name: reply[name] + earlier_weight * state[name] for name in SUMMED}
-        for name in ("directions", "words"):
-            after[name] = np.where(sent[:, None], after[name], state[name])
+        after |= {n: np.where(sent[:, None], after[n], state[n]) for n in ("directions", "words")}
         change = max(
             float(np.linalg.norm(after[name] - state[name]) / (np.linalg.norm(state[name]) + TINY))
             for name in ("directions", "words")
