@@ -246,7 +246,9 @@ def _secure(
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
     return SecureClients(
-        exchange=MemberSteps(member, link, patience, part.gate and part.gate.waits),
+        exchange=MemberSteps(
+            member, link, patience, None if part.gate is None else part.gate.waits
+        ),
         names=list(study.clients),
         door=door,
         sizes=None if door is None or has_noise else partial(numbers_of, study, part, door),

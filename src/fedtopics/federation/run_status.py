@@ -38,8 +38,6 @@ DAMAGES = (
     SafetensorError,
 )
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
-NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
-NONE_HELD = "{} has no topics of words between rounds; they come with the model."
 State = Literal["waiting", "training", "finished", "failed", "stopped"]
 REFUSALS = ("halted", "declined", "excluded", "bad reply")  # events
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
@@ -393,13 +391,17 @@ def _topics(
     if status.topics_of_event is not None:
         return [words[:LINE_WORDS] for words in status.topics_of_event], status.round, ""
     if status.is_server and not status.trains:
-        return (), None, NONE_RELAYED
+        return (), None, "A relay sees no rounds and no topics; a member's folder has them."
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
         return (), None, NONE_YET
     method = study.registration
     if method.topics_of is None or study.differential_privacy is not None:
-        return (), None, NONE_HELD.format(method.title)
+        return (
+            (),
+            None,
+            f"{method.title} has no topics of words between rounds; they come with the model.",
+        )
     if path is None:
         return (), None, NONE_YET
     vocabulary = Vocabulary.of(json.loads(read_bytes(place / "agreement.json")))

@@ -43,7 +43,6 @@ def _one_line(value: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_one_line)]
-Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class About(BaseModel, extra="forbid", frozen=True):
@@ -53,7 +52,7 @@ class About(BaseModel, extra="forbid", frozen=True):
     operator: Line = Field(
         "", max_length=200, description="who runs the study, and the server if there is one"
     )
-    recipients: tuple[Recipient, ...] = Field(
+    recipients: tuple[Annotated[Line, Field(min_length=1, max_length=200)], ...] = Field(
         (), max_length=MOST_RECIPIENTS, description="who gets the model, besides the members"
     )
     retention: Line = Field(
