@@ -132,7 +132,10 @@ def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[
     try:
         links = {
             n: GrpcLink(
-                f"localhost:{port}", keys[n].pem, keys[n].certificate, keys["server"].certificate
+                f"localhost:{port}",
+                keys[n].in_pem(),
+                keys[n].certificate,
+                keys["server"].certificate,
             )
             for n in names
         }
