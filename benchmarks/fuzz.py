@@ -154,9 +154,9 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         ann = keys["ann"]
         address = "127.0.0.1:0"
         server = GrpcServer(
-            service, address, server_key.pem, server_key.certificate, roster.members
+            service, address, server_key.in_pem(), server_key.certificate, roster.members
         )
-        link = GrpcLink(server.address, ann.pem, ann.certificate, server_key.certificate)
+        link = GrpcLink(server.address, ann.in_pem(), ann.certificate, server_key.certificate)
 
         def take(raw: bytes) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 5) as stranger:

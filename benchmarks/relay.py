@@ -97,9 +97,9 @@ def bare(folder: Path, members: int, size: int, steps: int) -> float:
     key = Key.create(folder / "bare/key", "server")
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=echo, args=(theirs, key.pem, key.certificate, members))
+    process = spawn.Process(target=echo, args=(theirs, key.in_pem(), key.certificate, members))
     process.start()
-    credentials, host = channel_credentials(key.pem, key.certificate, key.certificate)
+    credentials, host = channel_credentials(key.in_pem(), key.certificate, key.certificate)
     address = f"localhost:{ours.recv()}"
     content = np.random.default_rng(0).bytes(size)
 
@@ -132,7 +132,10 @@ def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[
     try:
         links = {
             n: GrpcLink(
-                f"localhost:{port}", keys[n].pem, keys[n].certificate, keys["server"].certificate
+                f"localhost:{port}",
+                keys[n].in_pem(),
+                keys[n].certificate,
+                keys["server"].certificate,
             )
             for n in names
         }

@@ -3,13 +3,13 @@
 Names are loaded when they are first used, so that the command line starts fast.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from fedtopics.extras import load_when_used
-from fedtopics.threads import wait_asleep
 from fedtopics.versions import VERSION
 
-wait_asleep()
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads sleep; before numpy
 __version__ = VERSION
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ A message says what is wrong, where, and what to do. It never quotes a document.
 Repeating a call without a change does not help.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from math import inf
 from numbers import Integral
@@ -67,6 +68,15 @@ class FederationError(FedTopicsError):
     """Server and clients cannot work together, because of the connection, versions or quorum."""
 
     exit_code = 4
+
+
+@contextmanager
+def of_client(name: str, kind: type[InputError] = DataError) -> Iterator[None]:
+    """Let an error say of which client it is."""
+    try:
+        yield
+    except kind as error:
+        raise type(error)(f"Client {name!r}: {error}") from None
 
 
 def nearest_names(name: object, known: Iterable[object]) -> str:

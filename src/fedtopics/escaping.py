@@ -18,7 +18,6 @@ from fedtopics.errors import StudyError
 LONGEST_SENTENCE = 300  # characters of a message from another program
 LONGEST_NAME = 60  # characters of a file name that is derived from a title
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode: controls, formats, surrogates, line ends
-LESS = "\u2039"  # looks like "<" but does not begin a tag
 JOINERS = "\u00ad\u200c\u200d"  # formats that texts need: Persian, emoji, hyphens
 MOST_MARKS = 6  # combining marks on one letter; more would cover the lines above and below
 # Some locales' spreadsheets split cells at these, and evaluate cells that begin with the second.
@@ -79,7 +78,7 @@ def for_html(text: str) -> str:
 
 def for_scripts(text: str) -> str:
     """Return text for libraries that write it unescaped into a page's script."""
-    return visible(text).replace("<", LESS)
+    return visible(text).replace("<", "\u2039")  # looks alike but does not begin a tag
 
 
 def for_markdown(text: str) -> str:

@@ -28,6 +28,7 @@ except ImportError:  # Windows
 
 FOLDER = 0o700  # only the owner, whatever the umask
 FILE = 0o600  # the same for files
+EVENTS = "events.jsonl"  # of a run, one a line
 LOCK = "lock"  # of a folder; its time is the last sign of life of the process that holds it
 TAIL = 1 << 16  # bytes
 LARGEST_TEXT = 1 << 28  # bytes of a file of settings or records

@@ -26,11 +26,6 @@ def available() -> int:
     )
 
 
-def wait_asleep() -> None:
-    """Let waiting threads sleep; call this before numpy or torch are loaded."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-
 def compute_with_one_thread() -> None:
     """Let a forked process compute with one thread.
 

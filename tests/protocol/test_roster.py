@@ -80,7 +80,8 @@ def test_what_a_new_key_consists_of(tmp_path: Path) -> None:
     assert names.get_values_for_type(x509.DNSName) == ["north"]
     assert (made.not_valid_after_utc - datetime.now(UTC)).days in (3649, 3650)
     read = Key.load(tmp_path / "keys/north")
-    assert (read.name, read.pem, read.certificate) == ("north", key.pem, key.certificate)
+    assert (read.name, read.in_pem()) == ("north", key.in_pem())
+    assert read.certificate == key.certificate
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -99,7 +100,7 @@ def test_no_other_user_may_read_a_key(
     monkeypatch.setattr("os.getuid", lambda: user)
     refusal = pytest.raises(IdentityError, match=r"run chmod 600 .*/north/key\.pem")
     with nullcontext() if may else refusal:
-        assert Key.load(north.folder).pem == north.pem
+        assert Key.load(north.folder).in_pem() == north.in_pem()
 
 
 def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "words").write_bytes(b"green oaks\n")
     (tmp_path / "words").chmod(0o600)
     monkeypatch.setenv("FEDTOPICS_PASSPHRASE_FILE", str(tmp_path / "words"))
-    assert Key.load(key.folder).pem == key.pem
+    assert Key.load(key.folder).in_pem() == key.in_pem()
     (tmp_path / "words").write_bytes(b"brown oaks")
     with pytest.raises(IdentityError, match="is wrong, or the key is damaged; give the right one"):
         Key.load(key.folder)
@@ -212,7 +213,7 @@ def test_certificates_of_no_name(names: tuple[str, ...]) -> None:
 
 def test_a_private_key_is_refused_as_a_certificate(north: Key) -> None:
     with pytest.raises(IdentityError, match="of north is a private key, which must stay secret"):
-        read_certificate(north.pem + north.certificate, "of north")
+        read_certificate(north.in_pem() + north.certificate, "of north")
 
 
 def test_a_roster_knows_whose_signature_it_is(north: Key, tmp_path: Path) -> None:

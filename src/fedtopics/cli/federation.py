@@ -128,9 +128,7 @@ def check_command(
     supposed = _numbers(others, len(plan.clients) - 1)
     corpus = None if data is None else Corpus.read(data, plan.columns(columns))
     rules = Policy.of(policy)
-    reached = ""
-    remembered = ""
-    rehearsed = ""
+    reached = remembered = rehearsed = ""
     problem: FedTopicsError | None = None
     try:
         if corpus is not None:

@@ -91,7 +91,6 @@ class RoundReport(TypedDict, total=False):
     attempts: int
     bytes_sent: int
     bytes_received: int
-    waiting: float  # seconds that the server waited
 
 
 class RoundEnded(Event, kind="round"):  # a round is done

@@ -30,13 +30,12 @@ class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them.
 
     The first `skipped` clients of the sample come last, so they are left out if enough others
-    remain. Clients in `without` take part in no round.
+    remain.
     """
 
     size: int | None
     seed: int
     skipped: int = 0
-    without: frozenset[str] = frozenset()
 
     def members(self, round_: int, names: Sequence[str], present: Collection[str]) -> list[str]:
         """Return the clients of a round; an absent client is replaced by the next one sampled."""
@@ -44,8 +43,7 @@ class Draw:
         if self.size is not None:
             rng = np.random.default_rng([self.seed, DRAW, round_])
             order = [order[i] for i in rng.permutation(len(order))]
-        available = set(present) - self.without
-        candidates = [name for name in order if name in available]
+        candidates = [name for name in order if name in present]
         first = self.skipped % max(len(candidates), 1)
         return sorted([*candidates[first:], *candidates[:first]][: self.size])
 

@@ -30,7 +30,6 @@ MOST_PACKAGES = 7
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 SHORTEST = 20  # words of a documentation string that counts as a document
 SKIPPED = {"tests", "test", "testing", "idlelib", "lib2to3", "site-packages", "turtledemo"}
-WORD = re.compile(r"\w+")
 CODE_LINE = re.compile(r"^\s*(>>>|\.\.\. ).*$", re.MULTILINE)
 CODE_MARKS = re.compile(r"[_=\[\](){}<>\\/`:@|]")
 
@@ -64,7 +63,7 @@ def _read_package(name: str) -> Corpus:
         if SKIPPED & {*inside.parts} or any(part.startswith("test_") for part in inside.parts):
             continue
         for qualified, text in _documentation(path, inside):
-            if len(WORD.findall(text)) >= SHORTEST:
+            if len(re.findall(r"\w+", text)) >= SHORTEST:
                 names_by_text.setdefault(text, qualified)
     return Corpus(
         pa.chunked_array([list(names_by_text.values())], pa.large_string()),

@@ -50,7 +50,6 @@ NO_SETTINGS = (
     "verbose",
     "callback",
 )  # parameters that are not settings of a study
-USUAL_STOP_WORDS = TextRules().stop_words
 StopWords = str | Sequence[str] | None
 Words = Sequence[str] | None  # the words that columns of counts stand for
 Splitter = Callable[[str], list[str]]
@@ -437,7 +436,7 @@ class TopicEstimator(
             raise StudyError(
                 f"settings={self.settings!r:.80} cannot be used; give a mapping of names to values."
             )
-        named = stop_word_settings(self.stop_words, USUAL_STOP_WORDS)
+        named = stop_word_settings(self.stop_words)
         if self.tokenizer is not None or self.analyzer is not None:
             named["token_pattern"] = LISTS
         parameters = self.get_params(deep=False)

@@ -183,12 +183,12 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
     return names
 
 
-def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
+def stop_word_settings(value: Any) -> dict[str, Any]:
     """Return the text settings for a language, a list of words, or None."""
     if value is None:
         return {"stop_words": "none"}
     if isinstance(value, str):
-        return {} if value == usual else {"stop_words": value}
+        return {} if value == TextRules().stop_words else {"stop_words": value}
     try:
         words = tuple(value)
     except TypeError:

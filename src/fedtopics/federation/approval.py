@@ -288,7 +288,7 @@ class ApprovalGate:
         return newest([*earlier, *verdicts_in(self._folder)], page, people)
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
-        """See `Gate.waits`."""
+        """Return "" if the people approved it, else since when it waits; see `MemberSteps`."""
         sent = self._ledger.newest
         position = tuple(sent.get("position", (0, 0, 0)))
         before = self._ledger.released.get((function, position))

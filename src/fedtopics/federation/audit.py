@@ -35,7 +35,6 @@ from fedtopics.privacy.disclosure import FALSE_POSITIVES, likelihoods, rates
 from fedtopics.text.corpus import Corpus
 
 AUDIT = "audit.json"  # in a run's folder, or next to a study's file
-SHADOWS = 16  # models
 PER_SET = 20  # persons in each client's half
 SEED = 0x61756469  # for random choices independent of other uses of the seed
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -78,7 +77,7 @@ class Audit(BaseModel, frozen=True):
 def audit(
     study: Study,
     documents: Corpus,
-    shadows: int = SHADOWS,
+    shadows: int = 16,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
     """Attack a study's model with one's own documents; more `shadows` (models) help the attack."""

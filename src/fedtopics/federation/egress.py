@@ -21,7 +21,6 @@ from fedtopics.protocol.keys import derive, seal, unseal
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key, certificate_fingerprint, public_key_of
 
-SYSLOG = "syslog"  # as the place of a copy
 SYSLOG_SOCKET = "/dev/log"
 NOTICE = 13 * 8 + 5  # the facility of audit logs, and the severity "notice" (RFC 5424)
 SUFFIX = ".kept"
@@ -44,7 +43,7 @@ class Egress:
 
     def copy(self, client: str, study: str, line: bytes) -> None:
         """Copy a line of a client's ledger, before it is written there and anything is sent."""
-        if self.log == SYSLOG:
+        if self.log == "syslog":
             to_syslog(line)
         elif self.log:
             make_folder(Path(self.log))

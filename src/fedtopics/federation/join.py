@@ -26,10 +26,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import program_of
 from fedtopics.federation.progress import recording
 from fedtopics.federation.relay import hosted
-from fedtopics.federation.run_folder import EVENTS, MemberRun, has_run
+from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import software_of
 from fedtopics.federation.study import Study
-from fedtopics.files import LineFile, hold, write_durably
+from fedtopics.files import EVENTS, LineFile, hold, write_durably
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.client_side import REFUSED, cause_of
@@ -246,7 +246,9 @@ def _secure(
     # With differential privacy, the exact count would reveal whether a document is there.
     has_noise = study.differential_privacy is not None
     return SecureClients(
-        exchange=MemberSteps(member, link, patience, part.gate),
+        exchange=MemberSteps(
+            member, link, patience, None if part.gate is None else part.gate.waits
+        ),
         names=list(study.clients),
         door=door,
         sizes=None if door is None or has_noise else partial(numbers_of, study, part, door),

@@ -206,10 +206,6 @@ class Ledger:
         self._head = open_file(head_path(path), "r+b", buffering=0)
         self._write_head()
 
-    @property
-    def is_kept(self) -> bool:
-        return self._file is not None
-
     def write_reply(
         self,
         client: str,
@@ -244,8 +240,7 @@ class Ledger:
         answer = SentReply(call.position, call.function, call.digest, content.hexdigest())
         before = self._replies.get((call.position.turn, call.function), answer.reply)
         # The difference of two replies to one call would show what changed in the documents.
-        is_other = self.sent.get(call.position, answer) != answer
-        if is_other or (once and answer.reply != before):
+        if self.sent.get(call.position, answer) != answer or (once and answer.reply != before):
             return False
         masked = {"masked": True} if call.hidden else {}
         self._add(

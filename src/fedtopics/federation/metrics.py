@@ -5,8 +5,9 @@ They contain no word, no name of a member and no number of documents.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fedtopics.errors import FederationError, RunError
@@ -15,48 +16,43 @@ from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
 
-@dataclass(frozen=True)
-class RunCollector:
-    """The metrics of one run, for a registry of `prometheus_client`."""
+def collect(folder: Callable[[], Path]) -> Iterator[Any]:
+    """Yield the metrics of one run."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    folder: Callable[[], Path]
+    # A relay without metrics does not load what reads a run.
+    from fedtopics.federation.run_status import read_run
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        # A relay without metrics does not load what reads a run.
-        from fedtopics.federation.run_status import read_run
-
-        for direction, number in TRAFFIC.items():
-            yield CounterMetricFamily(
-                name=f"fedtopics_bytes_{direction}",
-                documentation=f"Bytes of messages {direction} by this process.",
-                value=number,
-            )
-        try:
-            status = read_run(self.folder())
-        except RunError:  # it has not begun yet
-            return
+    for direction, number in TRAFFIC.items():
         yield CounterMetricFamily(
-            "fedtopics_refusals", "Updates and studies that were refused.", value=status.refusals
+            name=f"fedtopics_bytes_{direction}",
+            documentation=f"Bytes of messages {direction} by this process.",
+            value=number,
         )
-        connected = sum(client.here for client in status.clients.values())
-        members = GaugeMetricFamily("fedtopics_members", "Members by state.", labels=["state"])
-        members.add_metric(["connected"], connected)
-        members.add_metric(["away"], len(status.clients) - connected)
-        yield members
-        for name, text, value in (
-            ("rounds", "Rounds that are done.", status.round),
-            ("rounds_planned", "Rounds at most.", status.rounds),
-            ("waiting_since_seconds", "When a wait for others began; 0: none.", status.waits_since),
-            ("finished", "1 if the run is finished.", status.state == "finished"),
-            (
-                "failed",
-                "1 if the run failed or was stopped.",
-                status.state in ("failed", "stopped"),
-            ),
-        ):
-            yield GaugeMetricFamily(f"fedtopics_{name}", text, value=value or 0)
+    try:
+        status = read_run(folder())
+    except RunError:  # it has not begun yet
+        return
+    yield CounterMetricFamily(
+        "fedtopics_refusals", "Updates and studies that were refused.", value=status.refusals
+    )
+    connected = sum(client.here for client in status.clients.values())
+    members = GaugeMetricFamily("fedtopics_members", "Members by state.", labels=["state"])
+    members.add_metric(["connected"], connected)
+    members.add_metric(["away"], len(status.clients) - connected)
+    yield members
+    for name, text, value in (
+        ("rounds", "Rounds that are done.", status.round),
+        ("rounds_planned", "Rounds at most.", status.rounds),
+        ("waiting_since_seconds", "When a wait for others began; 0: none.", status.waits_since),
+        ("finished", "1 if the run is finished.", status.state == "finished"),
+        (
+            "failed",
+            "1 if the run failed or was stopped.",
+            status.state in ("failed", "stopped"),
+        ),
+    ):
+        yield GaugeMetricFamily(f"fedtopics_{name}", text, value=value or 0)
 
 
 @contextmanager
@@ -70,7 +66,7 @@ def serve_metrics(address: str, folder: Callable[[], Path]) -> Iterator[None]:
 
     host, port = split_address(address)
     registry = CollectorRegistry()
-    registry.register(RunCollector(folder))
+    registry.register(SimpleNamespace(collect=partial(collect, folder)))
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:

@@ -101,9 +101,6 @@ class ProgressDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._bar.stop()
         self._say_line()
 

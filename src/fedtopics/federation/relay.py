@@ -20,7 +20,7 @@ from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
 from fedtopics.federation.progress import recording
 from fedtopics.federation.server_plan import ServerPlan
-from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
+from fedtopics.files import EVENTS, LineFile, hold, make_folder, read_bytes, write_durably
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService
@@ -30,7 +30,6 @@ from fedtopics.transport.grpc import GrpcServer
 Notify = Callable[[events.Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """A server of the members, while its context is open."""
-EVENTS = "events.jsonl"
 
 
 def read_apart(study: Path) -> ServerPlan:
@@ -78,7 +77,7 @@ def listening(
     server = GrpcServer(
         service=service,
         address=address,
-        key=key.pem,
+        key=key.in_pem(),
         certificate=key.certificate,
         members=plan.roster.members,
         study=plan.fingerprint,
@@ -97,8 +96,8 @@ def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -
         if (done := run.with_name(f"{run.name}-done")).exists():
             notify(events.AlreadyFinished(str(folder)))
             return
-        mode = "ab" if run.exists() else "wb"  # the events of another run end here
-        with closing(LineFile(folder / EVENTS, mode)) as log:
+        # The events of another run end here.
+        with closing(LineFile(folder / EVENTS, "ab" if run.exists() else "wb")) as log:
 
             def log_and_notify(event: events.Event) -> None:  # the log is for `fedtopics status`
                 log.write({"time": time.time()} | event.plain())
@@ -116,7 +115,7 @@ def _lead(service: RelayService, listen: Listen, notify: Notify) -> None:
         since = 0.0
         patience = Patience(inf, notify)
         halted = None
-        while service.wait_until_done(waiting.CHECK_DONE):
+        while service.wait_until_done(waiting.CHECK):
             step, missing, stop = service.waiting()
             if stop is not None and stop is not halted:
                 notify(events.Halted(stop.name, stop.step, as_sentence(stop.reason)))

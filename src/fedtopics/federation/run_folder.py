@@ -28,7 +28,6 @@ from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.values import dumps, loads
 
-EVENTS = "events.jsonl"
 BEFORE = "before.jsonl"  # events before training began
 DIGEST = "sha256"  # key in kept JSON
 KEPT_CHECKPOINTS = 2
@@ -44,7 +43,7 @@ def require_no_other_study(folder: Path, ours: str) -> None:
 
 def has_run(folder: Path) -> bool:
     """Whether a folder contains a run; an incomplete first event, left by a full disk, is none."""
-    path = folder / EVENTS
+    path = folder / files.EVENTS
     if not path.exists():
         return False
     with files.open_file(path) as file:
@@ -76,7 +75,7 @@ class RunFolder:
             self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        path = folder / EVENTS
+        path = folder / files.EVENTS
         if self._resume != has_run(folder):
             raise RunError(
                 f"There is no run in {folder} to resume; leave out --resume."
@@ -150,7 +149,7 @@ class RunFolder:
 
     def open_events(self) -> None:
         """Mark the folder as one that contains a run."""
-        path = Path(self.folder or "") / EVENTS
+        path = Path(self.folder or "") / files.EVENTS
         with self._lock:
             if self._events is not None and not path.exists():
                 self._events.close()  # some systems cannot rename open files

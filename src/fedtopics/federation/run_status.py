@@ -20,9 +20,9 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.progress import duration, end_of_wait
-from fedtopics.federation.run_folder import BEFORE, EVENTS
+from fedtopics.federation.run_folder import BEFORE
 from fedtopics.federation.study import Study
-from fedtopics.files import LOCK, is_used, open_file, read_bytes
+from fedtopics.files import EVENTS, LOCK, is_used, open_file, read_bytes
 from fedtopics.model.shown_words import DEFAULT_RANKING, LINE_WORDS
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
@@ -38,8 +38,6 @@ DAMAGES = (
     SafetensorError,
 )
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
-NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
-NONE_HELD = "{} has no topics of words between rounds; they come with the model."
 State = Literal["waiting", "training", "finished", "failed", "stopped"]
 REFUSALS = ("halted", "declined", "excluded", "bad reply")  # events
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
@@ -354,12 +352,14 @@ def read_run(folder: Path) -> RunStatus:
     if lock.exists():
         _check_life(status, lock)
     if status.running is False:
-        for name, client in status.clients.items():
-            status.clients[name] = replace(
+        status.clients = {
+            name: replace(
                 client,
                 here=False,
                 state="was there at the last event" if client.here else client.state,
             )
+            for name, client in status.clients.items()
+        }
     with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         status.topics, status.topics_of_round, status.no_topics = _topics(
             status, folder / "model" / "topics.json", place, study
@@ -391,13 +391,17 @@ def _topics(
     if status.topics_of_event is not None:
         return [words[:LINE_WORDS] for words in status.topics_of_event], status.round, ""
     if status.is_server and not status.trains:
-        return (), None, NONE_RELAYED
+        return (), None, "A relay sees no rounds and no topics; a member's folder has them."
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
         return (), None, NONE_YET
     method = study.registration
     if method.topics_of is None or study.differential_privacy is not None:
-        return (), None, NONE_HELD.format(method.title)
+        return (
+            (),
+            None,
+            f"{method.title} has no topics of words between rounds; they come with the model.",
+        )
     if path is None:
         return (), None, NONE_YET
     vocabulary = Vocabulary.of(json.loads(read_bytes(place / "agreement.json")))

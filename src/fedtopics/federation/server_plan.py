@@ -47,7 +47,7 @@ class ServerPlan(msgspec.Struct, frozen=True):
     def link(self, key: Key) -> GrpcLink:
         return GrpcLink(
             address=self.address,
-            key=key.pem,
+            key=key.in_pem(),
             certificate=key.certificate,
             server=self.certificate,
             study=self.fingerprint,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.contract.events import Documents, Embedding, Event, Finished, Languages, OnEvent
-from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys
+from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys, of_client
 from fedtopics.escaping import check_client_name
 from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.door import AtOnce, Door
@@ -230,12 +230,10 @@ class Simulation:
         def on_progress(done: int, documents: int) -> None:
             self._notify(Embedding(done, documents, name))
 
-        try:
+        with of_client(name, InputError):
             self.policies[name].check_persons(name, self.documents[name])
             check_groups(self.documents[name], self.study.method.compared)
             corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
-        except InputError as error:
-            raise type(error)(f"Client {name!r}: {error}") from None
         policy = self.policies[name]
         ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus, rows)
         site = ClientContext(
@@ -251,10 +249,8 @@ class Simulation:
         return Door(name, client_of(self.study, site), policy, ledger)
 
     def _languages(self, name: str, corpus: Any) -> Languages | None:
-        try:
+        with of_client(name):
             shares, advice = check_texts(corpus, self.study.text)
-        except DataError as error:
-            raise DataError(f"Client {name!r}: {error}") from None
         return Languages(name, shares, advice) if shares else None
 
     def _notify(self, event: Event) -> None:
@@ -283,10 +279,8 @@ def corpora_by_name(clients: Any, read: Callable[[Any], Corpus] = Corpus.of) -> 
     corpora = {}
     for name, documents in clients.items():
         check_client_name(name)
-        try:
+        with of_client(name, InputError):
             corpora[name] = read(documents)
-        except InputError as error:
-            raise type(error)(f"Client {name!r}: {error}") from None
     return corpora
 
 

@@ -49,9 +49,6 @@ def _settings_of(value: Any) -> Any:
     return find_method(name).settings(**value)
 
 
-MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)]
-
-
 class Study(BaseModel, extra="forbid", frozen=True):
     """Everything that members agree on: what is trained, how, and by whom.
 
@@ -69,7 +66,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
     )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="the seed of all random choices")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
-    method: MethodSettings = Field(
+    method: Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_settings_of)] = Field(
         {}, validate_default=True, description="the method; nmf if the study names none"
     )
     run: int = Field(1, ge=1, description="number of the run; another number makes another study")

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping, waiting
-from fedtopics.errors import DataError, StudyError, nearest_names, refuse
+from fedtopics.errors import DataError, StudyError, nearest_names, of_client, refuse
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -43,7 +43,6 @@ def _one_line(value: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_one_line)]
-Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class About(BaseModel, extra="forbid", frozen=True):
@@ -53,7 +52,7 @@ class About(BaseModel, extra="forbid", frozen=True):
     operator: Line = Field(
         "", max_length=200, description="who runs the study, and the server if there is one"
     )
-    recipients: tuple[Recipient, ...] = Field(
+    recipients: tuple[Annotated[Line, Field(min_length=1, max_length=200)], ...] = Field(
         (), max_length=MOST_RECIPIENTS, description="who gets the model, besides the members"
     )
     retention: Line = Field(
@@ -118,7 +117,7 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
         names = self.model_dump(
             include={"text", "tokens", "id", "label", "embedding", "person", "time"}
         )
-        try:
+        with of_client(name):
             return Corpus.read(
                 self.data,
                 Columns(
@@ -128,8 +127,6 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
                     rules=None if self.text_rules is None else read_rules(self.text_rules),
                 ),
             )
-        except DataError as error:
-            raise DataError(f"Client {name!r}: {error}") from None
 
 
 def read_rules(path: Path) -> TextRules:

@@ -44,9 +44,8 @@ def verify(place: Path, certificate: Path | None = None, head: str = "") -> Iter
     if place.is_file():
         yield from _alone(place, trusted, head)
         return
-    study: Study | str  # or what is wrong with its file
     try:
-        study = Study.read(place / "study.toml")
+        study: Study | str = Study.read(place / "study.toml")  # or what is wrong with its file
     except StudyError as error:
         study = str(error)
     places = _places(place, study)

@@ -190,7 +190,7 @@ class CarriedServer:
         looked = 0.0
         try:
             while time.monotonic() < self._ends and not self._is_over():
-                if time.monotonic() - looked > waiting.CHECK_ADDRESSES:
+                if time.monotonic() - looked > waiting.CHECK:
                     looked = time.monotonic()
                     for address in self._carrier.addresses():
                         self._members.setdefault(address, _Member(Results(self._session, -1, [])))

@@ -174,9 +174,8 @@ def _checked(run: str) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     settings = read_toml(file)
-    for key in {"data", "policy", "out", "key"} & settings.keys():
-        settings[key] = file.parent.resolve() / str(settings[key])
-    return settings
+    paths = {"data", "policy", "out", "key"} & settings.keys()
+    return settings | {key: file.parent.resolve() / str(settings[key]) for key in paths}
 
 
 def _fail(folder: Path, reason: str) -> None:

@@ -70,7 +70,7 @@ class FlareCarrier:
                 )
             left = max(0.0, ends - time.monotonic())
             with suppress(Empty):
-                arrived = [self._arrived.get(timeout=min(waiting.CHECK_FLARE, left))]
+                arrived = [self._arrived.get(timeout=min(waiting.CHECK, left))]
                 while not self._arrived.empty():
                     arrived.append(self._arrived.get())
                 if failed := sorted(name for name, answer in arrived if answer is None):

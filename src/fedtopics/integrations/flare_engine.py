@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fedtopics.contract.events import OnEvent
     from fedtopics.federation.study import Study
 
-RUN_NOTE = "flare.json"  # in the folder of a submitted run: its name at the server
-
 
 @dataclass(frozen=True)
 class FlareEngine:
@@ -81,7 +79,7 @@ def _submit(study: Study, folder: Path, resume: bool, kit: Path) -> None:
     from fedtopics.integrations.flare import FOLDER as BROUGHT
     from fedtopics.integrations.flare_jobs import submit
 
-    note = folder / RUN_NOTE
+    note = folder / "flare.json"  # its name at the server
     name = f"{re.sub('[^A-Za-z0-9_-]+', '-', study.name)[:80]}-{uuid4().hex[:8]}"
     if resume:
         if not note.exists():

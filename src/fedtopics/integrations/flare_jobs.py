@@ -23,7 +23,6 @@ from fedtopics.files import read_bytes, read_text, write_durably
 
 # Classes that a site's FLARE has to allow.
 ALLOWED = ("fedtopics.integrations.flare.", "nvflare.collab.runtime.")
-OUTPUT = "output.txt"  # FLARE's output, in a workspace
 
 
 class _Recipe(CollabRecipe):  # type: ignore[misc]
@@ -63,7 +62,7 @@ def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> N
         json.dumps({"format_version": 2, "class_allow_list": list(ALLOWED)}), encoding="utf-8"
     )
     try:
-        with _quiet(workspace / OUTPUT):
+        with _quiet(workspace / "output.txt"):
             recipe.run(
                 SimEnv(clients=list(clients), workspace_root=str(workspace), log_config="ERROR")
             )

@@ -81,7 +81,7 @@ class NoisyClient(TopicClient[Settings]):
 
     @property
     def released(self) -> float:
-        return sum(self._budget.shares[name] for name in self.noise.released)
+        return sum(self._budget.shares[name] for name in self.noise.answers)
 
     @classmethod
     def functions(cls) -> dict[str, Published]:

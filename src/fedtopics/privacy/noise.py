@@ -57,12 +57,7 @@ class Noise:
         self._derive = derive
         self.fewest = needed_parts(clients)
         self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # kept by masks
-        self._answers: dict[str, bytes] = {}
-
-    @property
-    def released(self) -> list[str]:
-        """The purposes of all sums so far."""
-        return list(self._answers)
+        self.answers: dict[str, bytes] = {}  # digests of all sums so far, by purpose
 
     def added(self, values: Any, sigma: float, purpose: str) -> Numbers:
         """Return values, a vector that one document changes by at most 1, with its part of noise.
@@ -83,7 +78,7 @@ class Noise:
 
     def _check(self, purpose: str, answer: Numbers) -> None:
         digest = hashlib.sha256(answer.tobytes()).digest()
-        if self._answers.setdefault(purpose, digest) != digest:
+        if self.answers.setdefault(purpose, digest) != digest:
             raise PolicyError(
                 "Nothing was sent: a second request for the same numbers would get a different "
                 "answer; restore the documents with which this run began. If they have not "

@@ -122,10 +122,7 @@ class SecureClients:
         replies = [reply for reply in self._step(DOCUMENTS, "call", b"", own) if reply]
         announced = [np.frombuffer(reply, ">u8").tolist() for reply in replies if len(reply) == 24]
         self._marks = [of[2] for of in announced]
-        try:
-            vocabulary.check_marks(self._marks, self._limits)
-        except FederationError:
-            self._exchange.stop(WRONG)
+        self._valid(lambda: vocabulary.check_marks(self._marks, self._limits))
         if len(announced) < len(replies) or any(of[0] < of[1] for of in announced):
             self._exchange.stop(WRONG)
         if sizes is not None:

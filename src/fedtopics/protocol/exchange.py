@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Reconnecting, WaitsFor
@@ -101,25 +101,19 @@ def ask_at_last(link: Link, message: bytes) -> None:
         Patience(waiting.SAY_DONE, lambda _: None)(lambda: link.ask(message))
 
 
-class Gate(Protocol):
-    """People who approve what a member sends."""
-
-    def waits(self, function: str, content: bytes, secret: bytes) -> str:
-        """Return "" if a vector or reply may leave, else since when it waits; keep a page for it.
-
-        `secret` is known to this member only, and the same for the same step. PolicyError if
-        somebody refuses.
-        """
-
-
 @dataclass(repr=False)  # its own repr would print a vector
 class MemberSteps:
-    """Steps of a member over a link; with a `gate`, each waits until people have approved it."""
+    """Steps of a member over a link; with a `gate`, each waits until people have approved it.
+
+    The gate takes a function, a vector or reply, and a secret that only this member knows, the same
+    for the same step. It returns "" if the content may leave, else since when it waits, and keeps a
+    page for it; PolicyError if somebody refuses.
+    """
 
     member: Member
     _link: Link
     _patience: Patience
-    _gate: Gate | None = None
+    _gate: Callable[[str, bytes, bytes], str] | None = None
     _since: float = 0.0  # of the step
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> OpenedStep:
@@ -129,7 +123,7 @@ class MemberSteps:
         messages = member.give(function, kind, layout, content)
         # Step 0 and empty replies contain nothing about documents.
         if self._gate is not None and member.phase != "stopped" and member.record.step and content:
-            self._wait_at(self._gate, function, content)
+            self._wait_at(partial(self._gate, function, content))
         self._say(messages)
         while member.phase not in ("compute", "stopped"):
             self._turn(len(content) + 8 if kind == "sum" else None)
@@ -137,11 +131,11 @@ class MemberSteps:
             self._ended()
         return member.last
 
-    def _wait_at(self, gate: Gate, function: str, content: bytes) -> None:
+    def _wait_at(self, gate: Callable[[bytes], str]) -> None:
         """Wait until a vector or reply may leave; meanwhile only the wait itself is known."""
         secret = derive(self.member.record.private, "page")
         try:
-            while since := gate.waits(function, content, secret):
+            while since := gate(secret):
                 question = self.member.question(f"{UNAPPROVED} since {since}")
                 answer = decode(self._patience(partial(self._link.ask, question)), Answer)
                 if isinstance(answer.message, List | Stop):

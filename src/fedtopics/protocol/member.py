@@ -30,7 +30,6 @@ from fedtopics.protocol.record import Disk, OpenedStep, Record
 
 OLDER = "its folder is an older copy, or two processes use its key"
 CHANGED = "its documents, study or software changed during the run"
-TOO_LARGE = "a number is too large"
 FALSE_TOTAL = "a check of the total failed"
 
 
@@ -88,7 +87,7 @@ class Member:
                 content = self._random(LENGTH) if self.name == self.names[0] else b""
             vector = np.frombuffer(content, np.int64) if kind == "sum" else None
             if vector is not None and not masks.is_inside(vector, len(self.names)):
-                return self.stop(TOO_LARGE)
+                return self.stop("a number is too large")
             self._begin(part, context, content)
         self.phase = "body" if self.record.parts else "part"
         return [self.record.part]

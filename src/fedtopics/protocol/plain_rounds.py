@@ -147,7 +147,7 @@ class Rounds:
                     self._notify(Waiting(round_, present, away, left, ends))
                 if left <= 0:
                     break
-                server.wait(min(left, waiting.CHECK_AWAY))
+                server.wait(min(left, waiting.CHECK))
             server.awaited = ()
 
     # The updates

@@ -108,11 +108,7 @@ class Key:
             raise IdentityError(f"The key and the certificate in {folder} do not belong together.")
         return cls(name_of(content, str(folder)), private, content, Path(folder))
 
-    @property
-    def pem(self) -> bytes:
-        return self.in_pem(b"")
-
-    def in_pem(self, passphrase: bytes) -> bytes:
+    def in_pem(self, passphrase: bytes = b"") -> bytes:
         return self.private.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,

@@ -33,7 +33,6 @@ ROWS = 3  # the same, but absent rows are not zero
 TEXTS = 4  # number, bytes of all characters; pieces: characters of each (uint32), UTF-8
 NAMED = 5  # the same, columns; a third piece has the counts (int64), one row per text
 
-Piece = bytes | memoryview
 
 # Errors from reading bytes that `dumps` did not make.
 _DAMAGES = (msgspec.MsgspecError, ValueError, LookupError, OverflowError, MemoryError)
@@ -82,7 +81,7 @@ def _padding(size: int) -> bytes:
 class _Writer:
     """Turns plain data into MessagePack's types, and keeps the pieces of arrays."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[bytes | memoryview] = field(default_factory=list)
 
     def plain(self, value: Any) -> Any:
         match value:

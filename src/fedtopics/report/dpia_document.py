@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from markupsafe import Markup
 
@@ -23,7 +22,6 @@ class Statement:
 
     text: str
     source: str = PROGRAM
-    kind: ClassVar[str] = "said"
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class Gap:
 
     who: str
     question: str
-    kind: ClassVar[str] = "gap"
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,6 @@ class FormTable:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     source: str = PROGRAM
-    kind: ClassVar[str] = "table"
 
 
 Part = Statement | Gap | FormTable

@@ -182,10 +182,8 @@ def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
 
 
 def _clients(topics: Sequence[Topic]) -> str:
-    owned: dict[str, list[Topic]] = {}
-    for topic in topics:
-        if topic["owner"] is not None:
-            owned.setdefault(topic["owner"], []).append(topic)
+    owners = dict.fromkeys(topic["owner"] for topic in topics if topic["owner"] is not None)
+    owned = {client: [t for t in topics if t["owner"] == client] for client in owners}
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
     parts = [f"{client} has nearly all of {_listed(owned[client])}" for client in most[:2]]
     return f"{'; '.join(parts)}." if parts else ""

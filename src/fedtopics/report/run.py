@@ -16,11 +16,10 @@ from fedtopics.federation import ledger
 from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.exposure import Exposure
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.run_folder import EVENTS
 from fedtopics.federation.run_status import RunStatus, read_events
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import About, ClientData
-from fedtopics.files import read_toml
+from fedtopics.files import EVENTS, read_toml
 from fedtopics.model.folder import model_folder
 from fedtopics.model.over_time import Grouped, grouped_by_time
 from fedtopics.model.topic_model import TopicModel

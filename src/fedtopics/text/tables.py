@@ -187,8 +187,7 @@ class Table:
 
 def _called(name: str) -> str:
     """Return a column's name for an error; a name that may be a text is hidden."""
-    fits = len(name) <= LONGEST_NAME and NAME.fullmatch(name)
-    return f"column {name!r}" if fits else "a column"
+    return f"column {name!r}" if len(name) <= LONGEST_NAME and NAME.fullmatch(name) else "a column"
 
 
 def is_table(data: Any) -> bool:

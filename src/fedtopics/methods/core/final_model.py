@@ -87,9 +87,10 @@ class LastSums(SharedFunctions):
         seen_by_all=True,
     )
     def topic_shares(self, /, **model: Any) -> Reply:
-        total = np.zeros(self.client.n_topics(**model))
-        for _, theta in self.client.thetas(**model):
-            total += theta.sum(0)
+        total = sum(
+            (theta.sum(0) for _, theta in self.client.thetas(**model)),
+            np.zeros(self.client.n_topics(**model)),
+        )
         return {"theta": total, "documents": self.client.over(self.client.usable)}
 
     @published(

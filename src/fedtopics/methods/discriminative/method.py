@@ -205,8 +205,8 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
         """Return the arrays of the consensus, or of the clustering with the best separation."""
         if self.settings.inference is Consensus:
-            both = self.settings.separation.sizes == "both"
-            split = state.split if both else state.split.best()  # rounds may end before a trial
+            # Rounds may end before a trial.
+            split = state.split if self.settings.separation.sizes == "both" else state.split.best()
             return agree_on_clusters(agreement, state.separation, split) | state.words
         return {
             "origin": state.separation.origin,

@@ -22,7 +22,6 @@ from fedtopics.text.growing import Follow
 from fedtopics.text.times import PERIODS, Unit
 
 Key = int | str
-DATE = len("2024-05-31")
 
 
 class ArrivalSettings(BaseModel, extra="forbid", frozen=True):
@@ -147,7 +146,9 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
         if misfit(column.type):  # Arrow would count from 1970
             raise pa.ArrowInvalid
         if times and not pa.types.is_temporal(column.type):
-            column = pc.utf8_slice_codeunits(column, 0, DATE)  # without time and time zone
+            column = pc.utf8_slice_codeunits(
+                column, 0, len("2024-05-31")
+            )  # without time and time zone
         return np.asarray(column.cast(kind, safe=not times).to_numpy())
     except pa.ArrowException:
         # Arrow's own message quotes the value, so it is dropped.

@@ -9,7 +9,7 @@ from scipy import sparse
 from fedtopics.contract.events import Arrived, Skipped
 from fedtopics.contract.published import EACH_ROUND, LAST, Over, Reply, published
 from fedtopics.contract.replies import LONGEST, counts
-from fedtopics.errors import DataError
+from fedtopics.errors import of_client
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import TopicClient, frequent
@@ -32,10 +32,8 @@ class FLDAClient(TopicClient[FLDASettings]):
     def __init__(self, plan: Plan[FLDASettings], site: ClientContext) -> None:
         load_tomotopy()  # here, so that a missing package is noticed before any data is sent
         super().__init__(plan, site)
-        try:
+        with of_client(site.name):
             self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
-        except DataError as error:
-            raise DataError(f"Client {site.name!r}: {error}") from None
 
     @published(
         "For each topic that is the largest in new documents of enough persons: its first words "

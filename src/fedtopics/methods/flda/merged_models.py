@@ -29,7 +29,6 @@ from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
 # It is chosen without documents. In benchmarks/merging.py, 20ng has better topics than at 0.6.
-READING = WordRanking(0.4)
 
 
 def merge_models(
@@ -111,7 +110,7 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         documents={name: n for model in models for name, n in model.documents.items()},
         client_names={key: name for model in models for key, name in model.client_names.items()},
         word_sums=sums,
-        word_ranking=READING,
+        word_ranking=WordRanking(0.4),
         labels={
             first + topic: label
             for model, first in zip(models, _firsts(models), strict=True)

@@ -272,12 +272,11 @@ class Passes(SharedFunctions):
             name: gradients[name] if name in gradients else torch.zeros_like(weight)
             for name, weight in weights.items()
         }
-        packed: dict[str, Any] = to_arrays(tensors)
-        for name in self.client.network.row_weights:
-            packed[name] = SparseRows(
-                batch.words, batch.spread(tensors[name]).numpy(), self.client.network.n_words
-            )
-        return packed
+        network = self.client.network
+        return to_arrays(tensors) | {
+            name: SparseRows(batch.words, batch.spread(tensors[name]).numpy(), network.n_words)
+            for name in network.row_weights
+        }
 
 
 class GFedNTMClient(TopicClient[GFedNTMSettings]):

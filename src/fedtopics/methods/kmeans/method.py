@@ -117,21 +117,17 @@ class KMeansState:
 
 class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     @property
-    def _once(self) -> bool:
-        return self.settings.algorithm == "k-fed"
-
-    @property
     def stops(self) -> Mapping[str, float]:
         return {"tolerance": AT_REST, **super().stops}
 
     @property
     def last_round(self) -> int:
-        return 1 if self._once else super().last_round
+        return super().last_round if self.settings.adds_up else 1
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on a vocabulary; if there is only one round, all clients take part in it."""
         agreement = super().agree(clients, run)
-        return replace(agreement, draw=EVERYONE) if self._once else agreement
+        return agreement if self.settings.adds_up else replace(agreement, draw=EVERYONE)
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
         """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
@@ -141,30 +137,30 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             is_bow = self.settings.representation == "bow"  # else by inverse document frequency
             rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
             origin = np.ones(len(frequency)) if is_bow else rarity
-        elif not self._once:
+        elif self.settings.adds_up:
             moments = find_moments(agreement, origin)
             centres = draw_centres(
                 self.settings.start, self.settings.n_components, moments, self.plan.seed
             )
             return KMeansState(origin, Partition.first(centres))
         partition = (
-            Partition.first(np.zeros((1, 0, len(origin))))  # the only round computes the centres
-            if self._once
-            else self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin))
+            self._merged(agreement.ask(KMeansClient.own_centres, round=1, origin=origin))
+            if self.settings.adds_up
+            else Partition.first(np.zeros((1, 0, len(origin))))  # the only round computes them
         )
         return KMeansState(origin, partition)
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> Reply:
         return (
-            agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
-            if self._once
-            else Lloyd(state.origin).exchange(agreement, state.partition, round_)
+            Lloyd(state.origin).exchange(agreement, state.partition, round_)
+            if self.settings.adds_up
+            else agreement.ask(KMeansClient.own_centres, round=1, origin=state.origin)
         )
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> RoundResult[KMeansState]:
-        if self._once:
+        if not self.settings.adds_up:
             return RoundResult(
                 replace(state, partition=self._merged(reply)),
                 {"documents": sum(of_client["documents"] for of_client in reply.values())},

@@ -167,7 +167,6 @@ class MixtureClient(TopicClient[MixtureSettings]):
 
 Sums = Mapping[str, Numbers]
 """The weights of `Mixture`: an origin, and sums over documents by topic."""
-SUMMED = ("directions", "words", "weights")
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,11 @@ class EMRounds:
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
         earlier_weight = 1.0 if self.adds else agreement.weight_of_earlier_sums(round_)
-        after = {name: reply[name] + earlier_weight * state[name] for name in SUMMED}
-        for name in ("directions", "words"):
-            after[name] = np.where(sent[:, None], after[name], state[name])
+        after = {
+            name: reply[name] + earlier_weight * state[name]
+            for name in ("directions", "words", "weights")
+        }
+        after |= {n: np.where(sent[:, None], after[n], state[n]) for n in ("directions", "words")}
         change = max(
             float(np.linalg.norm(after[name] - state[name]) / (np.linalg.norm(state[name]) + TINY))
             for name in ("directions", "words")
