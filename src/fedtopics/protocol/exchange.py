@@ -36,7 +36,7 @@ class Patience:
     _notify: Callable[[Event], None]
     _names: Collection[str] | None = None
     _since: float = 0.0
-    _next: float = waiting.UNSAID_WAIT
+    _next: float = field(default_factory=lambda: waiting.UNSAID_WAIT)
     _shown: Mapping[str, str] = field(default_factory=dict)
 
     def waits_for(
