@@ -5,15 +5,20 @@ They contain no word, no name of a member and no number of documents.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.extras import require
 from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
+
+
+@dataclass(frozen=True, eq=False)  # a registry tells collectors apart by their identity
+class Collector:
+    collect: Callable[[], Iterator[Any]]
 
 
 def collect(folder: Callable[[], Path]) -> Iterator[Any]:
@@ -66,7 +71,7 @@ def serve_metrics(address: str, folder: Callable[[], Path]) -> Iterator[None]:
 
     host, port = split_address(address)
     registry = CollectorRegistry()
-    registry.register(SimpleNamespace(collect=partial(collect, folder)))
+    registry.register(Collector(partial(collect, folder)))
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
