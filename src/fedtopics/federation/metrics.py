@@ -18,7 +18,7 @@ from fedtopics.transport.grpc import TRAFFIC
 
 @dataclass(frozen=True, eq=False)  # a registry tells collectors apart by their identity
 class Collector:
-    collect: Callable[[], Iterator[Any]]
+    collect: Callable[[], Iterator[object]]
 
 
 def collect(folder: Callable[[], Path]) -> Iterator[Any]:
