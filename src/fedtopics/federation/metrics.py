@@ -21,7 +21,7 @@ class Collector:
     collect: Callable[[], Iterator[object]]
 
 
-def collect(folder: Callable[[], Path]) -> Iterator[Any]:
+def collect(folder: Callable[[], Path]) -> Iterator[object]:
     """Yield the metrics of one run."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
