@@ -3,25 +3,30 @@
 They contain no word, no name of a member and no number of documents.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.extras import require
 from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
 
 @dataclass(frozen=True, eq=False)  # a registry tells collectors apart by their identity
 class Collector:
-    collect: Callable[[], Iterator[object]]
+    collect: Callable[[], Iterator[Metric]]
 
 
-def collect(folder: Callable[[], Path]) -> Iterator[object]:
+def collect(folder: Callable[[], Path]) -> Iterator[Metric]:
     """Yield the metrics of one run."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
