@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import CountsByWord, Payload, digest_of, flat_fields
-from fedtopics.errors import PolicyError, of_client
+from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.client import TopicClient
@@ -79,8 +79,10 @@ class Door:
     def repeat(self, call: Call) -> dict[str, Any]:
         """Execute a function for its effect on the client's state; its reply is not sent."""
         self._client.attempt = call.position.attempt
-        with of_client(self.client):
+        try:
             return self._client.execute(call.function, call.payload)
+        except DataError as error:
+            raise DataError(f"Client {self.client!r}: {error}") from None
 
     def count_words(self, most: int) -> int:
         """Return how many words the client proposes, at most so many; nothing is sent."""
