@@ -96,7 +96,7 @@ def study(seed: int, case: str) -> tuple[int, int, int, float]:
     total = summed(products(*part, within=False) for part in cells)
     shares = total["xy"] / np.diag(total["xx"])[:, None]
     spread = np.sum([squares(x, t, shares, o, False, cells=True) for x, t, o in cells], axis=0)
-    table = GroupTable.of(("group",), ("no", "yes"), total, spread, total["groups"])
+    table = GroupTable.of(("group",), ("no", "yes"), total, spread)
     of_means = sum(
         row["low"] <= means[1, row["topic"]] <= row["high"] for row in [*table.rows()][TOPICS:]
     )
@@ -134,7 +134,7 @@ def of_words(seed: int, words: int, how: str) -> tuple[int, int, float, float]:
     counts = sparse.csr_array(rng.multinomial(words, theta @ beta / (theta @ beta).sum(1)[:, None]))
     x = sparse.csr_array(np.c_[np.ones(DOCUMENTS), group].astype(float))
     made = [
-        estimated([(x, one, None)], within=False)
+        estimated([(x, one, np.arange(len(one)))], within=False)
         for one in shares_of(how, counts, beta, theta, rng)
     ]
     estimates = np.array([one.coefficients[1] for one in made])
