@@ -245,7 +245,7 @@ def topic_name(topic: Topic) -> str:
 
 
 def _held(topic: Topic, documents: Mapping[str, int], chance: float) -> dict[str, Any]:
-    """Return clients' parts of a topic's documents, where shown, and who has nine in ten.
+    """Return clients' parts of a topic's documents, where shown, and the owner of nine in ten.
 
     A client is the owner if its part is below 0.9 only by this chance. Parts are taken as binomial,
     with the documents of the topic (Clopper and Pearson 1934): most uncertain, if each document has

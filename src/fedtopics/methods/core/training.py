@@ -114,7 +114,7 @@ def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]
 
 class Trainer(Protocol):
     def train(self, clients: Clients, run: Run) -> Topics:
-        """Train a model with these clients; a run that was interrupted goes on."""
+        """Train a model with these clients; an interrupted run is resumed."""
 
 
 class Program(ABC, Generic[Settings, State]):
