@@ -177,7 +177,7 @@ class Scene(World):
             member,
             link,
             Patience(inf, lambda event: None),
-            gate=self.waits if name in self.gated else None,
+            self.waits if name in self.gated else None,
         )
         while (record := member.record).step < len(self.steps):
             if not record.part or self.r.random() < 0.1:
