@@ -16,6 +16,8 @@ A message says what is wrong, where, and what to do. It never quotes a document.
 Repeating a call without a change does not help.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -39,7 +41,18 @@ class InputError(FedTopicsError, ValueError):
 
 
 class DataError(InputError):
-    """Documents cannot be used: a file, a column, a collection of texts."""
+    """Documents cannot be used: a file, a column, a collection of texts.
+
+    `value` is what stopped a user's own file, such as a date. The command that reads the file shows
+    it on the terminal; the message, which is logged and may be sent, never has it.
+    """
+
+    def __init__(self, message: str, value: Any = "") -> None:
+        super().__init__(message)
+        self.value = str(value)
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[str]]:
+        return type(self), (str(self),)  # without the value, as it may be sent to another machine
 
 
 class StudyError(InputError):
@@ -76,7 +89,8 @@ def of_client(name: str, kind: type[InputError] = DataError) -> Iterator[None]:
     try:
         yield
     except kind as error:
-        raise type(error)(f"Client {name!r}: {error}") from None
+        error.args = (f"Client {name!r}: {error}",)
+        raise
 
 
 def nearest_names(name: object, known: Iterable[object]) -> str:

@@ -70,6 +70,7 @@ DASK_SCHEDULER = 30.0  # Dask's scheduler counts as unreachable.
 
 # Texts
 
+READ = 3600.0  # The reading of a file of another program, or a query, is given up.
 HUB = 10.0  # The Hugging Face hub counts as unreachable.
 CACHE = 30.0  # A process stops waiting for another one that writes the cache of embeddings.
 PATTERN = 1.0  # A user's pattern fails in a document.

@@ -12,12 +12,14 @@ from typing import Any
 
 import click
 
-from fedtopics.errors import FedTopicsError, nearest_names
+from fedtopics.errors import DataError, FedTopicsError, nearest_names
 from fedtopics.escaping import for_encoding, visible
 from fedtopics.versions import VERSION
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 OF_EXTRAS = {"flda": "install it with: pip install 'fedtopics[flda]'"}
+SERVICES = "Train with other machines"  # the section of commands that may run as services
+LONGEST_VALUE = 40  # characters of a value that is shown, which may be a text by mistake
 LINE = 200  # characters of a description, which are not cut
 INTERRUPTED = "Interrupted; to resume the run, repeat the command, and add --resume if it is train."
 
@@ -92,7 +94,7 @@ SECTIONS: dict[str, dict[str, str | click.Command]] = {
         "train": "fedtopics.cli.local:train_command",
         "sweep": "fedtopics.cli.local:sweep_command",
     },
-    "Train with other machines": {
+    SERVICES: {
         "key": "fedtopics.cli.key:key_group",
         "serve": "fedtopics.cli.federation:serve",
         "join": "fedtopics.cli.federation:join_command",
@@ -145,6 +147,10 @@ def _terminated(number: int, frame: object) -> None:
 def _ran(command: click.Command) -> int:
     try:
         return int(command(standalone_mode=False) or 0)
+    except DataError as error:
+        # What a service writes to standard error is kept in the system's journal.
+        is_service = bool({*sys.argv[1:2]} & SECTIONS[SERVICES].keys())
+        return _complain(str(error), error.exit_code, value="" if is_service else error.value)
     except FedTopicsError as error:
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -181,10 +187,11 @@ def _remedy(error: OSError) -> str:
     )
 
 
-def _complain(message: str, code: int, kind: str = "error") -> int:
-    """Print a problem and its remedy, which follows the last semicolon of a message."""
+def _complain(message: str, code: int, kind: str = "error", value: str = "") -> int:
+    """Print a problem, its remedy, which follows the last semicolon of a message, and a value."""
     problem, _, remedy = visible(message).rpartition("; ")
     lines = f"{kind}: {problem}.\nhint: {remedy}\n" if problem else f"{kind}: {remedy}\n"
+    lines += f"value: {visible(value[:LONGEST_VALUE])}\n" if value else ""
     with suppress(OSError):  # the full disk may be that of standard error
         sys.stderr.write(for_encoding(lines, sys.stderr.encoding))
     return code

@@ -174,7 +174,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
     help="Leave out groups and periods with fewer documents than this.",
 )
 @options.as_json
-@options.columns("text", "tokens", "id", "embedding")
+@options.columns("text", "tokens", "id", "embedding", "date_format")
 @options.embedding_model
 def transform(
     model: Path,
@@ -191,7 +191,8 @@ def transform(
     """Find the topics of documents.
 
     The table has one row per document, in the order of FILE, also for empty documents. FILE is CSV,
-    TSV, JSON lines, Parquet, or a folder of .txt files. --by and --by-time summarise topics by a
+    TSV, JSON lines, Parquet, a folder of .txt files, or (with fedtopics[files]) of Excel,
+    LibreOffice, SPSS, Stata, or a query in a .sql file. --by and --by-time summarise topics by a
     column. Everything stays on this machine.
     """
     from fedtopics import Columns, Corpus, TopicModel
@@ -204,8 +205,9 @@ def transform(
     if out is not None:
         check_output(out, THETA_FILES, [file], THETA)
     loaded = TopicModel.from_pretrained(model)
-    content = read_table(file)
-    corpus = Corpus.of(content, Columns(**columns))
+    roles = Columns(**columns)
+    content = read_table(file, options=roles.options)
+    corpus = Corpus.of(content, roles)
     values = {name: content.column(name).plain() for name in (by, by_time) if name}
     # Embeddings are computed once, for the table and for both summaries.
     with display.embedding_status("Finding topics") as on_progress:
@@ -223,7 +225,12 @@ def transform(
         summaries[by] = grouped_by_class(loaded, corpus, values[by], min_documents=min_documents)
     if by_time:
         summaries[by_time] = grouped_by_time(
-            loaded, corpus, values[by_time], by=period, min_documents=min_documents
+            loaded,
+            corpus,
+            values[by_time],
+            by=period,
+            min_documents=min_documents,
+            date_format=roles.date_format,
         )
     if as_json:
         print_json({name: _plain(grouped) for name, grouped in summaries.items()})

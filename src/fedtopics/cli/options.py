@@ -29,7 +29,11 @@ COLUMNS = {
     "time": "when each document was written, for topics by period",
     "by": "by.COLUMN=NAME, a column of the study's [method.by]",
     "round": "each document's round or time, for methods that take new data",
+    "date_format": "how times are written, such as %d/%m/%Y",
+    "encoding": "the encoding of a text that is not UTF-8, such as cp1252",
+    "sheet": "the sheet of a workbook",
 }
+OF_FILES = "encoding", "sheet"  # what every file can need
 KINDS = "|".join([*COLUMNS, r"by\.\w+"])
 NEXT_COLUMN = re.compile(f",(?=(?:{KINDS})=)")  # column names may contain commas
 
@@ -77,6 +81,8 @@ def columns(
     *kinds: str, rules: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add --columns and --text-rules; the command gets `columns` by kind, or None."""
+    dates = ("date_format",) if "time" in kinds else ()
+    kinds = (*kinds, *dates, *OF_FILES)
 
     def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
         names: dict[str, Any] = dict.fromkeys(kinds)

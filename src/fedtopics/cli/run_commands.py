@@ -250,7 +250,8 @@ def report(
     """
     from fedtopics import Columns, Corpus
 
-    text = Columns(text=columns["text"])
+    time = columns.pop("time")
+    text = Columns(**columns)
     documents = examples and Corpus.read(examples, text)
     if with_text and documents is None:
         raise click.UsageError("--with-text needs --examples-from FILE.")
@@ -259,7 +260,7 @@ def report(
     page = write_report_of(
         run,
         out,
-        dated={"own": examples, "columns": text, "time": columns["time"]},
+        dated={"own": examples, "columns": text, "time": time},
         inputs=(examples, labels),
         documents=documents,
         with_text=with_text,

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -73,7 +74,18 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
         None, max_length=100, description="display name of the client, in tables and reports"
     )
     data: Path | None = Field(
-        None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
+        None,
+        description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files; with "
+        "fedtopics[files] also .xlsx, .ods, .sav, .dta, or a query in a .sql file",
+    )
+    encoding: str | None = Field(
+        None, description='encoding of the texts, such as "cp1252", if it is not UTF-8'
+    )
+    sheet: str | None = Field(None, description="sheet of a workbook, if several have rows")
+    date_format: str | None = Field(
+        None,
+        description='how the column of times writes dates, as for strptime, such as "%d/%m/%Y", or '
+        '"excel" for numbers of days',
     )
     text: str | None = Field(None, description="column of the text")
     tokens: str | None = Field(None, description="column of lists of words, used unchanged")
@@ -114,9 +126,7 @@ class ClientData(BaseModel, extra="forbid", frozen=True):
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to its table.'
             )
-        names = self.model_dump(
-            include={"text", "tokens", "id", "label", "embedding", "person", "time"}
-        )
+        names = self.model_dump(include={f.name for f in fields(Columns)} - {"by", "rules"})
         with of_client(name):
             return Corpus.read(
                 self.data,

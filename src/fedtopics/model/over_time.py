@@ -15,12 +15,22 @@ from fedtopics.model.formulas import one_hot
 from fedtopics.model.local_effects import Part, pooled
 from fedtopics.text.corpus import Corpus, column_of
 from fedtopics.text.grouping import TIME
-from fedtopics.text.times import Times, Unit, as_array, as_column, begin_of, missing, times_of
+from fedtopics.text.times import (
+    Times,
+    Unit,
+    as_array,
+    as_column,
+    begin_of,
+    dated,
+    missing,
+    times_of,
+)
 
 Change = dict[str, Any]
 CHANGE = "change"  # the estimate of how the last periods differ from those before
 EARLIER = "earlier"
 LATER = "later"
+TIMES = "the documents' times"
 REST = "rest"
 MIN_DOCUMENTS = 10  # of a client in a period
 ALL_CLIENTS = 1 << 30  # clients, if their number is unknown
@@ -45,6 +55,7 @@ def topics_over_time(
     by: Unit | None = None,
     nr_bins: int | None = None,
     min_documents: int = MIN_DOCUMENTS,
+    date_format: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return one row per period and topic, in order; works with models of every method.
 
@@ -62,6 +73,9 @@ def topics_over_time(
     min_documents : int
         Leaves a client out of periods with fewer known documents, because shares of one or two
         documents would reveal what they are about.
+    date_format : str, optional
+        How texts write dates: codes of `datetime.strptime`, such as ``"%d/%m/%Y"``, or ``"excel"``
+        for numbers of days.
 
     Returns
     -------
@@ -71,7 +85,13 @@ def topics_over_time(
         period. Rows of a study have an interval, ``low`` to ``high``, and no number of clients.
     """
     return grouped_by_time(
-        model, documents, timestamps, by=by, nr_bins=nr_bins, min_documents=min_documents
+        model,
+        documents,
+        timestamps,
+        by=by,
+        nr_bins=nr_bins,
+        min_documents=min_documents,
+        date_format=date_format,
     ).rows
 
 
@@ -100,6 +120,7 @@ def grouped_by_time(
     by: Unit | None = None,
     nr_bins: int | None = None,
     min_documents: int = MIN_DOCUMENTS,
+    date_format: str | None = None,
 ) -> Grouped:
     """Return the rows of `topics_over_time`, their change, and numbers of documents in no row."""
     if documents is None:
@@ -108,6 +129,7 @@ def grouped_by_time(
     check_choice(by, "by", (None, *get_args(Unit)))
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
+    arrays = {client: dated(values, date_format, TIMES) for client, values in arrays.items()}
     times = {client: times_of(values, ~missing(values)) for client, values in arrays.items()}
     timed = [values for values in times.values() if len(values)]
     if len({values.dtype.kind == "M" for values in timed}) > 1:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import files_of, read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
+from fedtopics.text.times import dated
 
 BATCH = 4096
 FIRST_DOCUMENTS = 3  # documents whose words are counted as a check for people
@@ -82,16 +83,20 @@ class Corpus:
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
         """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
-        CSV and JSON lines may be compressed (.gz). Text is UTF-8, or UTF-16 with a byte order mark.
-        The name of the file may be a pattern, such as parts/*.parquet, for several files.
+        CSV and JSON lines may be compressed (.gz). Text is UTF-8, UTF-16 with a byte order mark, or
+        has the encoding that `columns` names. The name of the file may be a pattern, such as
+        parts/*.parquet, for several files. Files of Excel, LibreOffice, SPSS and Stata, and .sql
+        files with a query, need the extra ``files``.
 
         Raises
         ------
         DataError
             If the file is missing, is of another kind, cannot be parsed, or lacks a column.
         """
+        columns = columns or Columns()
         first, *others = (
-            cls._from_table(read_table(file), columns or Columns()) for file in files_of(Path(path))
+            cls._from_table(read_table(file, options=columns.options), columns)
+            for file in files_of(Path(path))
         )
         if not others:
             return first
@@ -209,6 +214,7 @@ class Corpus:
         # A folder has no columns, so none needs a name.
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)
+        dates = partial(_dates, columns.date_format)
         ids = table.read_column(columns.id, ID_NAMES, Column.names)
         corpus = cls(
             ids=_numbered(table.n_rows) if ids is None else ids,
@@ -224,9 +230,9 @@ class Corpus:
                 (),
                 lambda column: column.documents(may_be_words=False),
             ),
-            rounds=table.read_column(columns.rounds, (), Column.values),
+            rounds=table.read_column(columns.rounds, (), dates),
             persons=table.read_column(columns.person, (), Column.names),
-            times=table.read_column(columns.time, (), Column.values),
+            times=table.read_column(columns.time, (), dates),
             groups=_structs(
                 {
                     name: table.read_column(None, [column.lower()], Column.values)
@@ -409,6 +415,14 @@ def column_of(data: Any, name: str) -> list[Any]:
             "table or a file, or give one value per document."
         )
     return Table.of(data, "the documents").column(name).plain()
+
+
+def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
+    """Return rounds or times, which are those of a `date_format` if there is one."""
+    if date_format is None:
+        return column.values()
+    times = dated(np.fromiter(column.plain(), object), date_format, column.place)
+    return Column([times], column.place).values()
 
 
 def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray | None:

@@ -58,5 +58,6 @@ class Follow:
             try:
                 corpus = Corpus.read(copy, self._columns)
             except DataError as error:
-                raise DataError(str(error).replace(str(copy), str(self._path))) from None
+                error.args = (str(error).replace(str(copy), str(self._path)),)
+                raise
             return replace(corpus, source=corpus.source.replace(str(copy), str(self._path)))

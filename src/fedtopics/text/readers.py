@@ -1,6 +1,5 @@
 """Readers of files by suffix, as tables with one row per document; see `Corpus.read`."""
 
-import codecs
 import csv
 import gzip
 import io
@@ -8,12 +7,13 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
+from inspect import signature
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import IO, Any, TextIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -21,6 +21,7 @@ import pyarrow.parquet
 from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.files import open_file, require_file
 from fedtopics.text.columns import NOT_ARROW, is_unicode
+from fedtopics.text.encodings import HEAD, UTF8, encoding_of, not_utf8, other_kind
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
@@ -35,7 +36,7 @@ SEPARATORS = ",;\t|"
 SAMPLED_CHARACTERS = 1 << 18  # characters to find the separator
 SAMPLED_ROWS = 100  # rows to find the separator
 EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # first line with the separator
-SAVE = "save it as UTF-8, which Excel calls CSV UTF-8"
+NO_OPTIONS: Mapping[str, str] = {}
 OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like names with a dot
 T = TypeVar("T")
 
@@ -48,8 +49,11 @@ def files_of(path: Path) -> list[Path]:
     return sorted(p for p in path.parent.glob("*") if fnmatch(p.name, path.name)) or [path]
 
 
-def read_table(path: Path, kind: str = "") -> Table:
-    """Read a folder, or a file by its suffix before a possible .gz; see `Corpus.read`."""
+def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIONS) -> Table:
+    """Read a folder, or a file by its suffix before a possible .gz; see `Corpus.read`.
+
+    `options` are those of the format's reader: an encoding, or the sheet of a workbook.
+    """
     path = path.expanduser()
     require_file(path, DataError)
     if not path.exists():
@@ -67,8 +71,12 @@ def read_table(path: Path, kind: str = "") -> Table:
             while file.read(PIECE):
                 if file.tell() > _most(path):
                     raise _bomb(path, "give the unpacked file")
+    read = FORMATS.find(kind)
+    for name in options:
+        if name not in signature(read).parameters:
+            raise DataError(f"{path} has no {name} to choose; leave {name} out.")
     try:
-        return Table.of(FORMATS.find(kind)(path), str(path))
+        return Table.of(read(path, **options), str(path))
     except FedTopicsError:
         raise
     except MemoryError:
@@ -77,11 +85,22 @@ def read_table(path: Path, kind: str = "") -> Table:
         ) from None
     except Exception as error:  # a registered reader may raise anything
         if isinstance(error, OSError) and error.strerror:
-            raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
+            where = error.filename or path
+            raise DataError(f"{where} cannot be opened: {error.strerror}.") from None
         # The reader's message may quote a row, so it is dropped.
-        raise DataError(
-            f"{path} cannot be read as {kind}; it is damaged, or a different kind of file."
-        ) from None
+        raise DataError(_of_other_kind(path, kind)) from None
+
+
+def _of_other_kind(path: Path, kind: str) -> str:
+    """Say what a file is that cannot be read."""
+    with open_file(path) as file:
+        is_ = other_kind(file.read(HEAD))
+    return (
+        f"{path} {is_}."
+        if is_ and kind not in is_
+        else f"{path} cannot be read as {kind}; it is damaged, a different kind of file, or too "
+        "large for this computer's memory."
+    )
 
 
 def _is_packed(path: Path) -> bool:
@@ -101,68 +120,103 @@ def _bomb(path: Path, remedy: str) -> DataError:
 
 
 @contextmanager
-def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
+def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[TextIO]:
     """Open a text file; bytes that are not UTF-8 become surrogates, which columns refuse."""
-    with gzip.open(path) if _is_packed(path) else open_file(path) as file:
-        has_mark = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with _unpacked(path) as file:
+        head = file.read(HEAD)
         file.seek(0)
-        with io.TextIOWrapper(
-            file,
-            encoding="utf-16" if has_mark else "utf-8-sig",
-            errors="strict" if has_mark else "surrogateescape",
-            newline=newline,
-        ) as text:
-            try:
+        if not wanted and (is_ := other_kind(head)):
+            raise DataError(f"{path} {is_}.")
+        try:
+            encoding = encoding_of(head, wanted)
+            errors = "surrogateescape" if encoding == UTF8 else "strict"
+            with io.TextIOWrapper(file, encoding, errors, newline) as text:
                 yield text
-            except UnicodeDecodeError:
-                raise DataError(f"{path} is not UTF-16, despite its first bytes; {SAVE}.") from None
+        except UnicodeDecodeError:
+            raise DataError(f"{path} is not {encoding}; {_advice(path)}.") from None
+        except LookupError:
+            raise DataError(
+                f"There is no encoding {wanted!r}; give a name such as utf-8, utf-16 or cp1252."
+            ) from None
 
 
-def text_files(folder: Path) -> tuple[list[Path], int]:
-    """Return the .txt files of a folder, and the number of other or hidden files."""
+def _unpacked(path: Path) -> IO[bytes]:
+    return gzip.open(path) if _is_packed(path) else open_file(path)  # type: ignore[return-value]
+
+
+def _advice(path: Path) -> str:
+    """Return what to do with a file that is not UTF-8."""
+    with _unpacked(path) as file:
+        return not_utf8(file)
+
+
+def text_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the .txt files of a folder and its links, and what else is in it."""
+    texts: list[Path] = []
+    others: list[Path] = []
+    seen = set()
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise DataError(f"{error.filename} cannot be opened: {error.strerror}.")
 
-    files = sorted(
-        Path(inside, name)
-        # Not rglob, which skips unreadable folders silently.
-        for inside, _, names in os.walk(folder, onerror=refuse)
-        for name in names
-    )
-    texts = [
-        path
-        for path in files
-        if path.suffix.lower() == ".txt"
-        and not any(
-            part.startswith(".") or part.lower() in OF_SYSTEMS
-            for part in path.relative_to(folder).parts
-        )
-    ]
-    return texts, len(files) - len(texts)
+    # Not rglob, which skips unreadable folders silently, and links to folders.
+    for inside, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        # A link may lead to a folder that was read already, as to one above itself.
+        is_new = os.path.realpath(inside) not in seen
+        seen.add(os.path.realpath(inside))
+        folders[:] = sorted(f for f in folders if is_new and not _is_hidden(f))
+        for path in (Path(inside, name) for name in names if is_new):
+            is_text = path.suffix.lower() == ".txt" and not _is_hidden(path.name) and path.exists()
+            (texts if is_text else others).append(path)
+    return sorted(texts), sorted(others)
 
 
-def read_folder(path: Path) -> Table:
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in OF_SYSTEMS
+
+
+def _unread(others: Sequence[Path]) -> str:
+    """Say how many files of a folder are not read, and why."""
+    broken = sum(not path.exists() for path in others)
+    counts = {"hidden or not .txt": len(others) - broken, "linked to nothing": broken}
+    return ", ".join(f"{n:,} {why}" for why, n in counts.items() if n)
+
+
+def read_folder(path: Path, encoding: str = "") -> Table:
     """Read each .txt file of a folder as one document, named after the file."""
     files, others = text_files(path)
-    skipped = f"{others:,} {'file that is' if others == 1 else 'files that are'} hidden or not .txt"
+    unread = _unread(others)
     if not files:
-        but = f", and {skipped}" if others else ""
-        raise DataError(f"The folder {path} has no .txt file{but}; give one file per document.")
+        but = f" (not read: {unread})" if others else ""
+        raise DataError(
+            f"The folder {path} has no .txt file{but}; {_pattern_for(path)}give one file per "
+            "document."
+        )
 
     def rows() -> Iterator[tuple[str, str]]:
         for file in files:
-            with _opened(file, None) as text:
-                yield file.relative_to(path).as_posix(), text.read()
+            with _opened(file, encoding, None) as text:
+                # A name can have bytes that are not UTF-8.
+                name = os.fsencode(file.relative_to(path).as_posix())
+                yield name.decode(errors="backslashreplace"), text.read()
 
     return Table(
         where=str(path),
         names=("id", "text"),
-        parts=_collected(rows(), 2, lambda row: f"{files[row]} is not UTF-8; convert it."),
+        parts=_collected(
+            rows(), 2, lambda row: f"{files[row]} is not UTF-8; {_advice(files[row])}."
+        ),
         n_rows=len(files),
-        how=f"{len(files):,} .txt files of {path}" + (f" (not read: {skipped})" if others else ""),
+        how=f"{len(files):,} .txt files of {path}" + (f" (not read: {unread})" if others else ""),
     )
+
+
+def _pattern_for(folder: Path) -> str:
+    """Return the pattern for a folder's tables, if it has any."""
+    suffixes = [path.suffix for path in folder.iterdir() if not _is_hidden(path.name)]
+    tables = [suffix for suffix in suffixes if suffix.lower() in FORMATS.names]
+    return f"for its tables, give {folder / f'*{max(tables)}'}; else " if tables else ""
 
 
 def _collected(
@@ -197,20 +251,20 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         yield part
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: Path, encoding: str = "") -> Table:
     """Read a CSV file; its header and first rows show the separator."""
-    with _opened(path) as file:
+    with _opened(path, encoding) as file:
         sample = file.read(SAMPLED_CHARACTERS)
         separator = _separator(path, sample, not file.read(1))
-    with _opened(path) as file:
+    with _opened(path, encoding) as file:
         if EXCEL.match(sample):
             file.readline()
         rows = _csv_rows(path, file, separator)
         names = [name.strip() for name in next(rows, ())]
         if not all(map(is_unicode, names)):
-            raise DataError(f"The first line of {path} is not UTF-8; {SAVE}.")
+            raise DataError(f"The first line of {path} is not UTF-8; {_advice(path)}.")
         parts = _collected(
-            rows, len(names), lambda row: f"Row {row + 1} of {path} is not UTF-8; {SAVE}."
+            rows, len(names), lambda row: f"Row {row + 1} of {path} is not UTF-8; {_advice(path)}."
         )
     return Table(
         where=str(path),
@@ -277,10 +331,10 @@ def _broken(path: Path, number: int, problem: str) -> DataError:
     )
 
 
-def read_json(path: Path) -> Table:
+def read_json(path: Path, encoding: str = "") -> Table:
     columns: dict[str, list[Any]] = {}
     done = 0
-    with _opened(path) as file:
+    with _opened(path, encoding) as file:
         for part in _in_parts(filter(str.strip, file), len):
             rows = [_object(line, row, path) for row, line in enumerate(part, done + 1)]
             for name in dict.fromkeys(chain(columns, *rows)):
@@ -292,6 +346,8 @@ def read_json(path: Path) -> Table:
 
 
 def _object(line: str, row: int, path: Path) -> dict[str, Any]:
+    if not is_unicode(line):
+        raise DataError(f"Row {row} of {path} is not UTF-8; {_advice(path)}.")
     with suppress(ValueError, RecursionError):
         cells = json.loads(line, object_pairs_hook=_once)
         if isinstance(cells, dict):

@@ -36,6 +36,9 @@ FORMATS: Registry[Callable[[Path], Any]] = Registry(
         **dict.fromkeys((".csv", ".tsv"), "fedtopics.text.readers:read_csv"),
         **dict.fromkeys((".jsonl", ".ndjson"), "fedtopics.text.readers:read_json"),
         ".parquet": "fedtopics.text.readers:read_parquet",
+        **dict.fromkeys((".xlsx", ".xls", ".ods"), "fedtopics.text.foreign:read_sheet"),
+        **dict.fromkeys((".sav", ".zsav", ".dta"), "fedtopics.text.foreign:read_statistics"),
+        ".sql": "fedtopics.text.foreign:read_query",
         "folder": "fedtopics.text.readers:read_folder",
     },
 )
@@ -50,7 +53,8 @@ class Columns:
     that cannot be used is refused if named, and ignored if it only has a usual name. Columns of
     rounds, persons or times are read only if named; `by` gives the names of columns by which a
     study compares documents, by their names in the study. With `rules`, texts become lists of words
-    by these rules instead of the study's.
+    by these rules instead of the study's. A file is read with the `encoding` of its text, or from
+    the `sheet` of a workbook; columns of times with the `date_format` of `datetime.strptime`.
     """
 
     text: str | None = None
@@ -63,6 +67,15 @@ class Columns:
     time: str | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     rules: TextRules | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    date_format: str | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of a file's reader that are set."""
+        options = {"encoding": self.encoding, "sheet": self.sheet}
+        return {name: value for name, value in options.items() if value}
 
 
 @dataclass(frozen=True, repr=False)  # its own repr would print documents

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from datetime import date, datetime, timedelta
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -22,11 +24,19 @@ PERIODS: dict[Unit, tuple[str, int]] = {  # a unit of numpy's dates, and how man
     "day": ("D", 1),
 }
 THURSDAY = 3  # weekday of 1 January 1970, counted from Monday
-# 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy would accept "today".
-TIME = re.compile(
-    r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
+# A day as people write it: 2026, 2026-03, 2026-3-1, 2017/2/7, 20260301 or 31.12.2024. With other
+# orders, such as 3/4/2026, nobody knows the month.
+DAY = (
+    r"(?P<year>\d{4})(?:(?P<by>[-/])(?P<month>\d\d?)(?:(?P=by)(?P<day>\d\d?))?)?",
+    r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)",
+    r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
 )
+# 9:30, 09:30:00.5, and a time zone, which is left out: a day is that of the place of writing.
+CLOCK = r"(?:[T ]\s*(\d\d?)(:\d\d(?::\d\d(?:\.\d{1,9})?)?))?\s*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?"
+TIMES = tuple(re.compile(day + CLOCK, re.ASCII) for day in DAY)
+EXCEL = "excel"  # a date_format: days since the day that Excel calls 0
+EXCEL_DAY_0 = datetime(1899, 12, 30)
+YEARS = range(1000, 3000)  # numbers among dates that are years
 FIRST_YEAR = -1969  # since 1970: the first year that a date can have
 LAST_YEAR = 8029  # since 1970: the last year
 
@@ -56,44 +66,86 @@ def missing(values: Times) -> NDArray[np.bool_]:
 
 
 def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
-    """Return the times of documents that have one, as numpy's datetimes or as numbers."""
+    """Return the times of documents that have one, as numpy's datetimes or as numbers.
+
+    A number among dates is a year, or an error: never seconds since 1970.
+    """
     times = values[present]
-    try:
-        if times.dtype.kind in "OUb":
-            times = np.array([_local(value) for value in times])
-        if times.ndim != 1:  # lists
-            raise TypeError
-        if times.dtype.kind not in "iufM":
-            times = times.astype("datetime64[us]")
-    except (TypeError, ValueError, OverflowError):
-        times = np.array([_or_nothing(value) for value in values[present]], "datetime64[us]")
+    if times.dtype.kind in "OUb":
+        are_numbers = all(map(_is_number, times))
+        times = np.array([*times] if are_numbers else [*map(_moment, times)])
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
     else:
         fit = np.isfinite(times)
     if not fit.all():
-        row = np.flatnonzero(present)[np.argmin(fit)] + 1
+        row = np.flatnonzero(present)[np.argmin(fit)]
         raise DataError(
-            f"The timestamp of document {row} cannot be read as a time; check that it is the right "
-            "column, and give a date, a time, a text such as 2026-03-01, a number, or nothing."
+            f"The timestamp of document {row + 1} cannot be read as a time; check that it is the "
+            "right column, and give a date, a time, a text such as 2026-03-01, a number, or "
+            "nothing; or name the order with date_format, such as %d/%m/%Y.",
+            value=values[row],
         )
     return times
 
 
-def _or_nothing(value: Any) -> Any:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, np.timedelta64))
+
+
+def _moment(value: Any) -> np.datetime64:
+    """Return a time without its zone, NaT if it cannot be read."""
+    if isinstance(value, str):
+        value = _written(value.strip())
+    elif _is_number(value):
+        value = f"{value:.0f}" if value in YEARS else "NaT"
+    elif getattr(value, "tzinfo", None) is not None:
+        value = value.replace(tzinfo=None)
     try:
-        return np.datetime64(np.array([_local(value)]).astype("datetime64[us]")[0], "us")
+        return np.datetime64(value, "us")
     except (TypeError, ValueError, OverflowError):
         return np.datetime64("NaT", "us")
 
 
-def _local(value: Any) -> Any:
-    """Return a time without its zone, so that its day is that of the place of writing."""
-    if isinstance(value, (str, bool, np.bool_)):
-        match = TIME.fullmatch(str(value).strip())
-        return np.datetime64("NaT" if match is None else match[1], "us")
-    return value if getattr(value, "tzinfo", None) is None else value.replace(tzinfo=None)
+def _written(text: str) -> str:
+    """Return a date as people write it in the form of ISO 8601."""
+    match = next(filter(None, (time.fullmatch(text) for time in TIMES)), None)
+    if match is None:
+        return "NaT"
+    *_, hour, rest = match.groups()
+    day = "-".join(part.zfill(2) for part in map(match.group, ("year", "month", "day")) if part)
+    return day if hour is None else f"{day}T{hour:0>2}{rest}"
+
+
+def dated(values: Times, date_format: str | None, place: str) -> Times:
+    """Return values as times by a `date_format`; dates, missing values and all without it stay.
+
+    Raises
+    ------
+    DataError
+        If a value does not fit the format; its row is in the message, and itself in ``value``.
+    """
+    if date_format is None:
+        return values
+    times = np.array(values, object)
+    for row, value in enumerate(values.tolist()):
+        if is_missing(value) or isinstance(value, date):
+            continue
+        try:
+            times[row] = (
+                EXCEL_DAY_0 + timedelta(days=float(value))
+                if date_format == EXCEL
+                else datetime.strptime(str(value).strip(), date_format).replace(tzinfo=None)
+            )
+        except (ValueError, TypeError, OverflowError, re.error):
+            raise DataError(
+                f"Row {row + 1} of {place} does not fit date_format = {date_format!r}; correct the "
+                f'row or the format, which has the codes of strptime, or is "{EXCEL}" for numbers '
+                "of days.",
+                value=value,
+            ) from None
+    return times
 
 
 def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times:
@@ -102,12 +154,15 @@ def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times
         place = np.searchsorted(edges, times, "right") - 1
         return np.asarray(edges[np.clip(place, 0, len(edges) - 2)])
     if times.dtype.kind != "M":
-        if by is not None and len(times):
+        if by is None or not len(times):
+            return times
+        if not all(number in YEARS for number in times):
             raise DataError(
-                "The documents' times are numbers, but by= needs dates; write them as dates, or "
-                "set the number of periods with nr_bins."
+                "The documents' times are numbers that are not all years, but by= and periods need "
+                "dates; write them as dates, set a date_format, or the number of periods with "
+                "nr_bins."
             )
-        return times
+        times = (times - 1970).astype("datetime64[Y]")
     code, step = PERIODS[by or "month"]
     offset = THURSDAY if code == "D" else 0
     numbers = times.astype(f"datetime64[{code}]").astype(np.int64) + offset

@@ -1,0 +1,117 @@
+"""What a file is by its first bytes, and which encoding a text may have: never a silent guess."""
+
+import codecs
+from collections.abc import Iterator
+from itertools import islice
+from typing import IO
+
+from fedtopics.errors import first_problem
+
+HEAD = 4096  # bytes
+UTF8 = "utf-8-sig"  # a mark at the beginning is no character of the text
+LINE = 1 << 16  # bytes of a line, at most
+SAMPLED_LINES = 200
+GUESSES = 3
+MANY = 0.1  # share of bytes that are NUL, which no text has; programs that read PDF leave some
+HALF = 0.5  # of the first or second bytes of characters
+CONTROLS = bytes(range(9))  # the first bytes of most alphabets in UTF-16, and hardly in texts
+# A byte order mark says the encoding; that of UTF-32 begins with that of UTF-16.
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: UTF8,
+}
+MAGIC = {  # first bytes of a file, what it is, and what to do
+    b"PAR1": ("a Parquet file", "rename it to end in .parquet"),
+    b"PK\x03\x04": (
+        "a ZIP file, as those of Excel and LibreOffice are",
+        "rename it to end in .xlsx or .ods, or unpack it",
+    ),
+    b"\xd0\xcf\x11\xe0": (
+        "a file of an older Office",
+        "rename it to end in .xls, or save its text",
+    ),
+    b"\x1f\x8b": ("a gzip file", "rename it to end in .gz, as in data.csv.gz"),
+    b"%PDF": ("a PDF", "save its text"),
+    b"{\\rtf": ("a file in Rich Text Format", "save its text"),
+    b"$FL": ("an SPSS file", "rename it to end in .sav"),
+    b"<stata_dta>": ("a Stata file", "rename it to end in .dta"),
+    b"SQLite format 3": (
+        "an SQLite database",
+        "write a query for it into a file that ends in .sql",
+    ),
+    b"ARROW1": ("a Feather file", "save it as Parquet"),
+}
+USUAL = (
+    "utf_8 cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 iso8859_2 iso8859_15 koi8_r "
+    "mac_roman cp437 cp850 cp852 cp866 cp874 shift_jis cp932 euc_jp gb18030 big5 euc_kr cp949 "
+    "utf_16_le utf_16_be"
+)
+WINDOWS = "cp1252"  # Excel's in Western Europe and America
+
+
+def encoding_of(head: bytes, wanted: str) -> str:
+    """Return the encoding to open a text with: the one of its mark, the wanted one, or UTF-8.
+
+    Raises
+    ------
+    LookupError
+        If there is no such encoding.
+    """
+    mark = next((name for mark, name in MARKS.items() if head.startswith(mark)), "")
+    if not wanted:
+        return mark or UTF8
+    # A mark is no character of the first line, whichever of both encodings the user names.
+    is_marked = mark and mark.startswith(codecs.lookup(wanted).name[:6])
+    return mark if is_marked else wanted
+
+
+def other_kind(head: bytes) -> str:
+    """Return what a file is, and what to do; "" if its first bytes may be those of a text."""
+    for magic, (kind, remedy) in MAGIC.items():
+        if head.startswith(magic):
+            return f"is {kind}; {remedy}"
+    if any(map(head.startswith, MARKS)):
+        return ""
+    even, odd = (
+        1 - 2 * len(head[at::2].translate(None, CONTROLS)) / max(len(head), 1) for at in (0, 1)
+    )
+    return first_problem(
+        {
+            f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": odd > HALF > MANY > even,
+            f"is UTF-16 without a byte order mark; {advice('utf-16-be')}": even > HALF > MANY > odd,
+            "is not a text, because many of its bytes are NUL; give a text, or another format": (
+                head.count(0) > MANY * len(head)
+            ),
+        }
+    )
+
+
+def advice(encoding: str) -> str:
+    return f'set encoding = "{encoding}" in the client\'s table, or --columns encoding={encoding}'
+
+
+def not_utf8(file: IO[bytes]) -> str:
+    """Return what to do with a file that is not UTF-8, with a guess of its encoding for people."""
+    from charset_normalizer import from_bytes  # late, because it is seldom needed
+
+    lines = islice(_lines_not_utf8(file), SAMPLED_LINES)
+    matches = [*from_bytes(b"".join(lines), cp_isolation=USUAL.split())][:GUESSES]
+    guesses = [WINDOWS if WINDOWS in m.could_be_from_charset else m.encoding for m in matches]
+    guesses = sorted(dict.fromkeys(guesses), key=lambda name: name != WINDOWS)
+    maybe = f"it may be {' or '.join(guesses)}: " if guesses else ""
+    return (
+        f"{maybe}{advice(guesses[0] if guesses else WINDOWS)} and compare some letters, or save "
+        "it as UTF-8, which Excel calls CSV UTF-8"
+    )
+
+
+def _lines_not_utf8(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not UTF-8, because the others say nothing about the encoding."""
+    for line in iter(lambda: file.readline(LINE), b""):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            yield line

@@ -1,0 +1,163 @@
+"""Readers of files of other programs: Excel, LibreOffice, SPSS, Stata, and queries of databases.
+
+Libraries in C and Rust read them. A damaged file, or a small one that stands for a huge one, ends a
+library's process, so each file is read in a process of its own, with a deadline and little memory.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from fedtopics import waiting
+from fedtopics.errors import DataError
+from fedtopics.extras import require
+from fedtopics.files import read_text
+
+INSTALL = "'fedtopics[files]'"
+REFUSED = 2  # exit code of a process whose standard error is a sentence for people
+PLAIN = {str, int, float, bool, bytes, date, datetime, Decimal}  # the types that Arrow has
+
+
+def read_sheet(path: Path, sheet: str = "") -> pa.Table:
+    """Read the only sheet of a workbook that has rows, or the named one."""
+    return _apart(path, sheet, ("python_calamine", "python-calamine"))
+
+
+def read_statistics(path: Path, encoding: str = "") -> pa.Table:
+    """Read a file of SPSS or Stata, with the labels of values in place of their codes."""
+    return _apart(path, encoding, ("pyreadstat", "pyreadstat"))
+
+
+def read_query(path: Path) -> pa.Table:
+    """Read the rows of a query, whose first line is a comment with the database's address."""
+    return _apart(path, "", ("sqlalchemy", "SQLAlchemy"))
+
+
+def _apart(path: Path, option: str, package: tuple[str, str]) -> pa.Table:
+    """Read a file in a process of its own, and return what it writes."""
+    require(f"Reading {path} needs", INSTALL, package)
+    command = [sys.executable, "-m", __name__, package[0], str(path.absolute()), option]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=waiting.READ, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise DataError(
+            f"Reading {path} took more than {waiting.READ:.0f} s; give fewer rows."
+        ) from None
+    if done.returncode == REFUSED:
+        raise DataError(f"{path} {done.stderr.decode(errors='replace').strip()}")
+    done.check_returncode()  # what it would say may quote a row
+    return pa.ipc.open_stream(done.stdout).read_all()
+
+
+def _sheet(path: str, wanted: str) -> pa.Table:
+    from python_calamine import CalamineWorkbook
+
+    workbook = CalamineWorkbook.from_path(path)
+    names = workbook.sheet_names
+    if wanted and wanted not in names:
+        _refuse(f"has no sheet {wanted!r}, but: {', '.join(names)}; correct its name.")
+    sheets = {name: workbook.get_sheet_by_name(name) for name in ([wanted] if wanted else names)}
+    filled = [name for name, sheet in sheets.items() if sheet.height]
+    if len(filled) > 1:
+        _refuse(
+            f"has several sheets with rows ({', '.join(filled)}); name one with sheet = in the "
+            "client's table, or --columns sheet=NAME."
+        )
+    header, *rows = sheets[filled[0]].to_python() if filled else [[]]
+    # Columns without a name are those of notes and formats next to the table.
+    return _table(
+        [
+            (str(name).strip(), [None if cell == "" else cell for cell in cells])
+            for name, *cells in zip(_of_one_type(header), *rows, strict=True)
+            if name != ""
+        ]
+    )
+
+
+def _statistics(path: str, encoding: str) -> pa.Table:
+    import pyreadstat
+
+    read = pyreadstat.read_dta if path.lower().endswith(".dta") else pyreadstat.read_sav
+    columns, about = read(path, encoding=encoding or None, output_format="dict")
+    labels = about.variable_value_labels
+    return _table(
+        [
+            (name, [labels.get(name, {}).get(value, value) for value in values])
+            for name, values in columns.items()
+        ]
+    )
+
+
+def _query(path: str, _: str) -> pa.Table:
+    import sqlalchemy as sql
+
+    first, _, query = read_text(Path(path), "utf-8-sig").partition("\n")
+    if not first.startswith("--") or not query.strip():
+        _refuse(
+            "needs a comment with the database's address as first line, such as -- "
+            "postgresql://user@host/database, and a query below it."
+        )
+    try:
+        url = sql.make_url(first.removeprefix("--").strip())
+        if url.get_backend_name() == "sqlite" and url.database:  # it would make a missing file
+            file = Path(path).parent / url.database
+            url = url.set(database=file.as_uri(), query={"mode": "ro", "uri": "true"})
+        with sql.create_engine(url).connect() as connection:  # which commits nothing
+            rows = connection.exec_driver_sql(query)
+            names = [*rows.keys()]
+            columns = [*zip(*rows, strict=True)] or [()] * len(names)
+            return _table([*zip(names, columns, strict=True)])
+    except ModuleNotFoundError as error:
+        _refuse(f"needs the package {error.name}; install it with: pip install {error.name}")
+    except (sql.exc.SQLAlchemyError, ValueError) as error:  # whose text may quote a row
+        _refuse(
+            f"has a query that failed ({type(error).__name__}); try the query and the address in "
+            "the first line with the database's own program."
+        )
+
+
+def _table(columns: Sequence[tuple[str, Sequence[Any]]]) -> pa.Table:
+    return pa.Table.from_arrays(
+        [pa.array(_of_one_type(values)) for _, values in columns], [name for name, _ in columns]
+    )
+
+
+def _of_one_type(values: Sequence[Any]) -> list[Any]:
+    """Return whole numbers as int, and values of several types as texts: an answer may be 5."""
+    whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+    types = {type(value) for value in whole if value is not None}
+    if types == {int, float}:
+        return [*values]
+    is_plain = len(types) < 2 and types <= PLAIN
+    return whole if is_plain else [None if v is None else str(v) for v in whole]
+
+
+def _refuse(problem: str) -> NoReturn:
+    sys.stderr.write(problem)
+    sys.exit(REFUSED)
+
+
+def _limit_memory() -> None:
+    """Let this process have at most the memory that the machine has, where that can be set."""
+    with suppress(ImportError, ValueError, OSError, AttributeError):
+        import resource
+
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+READERS = {"python_calamine": _sheet, "pyreadstat": _statistics, "sqlalchemy": _query}
+
+if __name__ == "__main__":
+    _limit_memory()
+    table = READERS[sys.argv[1]](*sys.argv[2:])
+    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+        stream.write_table(table)
