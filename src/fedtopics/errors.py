@@ -26,6 +26,7 @@ from numbers import Integral
 from typing import Any
 
 MOST_NAMES = 20  # names that a message lists
+LIKENESS = 0.7  # of a name that is suggested; "passes" is less like "addresses"
 
 
 class FedTopicsError(Exception):
@@ -113,7 +114,7 @@ def nearest_names(name: object, known: Iterable[object]) -> str:
 def closest(name: object, known: Iterable[Any]) -> Any:
     """Return the known name with the nearest spelling, ignoring case, or "" if none is near."""
     names = {str(candidate).casefold(): candidate for candidate in known}
-    close = get_close_matches(str(name).casefold(), names, 1)
+    close = get_close_matches(str(name).casefold(), names, 1, LIKENESS)
     return names[close[0]] if close else ""
 
 

@@ -10,7 +10,7 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedtopics.errors import StudyError
@@ -141,13 +141,33 @@ def _replaced(text: str, write: Callable[[str], str]) -> str:
     return text if text.isprintable() else "".join(c if is_seen(c) else write(c) for c in text)
 
 
+LONGEST_PLAIN = 56  # characters of a client's name that is made here, before a possible number
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def check_client_name(name: object) -> None:
     """Refuse a name that cannot name a folder or is too long for a certificate."""
     if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
+        plain = plain_name(name)
+        shown = f", such as {plain}, and name = {as_toml(str(name))} in its table"
         raise StudyError(
-            f"{name!r} cannot name a client; use at most 64 letters, digits, '_', '-' and '.', "
-            "in a string that begins with a letter or digit."
+            f"{name!r} cannot name a client; use at most 64 letters of English, digits, '_', '-' "
+            f"and '.', in a string that begins with a letter or digit{shown if plain else ''}."
         )
+
+
+def check_different(names: Mapping[str, str]) -> None:
+    """Refuse two clients that people would call the same."""
+    of_name: dict[str, str] = {}
+    for client, name in names.items():
+        if (other := of_name.setdefault(name, client)) != client:
+            raise StudyError(
+                f"The clients {other!r} and {client!r} have the same name, {name!r}; give each its "
+                "own."
+            )
+
+
+def plain_name(name: object) -> str:
+    """Return the nearest text that can name a client; "" if nothing of a name is left."""
+    plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:LONGEST_PLAIN].strip("-_.")

@@ -4,6 +4,7 @@ All other modules open paths with these functions, or call `require_file` before
 one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
+import codecs
 import glob
 import hashlib
 import json
@@ -71,6 +72,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write a byte order mark
     except RecursionError:
         raise ValueError("values are nested too deeply") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"line {line} is not UTF-8; save the file as UTF-8") from None
 
 
 def cut_torn_line(path: Path) -> None:
@@ -181,7 +185,9 @@ def write_output(
 ) -> Path:
     suffix = check_output(path, suffixes, inputs, names)
     make_folder(Path(path).parent)
-    write_durably(Path(path), content + (_mark(content) if suffix in MARKED else b""), public)
+    begin = codecs.BOM_UTF8 if suffix == ".csv" else b""  # without it, Excel reads another encoding
+    end = _mark(content) if suffix in MARKED else b""
+    write_durably(Path(path), begin + content + end, public)
     return Path(path)
 
 
@@ -203,7 +209,7 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
             first = json.loads(file.readline() if suffix == ".jsonl" else file.read())
             columns = [*(first[0] if isinstance(first, list) else first)]
         else:
-            columns = file.readline().decode().replace('"', "").strip().split(",")
+            columns = file.readline().decode("utf-8-sig").replace('"', "").strip().split(",")
         return [column.strip() for column in columns[: len(names)]] == [*names]
     return False
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,11 +14,12 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from fedtopics.errors import DataError, InputError, StudyError, check_keys
-from fedtopics.escaping import CLIENT_NAME
+from fedtopics.escaping import CLIENT_NAME, plain_name
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.federation.study_tables import USUAL_NAMES
 from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.text.columns import is_missing
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.readers import read_table
@@ -30,7 +29,6 @@ from fedtopics.text.vocabulary import VocabularyLimits
 
 USUAL_COLUMNS = Columns()
 CLIENT_NAMES = ("client", "clients")  # columns that name a row's client
-LONGEST_COLUMN = 56  # characters of a name made here, before a possible number
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,11 @@ class ClientInputs:
             clients = _split(clients, column, columns)
             columns = USUAL_COLUMNS
         clients = by_client(clients)
+        if unnamed := sum(map(is_missing, clients)):
+            raise DataError(
+                f"{unnamed} of {len(clients)} clients have no name (None, NaN or an empty text); "
+                "name them, or leave their documents out."
+            )
         names = _names([*clients])
         documents = {names[key]: of_client for key, of_client in clients.items()}
         return cls(documents, {name: key for key, name in names.items()}, columns)
@@ -174,9 +177,7 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
     taken = set(names.values())
     for number, key in enumerate(keys, 1):
         if key not in names:
-            plain = unicodedata.normalize("NFKD", str(key)).encode("ascii", "ignore").decode()
-            plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:LONGEST_COLUMN].strip("-_.")
-            plain = plain or f"client-{number}"
+            plain = plain_name(key) or f"client-{number}"
             others = (f"{plain}-{again}" for again in count(2))
             names[key] = plain if plain not in taken else next(n for n in others if n not in taken)
             taken.add(names[key])

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError, first_problem, refuse
-from fedtopics.escaping import check_client_name
+from fedtopics.escaping import check_client_name, check_different
 from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server_plan import ServerPlan
@@ -110,7 +110,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
     def _settings_fit_together(self) -> Study:
         least = self.federation.quorum or 0
         drawn = self.method.clients_per_round
-        names = {client.name or name for name, client in self.clients.items()}
+        check_different({name: client.name or name for name, client in self.clients.items()})
         reason = _why_plain(self)
         host = self.server.host
         refuse(
@@ -118,9 +118,6 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
                 "the rules; leave it out, and install the same fedtopics at all members": (
                     self.text.version != RULES
-                ),
-                "two clients have the same name; give each its own name": (
-                    len(names) < len(self.clients)
                 ),
                 # A study without clients gets them when it is trained: no number to check yet.
                 f"federation.quorum = {least} is more than the {len(self.clients)} clients": (

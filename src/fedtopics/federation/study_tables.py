@@ -281,7 +281,13 @@ USUAL_NAMES = {
     "ngram_range": "text.ngrams",
     "nr_topics": "method.n_components",
     "num_topics": "method.n_components",
+    "passes": "method.max_rounds",
 }
+
+
+LINES = 'a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"'
+BACKSLASH = "write a path with / or in single quotes, as in data = 'C:\\texts\\a.csv'"
+ESCAPED = re.compile(r"hex value|\\")  # what tomllib says of a backslash in double quotes
 
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
@@ -289,7 +295,8 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     problem = str(error.strerror if isinstance(error, OSError) else error)
     problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
     if isinstance(error, tomllib.TOMLDecodeError):
-        problem += '; a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"'
+        is_path = ESCAPED.search(problem)
+        problem += f"; {BACKSLASH if is_path else LINES}"
     if isinstance(error, ValidationError):
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])

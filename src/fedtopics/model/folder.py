@@ -29,6 +29,7 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
+SIGNS = {"config.json": b'"fedtopics":', "README.md": b"Written by fedtopics"}  # what ours have
 CHECKED = "coherence", "info", "groups", "estimates"  # whose texts people see
 LONGEST_LINE = 300  # characters of a text in a config, such as when something was sent
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
@@ -72,12 +73,13 @@ _DAMAGES = (
 
 def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     """Write a model's files, and more by name; ModelError if others would be overwritten."""
-    existing = [
-        name for name in ("vocabulary.json", "topics.json", "README.md") if (folder / name).exists()
-    ]
-    # Without a config.json these files are somebody else's, such as a project's README.md.
-    if existing and not (folder / "config.json").exists():
-        raise ModelError(f"The {existing[0]} in {folder} is not a model's; choose another folder.")
+    signs = dict.fromkeys(("vocabulary.json", "topics.json"), b"") | SIGNS
+    existing = {name: sign for name, sign in signs.items() if (folder / name).exists()}
+    # Without a config.json these files are somebody else's, as a project's README.md.
+    is_model = "config.json" in existing
+    for name, sign in existing.items():
+        if not is_model or sign not in read_bytes(folder / name):
+            raise ModelError(f"The {name} in {folder} is not a model's; choose another folder.")
     tensors = save(
         {name: np.ascontiguousarray(array) for name, array in weight_arrays(model).items()}
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest_names
-from fedtopics.escaping import is_flooded, is_seen
+from fedtopics.escaping import check_different, is_flooded, is_seen
 from fedtopics.files import read_text
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.search import is_form
@@ -220,9 +220,7 @@ def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[st
     check_keys(names, clients, "client")
     named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
     named = {client: name for client, name in named.items() if name not in ("", client)}
-    called = [named.get(client, client) for client in clients]
-    if len(set(called)) < len(called):
-        raise StudyError("Two clients have the same name; give each its own.")
+    check_different({client: named.get(client, client) for client in clients})
     return named
 
 

@@ -63,7 +63,8 @@ def find_topics(
     """
     check_choice(by, "by", get_args(By))
     check_number(top_n, "top_n")
-    if not query or not all(isinstance(word, str) for word in query):
+    is_list = isinstance(query, Sequence) and bool(query)
+    if not is_list or not all(isinstance(word, str) for word in query):
         raise StudyError("The query cannot be read; give a text, or a list of words.")
     texts = [query if isinstance(query, str) else " ".join(query)]
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]

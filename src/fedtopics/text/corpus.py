@@ -22,7 +22,7 @@ from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import files_of, read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
-from fedtopics.text.times import dated
+from fedtopics.text.times import are_dates, dated
 
 BATCH = 4096
 FIRST_DOCUMENTS = 3  # documents whose words are counted as a check for people
@@ -197,7 +197,7 @@ class Corpus:
             )
         try:
             parts = [data[i : i + BATCH] for i in range(0, len(data), BATCH)]
-        except (TypeError, KeyError):
+        except Exception:  # a foreign type may raise anything
             raise DataError(
                 f"Documents must be a list, a column or a table, not of type {type(data).__name__}."
             ) from None
@@ -239,7 +239,7 @@ class Corpus:
                     for name, column in columns.by.items()
                 }
             ),
-            source=table.source(name),
+            source=table.source(name) + _unused_dates(table, columns),
             person_column=columns.person or "",
         )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
@@ -423,6 +423,13 @@ def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
         return column.values()
     times = dated(np.fromiter(column.plain(), object), date_format, column.place)
     return Column([times], column.place).values()
+
+
+def _unused_dates(table: Table, columns: Columns) -> str:
+    """Mention columns of dates of which nothing is used."""
+    used = {columns.id, columns.rounds, columns.time, *columns.by.values()}
+    dates = [n for n in table.names if n and n not in used and are_dates(table.head(n))]
+    return f" (not used: dates in {', '.join(table.head(n).place for n in dates)})" if dates else ""
 
 
 def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray | None:

@@ -49,7 +49,9 @@ class Follow:
 
     def _complete_rows(self) -> Corpus:
         content = files.read_bytes(self._path)
-        complete = content[: content.rfind(b"\n") + 1]
+        return self._read(_lines(content))
+
+    def _read(self, complete: bytes) -> Corpus:
         if len(complete.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or only a header
         with TemporaryDirectory() as folder:
@@ -58,6 +60,25 @@ class Follow:
             try:
                 corpus = Corpus.read(copy, self._columns)
             except DataError as error:
+                if self._path.suffix.lower() not in ROWS_ONLY and is_open(complete):
+                    return self._without_open_row(complete)
                 error.args = (str(error).replace(str(copy), str(self._path)),)
                 raise
             return replace(corpus, source=corpus.source.replace(str(copy), str(self._path)))
+
+    def _without_open_row(self, complete: bytes) -> Corpus:
+        """Read the rows before one whose text has a line end, and is still being written."""
+        self._notify(f"The last row of {self._path} has an open quote; it is read when that ends.")
+        while is_open(complete):
+            complete = _lines(complete[: complete.rfind(b'"')])
+        return self._read(complete)
+
+
+def is_open(rows: bytes) -> bool:
+    """Whether a quote is open at the end of rows; quotes in texts are doubled."""
+    return rows.count(b'"') % 2 > 0
+
+
+def _lines(content: bytes) -> bytes:
+    """Return the complete lines."""
+    return content[: content.rfind(b"\n") + 1]

@@ -25,8 +25,12 @@ EMBEDDING_NAMES = ("embedding", "embeddings")
 OTHERS = {"client", "clients", "person", "time", "date", "year", "round", "title", "name", "url"}
 USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
 NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # safe column name: not a text
+HEAD = 100  # rows that show what a column has
 LONGEST_NAME = 40  # characters
 NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
+NO_SEPARATOR = (
+    ", as no separator of , ; tab | was found (for another one, add a first line such as sep=^)"
+)
 T = TypeVar("T")
 
 FORMATS: Registry[Callable[[Path], Any]] = Registry(
@@ -167,8 +171,8 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column, and its first line may be a document; add the word "
-                f"text as first line, or give the column's name {NAMED}."
+                f"{self.where} has one column{NO_SEPARATOR}, and its first line may be a document; "
+                f"add the word text as first line, or give the column's name {NAMED}."
             )
         if name is None:
             raise DataError(
@@ -180,6 +184,11 @@ class Table:
     def source(self, name: str) -> str:
         """Describe the source of a column's texts, and how they were read."""
         return self.how if self.is_folder else f"{_called(name)} of {self.where}{self.how}"
+
+    def head(self, name: str) -> Column:
+        """Return the first rows of a column."""
+        parts = self.parts[self.names.index(name)]
+        return Column([part[:HEAD] for part in parts[:1]], _called(name))
 
     @property
     def is_folder(self) -> bool:
@@ -193,6 +202,8 @@ class Table:
         return (
             f"it has: {', '.join(filter(None, self.names))}"
             if has_header and all(_called(name) != "a column" for name in self.names if name)
+            else f"it has one column{NO_SEPARATOR}"
+            if len(self.names) == 1
             else f"it has {len(self.names)} columns, whose names are not shown, as the first row "
             "may be a document"
         )

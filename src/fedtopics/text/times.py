@@ -7,10 +7,11 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import Column, is_missing
+from fedtopics.text.columns import Column, is_missing, is_text
 from fedtopics.text.tables import is_table
 
 Times = NDArray[Any]
@@ -146,6 +147,14 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
                 value=value,
             ) from None
     return times
+
+
+def are_dates(column: Column) -> bool:
+    """Whether all values of a column that are not missing are dates, with a month at least."""
+    kind = column.arrow and column.arrow.type
+    values = column.plain() if kind and (is_text(kind) or pa.types.is_temporal(kind)) else []
+    present = [str(value).strip() for value in values if value is not None]
+    return bool(present) and all(len(v) > len("2026") and _written(v) != "NaT" for v in present)
 
 
 def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times:

@@ -15,7 +15,8 @@ from fedtopics.escaping import is_flooded, is_seen
 # The version of the rules for words; models and results name it.
 # 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.
 # 2: one spelling (`normal_form`), words with marks, case and elision by language.
-RULES = 2
+# 3: control characters and noncharacters, which split words before.
+RULES = 3
 LONGEST_WORD = 100  # characters
 NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
@@ -30,23 +31,35 @@ PATTERNS = {name: rf"{first}[\w{WITHIN}]*\w" for name, first in BEGINNINGS.items
 PATTERNS["whitespace"] = r"\S+"
 LISTS = "lists"  # instead of a pattern's name: documents are lists of words
 
-VARIANTS = {  # \x92: a Windows apostrophe that was read as Latin-1
-    **dict.fromkeys("\x92\u2018\u2019\u201b\u02bb\u02bc\u2032\u055a\u05f3\uff07", "'"),
-    **dict.fromkeys("\u2010\u2011\u058a\u05be\uff0d", "-"),
+VARIANTS = {
+    **dict.fromkeys("\u2018\u2019\u201b\u02bb\u02bc\u2032\u055a\u05f3\uff07", "'"),
+    **dict.fromkeys("\x1e\u2010\u2011\u058a\u05be\uff0d", "-"),  # \x1e is Word's
     "\u0149": "'n",
 }
+# Characters of Windows that were read as Latin-1, such as an apostrophe.
+for code in range(0x80, 0xA0):
+    character = bytes([code]).decode("cp1252", errors="ignore")
+    VARIANTS[chr(code)] = VARIANTS.get(character, character)
 # Letters that exist for typesetting: ligatures, digraphs, forms of Arabic, widths.
 FORMS = (
-    "\u0132\u0133\u013f\u0140\u017f\u01c4-\u01cc\ufb00-\ufdfb\ufe80-\ufefc"
+    "\u0132\u0133\u013f\u0140\u017f\u01c4-\u01cc\ufb00-\ufdcf\ufdf0-\ufdfb\ufe80-\ufefc"
     "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc"
 )
 # Characters that Unicode ignores by default (soft hyphens, joiners, directions, variation
 # selectors), the Arabic tatweel and Armenian signs within words. Joiners are dropped in every
-# script, because editors of Persian and Sinhala use them inconsistently.
+# script, because editors of Persian and Sinhala use them inconsistently. The controls and
+# noncharacters are hyphens at the ends of lines in texts from PDF and older programs.
+CONTROLS = "".join(map(chr, (*range(9), *range(0xE, 0x1C), 0x1F, 0x7F)))
+NO_CONTROLS = str.maketrans("\x1e", "-", CONTROLS)
 DROPPED = (
-    "\u00ad\u034f\u055b\u055c\u055e\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    CONTROLS
+    + "".join(f"{chr(n)}{chr(n + 1)}" for n in range(0xFFFE, 0x110000, 0x10000))
+    + (
+        "\ufdd0-\ufdef"
+        "\u00ad\u034f\u055b\u055c\u055e\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+        "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+        "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    )
 )
 ODD = re.compile(f"[{''.join(VARIANTS)}{FORMS}{DROPPED}]")
 IS_FORM = re.compile(f"[{FORMS}]").match
@@ -82,6 +95,7 @@ def normal_form(text: str) -> str:
     with marks are `composed`. Similar letters of other scripts stay different.
     """
     if text.isascii():
+        text = text.translate(NO_CONTROLS)
         return TICKS.sub("'", text) if "`" in text else text
     if "\u200d" in text:
         text = WITH_JOINER.sub(lambda match: JOINED[match[1]], text)

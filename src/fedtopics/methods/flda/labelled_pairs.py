@@ -153,7 +153,7 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
         (pair.first, pair.second, f"{pair.cosine:.6f}", "" if pair.same is None else int(pair.same))
         for pair in pairs
     ]
-    write_durably(Path(path), csv_table([COLUMNS, *rows]).encode())
+    write_durably(Path(path), csv_table([COLUMNS, *rows]).encode("utf-8-sig"))
 
 
 def check_free(path: str | Path) -> None:
