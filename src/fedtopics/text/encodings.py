@@ -8,7 +8,7 @@ from typing import IO
 from fedtopics.errors import first_problem
 
 HEAD = 4096  # bytes
-UTF8 = "utf-8-sig"  # a mark at the beginning is no character of the text
+UTF8 = "utf-8-sig"  # a mark at the beginning is not part of the text
 LINE = 1 << 16  # bytes of a line, at most
 SAMPLED_LINES = 200
 GUESSES = 3
@@ -63,7 +63,7 @@ def encoding_of(head: bytes, wanted: str) -> str:
     mark = next((name for mark, name in MARKS.items() if head.startswith(mark)), "")
     if not wanted:
         return mark or UTF8
-    # A mark is no character of the first line, whichever of both encodings the user names.
+    # A mark is not part of the first line, whichever of both encodings the user names.
     is_marked = mark and mark.startswith(codecs.lookup(wanted).name[:6])
     return mark if is_marked else wanted
 
