@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -20,15 +21,19 @@ from fedtopics import waiting
 from fedtopics.errors import DataError
 from fedtopics.extras import require
 from fedtopics.files import read_text
+from fedtopics.text.tables import Table
 
 INSTALL = "'fedtopics[files]'"
 REFUSED = 2  # exit code of a process whose standard error is a sentence for people
 PLAIN = {str, int, float, bool, bytes, date, datetime, Decimal}  # the types that Arrow has
 
 
-def read_sheet(path: Path, sheet: str = "") -> pa.Table:
+def read_sheet(path: Path, sheet: str = "") -> Table:
     """Read the only sheet of a workbook that has rows, or the named one."""
-    return _apart(path, sheet, ("python_calamine", "python-calamine"))
+    table = Table.of(_apart(path, sheet, ("python_calamine", "python-calamine")), str(path))
+    if len(table.names) != 1:
+        return table
+    return replace(table, has_types=False, how=", its only one")  # whose name may be an answer
 
 
 def read_statistics(path: Path, encoding: str = "") -> pa.Table:
@@ -72,12 +77,15 @@ def _sheet(path: str, wanted: str) -> pa.Table:
             "client's table, or --columns sheet=NAME."
         )
     header, *rows = sheets[filled[0]].to_python() if filled else [[]]
-    # Columns without a name are those of notes and formats next to the table.
+    names = [str(name).strip() for name in _of_one_type(header)]
+    if 2 * names.count("") > len(names):
+        _refuse("names less than half of its columns in the first row; delete the rows above it.")
+    # Columns without a name are those of notes next to the table.
     return _table(
         [
-            (str(name).strip(), [None if cell == "" else cell for cell in cells])
-            for name, *cells in zip(_of_one_type(header), *rows, strict=True)
-            if name != ""
+            (name, [None if cell == "" else cell for cell in cells])
+            for name, *cells in zip(names, *rows, strict=True)
+            if name
         ]
     )
 
@@ -124,13 +132,13 @@ def _query(path: str, _: str) -> pa.Table:
         )
 
 
-def _table(columns: Sequence[tuple[str, Sequence[Any]]]) -> pa.Table:
+def _table(columns: Sequence[tuple[str, Sequence[object]]]) -> pa.Table:
     return pa.Table.from_arrays(
         [pa.array(_of_one_type(values)) for _, values in columns], [name for name, _ in columns]
     )
 
 
-def _of_one_type(values: Sequence[Any]) -> list[Any]:
+def _of_one_type(values: Sequence[object]) -> list[object]:
     """Return whole numbers as int, and values of several types as texts: an answer may be 5."""
     whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
     types = {type(value) for value in whole if value is not None}
@@ -158,6 +166,7 @@ READERS = {"python_calamine": _sheet, "pyreadstat": _statistics, "sqlalchemy": _
 
 if __name__ == "__main__":
     _limit_memory()
-    table = READERS[sys.argv[1]](*sys.argv[2:])
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
-        stream.write_table(table)
+    _, package, file, option = sys.argv
+    content = READERS[package](file, option)
+    with pa.ipc.new_stream(sys.stdout.buffer, content.schema) as stream:
+        stream.write_table(content)

@@ -171,7 +171,7 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column{NO_SEPARATOR}, and its first line may be a document; "
+                f"{self.where} has one column{'' if self.how else NO_SEPARATOR}, and its first line may be a document; "
                 f"add the word text as first line, or give the column's name {NAMED}."
             )
         if name is None:
@@ -202,7 +202,7 @@ class Table:
         return (
             f"it has: {', '.join(filter(None, self.names))}"
             if has_header and all(_called(name) != "a column" for name in self.names if name)
-            else f"it has one column{NO_SEPARATOR}"
+            else f"it has one column{'' if self.how else NO_SEPARATOR}"
             if len(self.names) == 1
             else f"it has {len(self.names)} columns, whose names are not shown, as the first row "
             "may be a document"
