@@ -171,8 +171,8 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column{'' if self.how else NO_SEPARATOR}, and its first line may be a document; "
-                f"add the word text as first line, or give the column's name {NAMED}."
+                f"{self.where} has {self._one}, and its first line may be a document; add the word "
+                f"text as first line, or give the column's name {NAMED}."
             )
         if name is None:
             raise DataError(
@@ -196,13 +196,17 @@ class Table:
         return self.has_types and Path(self.where).is_dir()
 
     @property
+    def _one(self) -> str:
+        return "one column" if self.how else f"one column{NO_SEPARATOR}"
+
+    @property
     def listed(self) -> str:
         """The columns' names for an error message, unless they may be the first document."""
         has_header = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
         return (
             f"it has: {', '.join(filter(None, self.names))}"
             if has_header and all(_called(name) != "a column" for name in self.names if name)
-            else f"it has one column{'' if self.how else NO_SEPARATOR}"
+            else f"it has {self._one}"
             if len(self.names) == 1
             else f"it has {len(self.names)} columns, whose names are not shown, as the first row "
             "may be a document"
