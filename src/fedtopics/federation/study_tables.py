@@ -159,9 +159,10 @@ def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
-    table |= {
-        key: folder / str(table[key]) for key in {"data", "policy", "text_rules"} & table.keys()
-    }
+    paths = {key: str(table[key]) for key in {"data", "policy", "text_rules"} & table.keys()}
+    table |= {key: folder / path for key, path in paths.items()}
+    if any("\t" in path or "\n" in path for path in paths.values()):  # of C:\texts\new
+        raise ValueError(f"a path has a tab or a line end; {BACKSLASH}")
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # otherwise it is a name
         table["embedding_model"] = str(model)
@@ -285,7 +286,10 @@ USUAL_NAMES = {
 }
 
 
-LINES = 'a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"'
+LINES = (
+    'a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv", as do names with '
+    'other letters than English ones, as in [clients."Köln"]'
+)
 BACKSLASH = "write a path with / or in single quotes, as in data = 'C:\\texts\\a.csv'"
 ESCAPED = re.compile(r"hex value|\\")  # what tomllib says of a backslash in double quotes
 

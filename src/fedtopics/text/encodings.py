@@ -106,7 +106,7 @@ def not_utf8(file: IO[bytes]) -> str:
     guesses = sorted(dict.fromkeys(guesses), key=lambda name: name != WINDOWS)
     maybe = f"it may be {' or '.join(guesses)}: " if guesses else ""
     return (
-        f"{maybe}{advice(guesses[0] if guesses else WINDOWS)}, and compare some letters; or save "
+        f"{maybe}{advice(guesses[0] if guesses else WINDOWS)}, and compare some letters, or save "
         "it as UTF-8, which Excel calls CSV UTF-8"
     )
 

@@ -84,8 +84,8 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
         row = np.flatnonzero(present)[np.argmin(fit)]
         raise DataError(
             f"The timestamp of document {row + 1} cannot be read as a time; check that it is the "
-            "right column, and give a date, a time, a text such as 2026-03-01, a number, or "
-            "nothing; or name the order with date_format, such as %d/%m/%Y.",
+            "right column, and give a date, a text such as 2026-03-01, a number, or nothing, or "
+            "name the order with date_format, such as %d/%m/%Y.",
             value=values[row],
         )
     return times
