@@ -287,8 +287,8 @@ USUAL_NAMES = {
 
 
 LINES = (
-    'a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv", as do names with '
-    'other letters than English ones, as in [clients."Köln"]'
+    'a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"; so do names '
+    'with other letters than a to z, as in [clients."Köln"]'
 )
 BACKSLASH = "write a path with / or in single quotes, as in data = 'C:\\texts\\a.csv'"
 ESCAPED = re.compile(r"hex value|\\")  # what tomllib says of a backslash in double quotes

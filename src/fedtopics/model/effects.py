@@ -18,8 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy  # whose parts are loaded when they are used
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse
+from scipy.special import stdtr, stdtrit
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import Numbers
@@ -168,7 +170,7 @@ class GroupTable:
         """Yield one row per group and topic, with the interval of its share."""
         for place, group in enumerate(self.groups):
             persons = max(int(self.persons[place]), 2)
-            reach = stats.t.ppf((1 + level) / 2, persons - 1) * np.sqrt(persons / (persons - 1))
+            reach = stdtrit(persons - 1, (1 + level) / 2) * np.sqrt(persons / (persons - 1))
             for topic, share in enumerate(self.shares[place].tolist()):
                 error = float(self.errors[place, topic])
                 yield {
@@ -314,10 +316,10 @@ class Effects:
         smallest = max(np.min([*inside, *outside[outside > 0]], initial=self.persons), 2)
         free = max(min(self.persons - len(self.terms), smallest - 1), 1)
         wider = np.sqrt(smallest / (smallest - 1))
-        p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(wider * errors, 1e-300), free)
-        q = stats.false_discovery_control(p)
+        p = 2 * stdtr(free, -np.abs(estimates) / np.maximum(wider * errors, 1e-300))
+        q = scipy.stats.false_discovery_control(p)
         parts = np.array([2, 2 * len(p)])
-        reach, joint_reach = wider * stats.t.ppf(1 - (1 - level) / parts, free)
+        reach, joint_reach = wider * stdtrit(free, 1 - (1 - level) / parts)
         return [
             {
                 "topic": topic,

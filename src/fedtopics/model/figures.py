@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import betaincinv
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.escaping import for_markdown, visible
@@ -255,7 +255,7 @@ def _held(topic: Topic, documents: Mapping[str, int], chance: float) -> dict[str
     total = max(topic["share"] * sum(documents.values()), 1e-12)
     parts = {name: min(count / total, 1.0) for name, count in counts.items()}
     least = {
-        name: stats.beta.ppf(chance, max(part * total, 1e-12), (1 - part) * total + 1)
+        name: betaincinv(max(part * total, 1e-12), (1 - part) * total + 1, chance)
         for name, part in parts.items()
     }
     return {"parts": parts, "owner": next((n for n in parts if least[n] >= OWN_SHARE), None)}

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import scipy  # whose parts are loaded when they are used
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.interpolate import BSpline
 
 from fedtopics.errors import StudyError, nearest_names
 from fedtopics.extras import require
@@ -60,7 +60,9 @@ class Numbered:
         parts: tuple[str, ...] = ("",)
         if knots:
             places = np.r_[[ends[0]] * (DEGREE + 1), knots, [ends[1]] * (DEGREE + 1)]
-            columns = BSpline.design_matrix(whole, places, DEGREE).toarray()[:, 1:]
+            columns = scipy.interpolate.BSpline.design_matrix(whole, places, DEGREE).toarray()[
+                :, 1:
+            ]
             parts = tuple(f"{BETWEEN}{number}" for number in range(1, columns.shape[1] + 1))
         if unknown:
             columns = np.column_stack([columns, is_missing])

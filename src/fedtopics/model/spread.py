@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from fedtopics.model.effects import LEVEL
 
@@ -24,9 +24,10 @@ def margin(values: Sequence[float] | NDArray[np.float64]) -> float | None:
     >>> round(margin([1.0, 2.0, 3.0]), 3)
     2.484
     """
+    n = len(values)
     return (
-        float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
-        if len(values) > 1
+        float(stdtrit(n - 1, (1 + LEVEL) / 2) * np.std(values, ddof=1) / np.sqrt(n))
+        if n > 1
         else None
     )
 

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal
 
+import scipy  # whose parts are loaded when they are used
 from pydantic import BaseModel, Field, field_validator, model_validator
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedtopics.errors import PolicyError, StudyError
@@ -137,7 +137,9 @@ def mu_of(privacy: Privacy) -> float:
     """Return the mu of all releases together, less the cost of rounding to whole numbers."""
     epsilon = privacy.epsilon - ROUNDING
     delta = privacy.delta * (1 - ROUNDING)
-    return float(brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12))
+    return float(
+        scipy.optimize.brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12)
+    )
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -248,5 +250,7 @@ def together(promises: Sequence[Privacy], shares: Sequence[float] = ()) -> float
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the epsilon at delta of a release of sensitivity mu with standard normal noise."""
     return float(
-        brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS))
+        scipy.optimize.brentq(
+            lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS)
+        )
     )

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy  # whose parts are loaded when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.sparse import sparray, spmatrix
 from scipy.special import ndtri
-from scipy.stats import binomtest
 
 from fedtopics.errors import DataError
 from fedtopics.inference.vectors import TINY, Numbers
@@ -234,7 +233,9 @@ def _attack(model: TopicModel, documents: Corpus, others: object) -> Attack:
         np.arange(len(members) + len(strangers)) < len(members),
     )
     n_recognised = round(recognised * len(members))
-    interval = binomtest(n_recognised, len(members)).proportion_ci(CONFIDENCE, method="wilson")
+    interval = scipy.stats.binomtest(n_recognised, len(members)).proportion_ci(
+        CONFIDENCE, method="wilson"
+    )
     return Attack(
         auc=auc,
         auc_interval=auc_interval(auc, len(members), len(strangers)),
@@ -264,7 +265,8 @@ def auc_interval(auc: float, n_members: int, n_others: int) -> tuple[float, floa
         variance = true * (1 - true) * spread / (n_members * n_others)
         return float((inside - true) ** 2 - ndtri((1 + CONFIDENCE) / 2) ** 2 * variance)
 
-    return brentq(excess, 0, inside), brentq(excess, inside, 1)
+    root = scipy.optimize.brentq
+    return root(excess, 0, inside), root(excess, inside, 1)
 
 
 def _difference(later: TopicModel, before: TopicModel, corpus: Corpus | None) -> Difference:

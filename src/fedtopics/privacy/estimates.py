@@ -11,8 +11,8 @@ word is far from the space of earlier ones. We cluster words, as noise makes sin
 """
 
 import numpy as np
+import scipy  # whose parts are loaded when they are used
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 
@@ -118,7 +118,7 @@ def estimate_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
     centres = _find_centres(unit_rows(rows[chosen]), lengths[chosen], n_topics)
     shares = np.zeros(rows.shape)
     for word in np.flatnonzero(lengths > max(KNOWN * noise, TINY)):
-        shares[word] = nnls(centres.T, rows[word])[0]
+        shares[word] = scipy.optimize.nnls(centres.T, rows[word])[0]
     return shares
 
 
