@@ -24,6 +24,8 @@ from fedtopics.files import read_text
 from fedtopics.text.tables import Table
 
 INSTALL = "'fedtopics[files]'"
+MEMORY = 4 << 30  # bytes that reading a file may take
+TIMES = 100  # or this multiple of its size
 REFUSED = 2  # exit code of a process whose standard error is a sentence for people
 PLAIN = {str, int, float, bool, bytes, date, datetime, Decimal}  # the types that Arrow has
 
@@ -153,20 +155,21 @@ def _refuse(problem: str) -> NoReturn:
     sys.exit(REFUSED)
 
 
-def _limit_memory() -> None:
-    """Let this process have at most the memory that the machine has, where that can be set."""
+def _limit_memory(file: str) -> None:
+    """Let this process have memory in proportion to the file, where that can be set."""
     with suppress(ImportError, ValueError, OSError, AttributeError):
         import resource
 
-        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        most = min(machine, max(MEMORY, TIMES * Path(file).stat().st_size))
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 READERS = {"python_calamine": _sheet, "pyreadstat": _statistics, "sqlalchemy": _query}
 
 if __name__ == "__main__":
-    _limit_memory()
     _, package, file, option = sys.argv
+    _limit_memory(file)
     content = READERS[package](file, option)
     with pa.ipc.new_stream(sys.stdout.buffer, content.schema) as stream:
         stream.write_table(content)

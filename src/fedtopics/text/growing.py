@@ -40,16 +40,12 @@ class Follow:
         """Return the current documents, or those of the last successful reading."""
         try:
             if self._path.is_file() and self._path.suffix.lower() in LINES:
-                self._last = self._complete_rows()
+                self._last = self._read(_lines(files.read_bytes(self._path)))
             elif self._path.is_file() or text_files(self._path)[0]:
                 self._last = Corpus.read(self._path, self._columns)
         except DataError as error:
             self._notify(str(error))
         return self.choose(self._last)
-
-    def _complete_rows(self) -> Corpus:
-        content = files.read_bytes(self._path)
-        return self._read(_lines(content))
 
     def _read(self, complete: bytes) -> Corpus:
         if len(complete.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
