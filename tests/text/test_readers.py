@@ -197,7 +197,7 @@ def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
         write(tmp_path / name, given.get(name, "oak"))
     corpus = Corpus.read(tmp_path)
     assert columns_of(corpus) == {"documents": [*given.values()], "ids": [*given]}
-    not_read = "(not read: 7 files that are hidden or not .txt)"
+    not_read = "(not read: 5 hidden or not .txt)"
     assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
     assert len(text_files(tmp_path)[0]) == 3
 
@@ -206,7 +206,7 @@ def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no \.txt file;"):
         Corpus.read(tmp_path)
     write(tmp_path / ".a.txt", "oak")
-    with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or not \.txt;"):
+    with pytest.raises(DataError, match=r"no \.txt file \(not read: 1 hidden or not \.txt\);"):
         Corpus.read(tmp_path)
 
 
