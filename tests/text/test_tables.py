@@ -111,6 +111,9 @@ def test_parquet(tmp_path: Path) -> None:
         ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", r"a\.csv is not utf-16; set encoding"),
         ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
         ("a.csv", "", r"a\.csv is empty"),
+        ("a.tsv", "", r"a\.tsv is empty"),
+        ("a.jsonl", "\n", r"a\.jsonl is empty"),
+        ("a.csv.gz", gzip.compress(b""), r"a\.csv\.gz is empty"),
         ("a.csv", "text,id\n", r"a\.csv has a header and no rows"),
     ],
 )
