@@ -23,7 +23,9 @@ SHEET = (
     '<table:table-cell table:number-columns-repeated="16384"/></table:table-row></table:table>'
     "</office:spreadsheet></office:body></office:document-content>"
 )
-MANIFEST = f'<m:manifest xmlns:m="{NAMES}:manifest:1.0"><m:file-entry m:full-path="/"/></m:manifest>'
+MANIFEST = (
+    f'<m:manifest xmlns:m="{NAMES}:manifest:1.0"><m:file-entry m:full-path="/"/></m:manifest>'
+)
 TEXT_FORMATS = ("", ".csv", ".tsv", ".csv.gz", ".jsonl")  # a folder has no suffix
 FORMATS = (*TEXT_FORMATS, ".parquet", ".xlsx", ".ods", ".sav", ".dta", ".sql")
 

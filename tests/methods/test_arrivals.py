@@ -243,6 +243,17 @@ def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_p
     assert grown.reasons == []
 
 
+def test_a_document_whose_quote_is_open_is_there_when_it_ends(tmp_path: Path) -> None:
+    grown = Growing(tmp_path / "a.csv").add('text,id\n"document0",a\n"document1, ""2""\n')
+    assert grown.there() == [0]
+    reason = f"The last row of {grown.path} has an open quote; it is read when that ends."
+    assert grown.reasons == [reason]
+    assert grown.add('document3,c\nmore ""').there() == [0]
+    whole = grown.add('end""",b\ndocument4,c\n').follow().documents.to_pylist()
+    assert whole == ["document0", 'document1, "2"\ndocument3,c\nmore "end"', "document4"]
+    assert grown.reasons == [reason, reason]
+
+
 def test_rounds_of_a_csv_that_grows(tmp_path: Path) -> None:
     grown = Growing(tmp_path / "a.csv").add("text,id\ndocument0,a\ndocument1,b\ndoc")
     assert grown.take(1) == [0, 1]
