@@ -216,8 +216,8 @@ class Growing:
         self.follow = Follow(path, Columns(**columns), self.reasons.append)
         self.came = arrivals(self.follow(), growing=self.follow, folder=folder)
 
-    def add(self, content: str) -> Growing:
-        with self.path.open("a", encoding="utf-8") as file:
+    def add(self, content: str, coding: str = "utf-8") -> Growing:
+        with self.path.open("a", encoding=coding) as file:
             file.write(content)
         return self
 
@@ -229,16 +229,19 @@ class Growing:
 
 
 @pytest.mark.parametrize(
-    ("name", "parts"),
+    ("name", "parts", "coding"),
     [
-        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
-        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
+        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"], "utf-8"),
+        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"], "utf-8"),
+        ("a.csv", ["\ufefftext", ",id\n", "document0,a\ndocum", "ent1,b", "\n"], "utf-16-le"),
     ],
 )
-def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
+def test_a_document_is_there_when_it_is_whole(
+    name: str, parts: list[str], coding: str, tmp_path: Path
+) -> None:
     grown = Growing(tmp_path / name)
     assert grown.there() == []
-    assert [grown.add(part).there() for part in parts] == [[], [], [0], [0], [0, 1]]
+    assert [grown.add(part, coding).there() for part in parts] == [[], [], [0], [0], [0, 1]]
     assert grown.came.once
     assert grown.reasons == []
 

@@ -133,12 +133,12 @@ def test_what_is_no_file(suffix: str, tmp_path: Path) -> None:
 
 
 LINES = re.compile("\r\n?")
-XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]|^=|_x"
+XML = "[\x00-\x08\x0b-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]|^=|_x"
 # What a format cannot hold, and what becomes of the rest of a text.
 HOLDS: dict[str, tuple[str, Callable[[str], str]]] = {
     **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".jsonl", ".parquet", ".sql"), ("(?!)", str)),
     "": ("[\0-\b]", lambda text: LINES.sub("\n", text.removeprefix("\ufeff"))),
-    ".xlsx": (XML, lambda text: LINES.sub("\n", text)),
+    ".xlsx": (XML, lambda text: text if text.strip(" \t\n") else ""),
     ".ods": (XML, lambda text: LINES.sub("\n", text)),
     ".sav": ("\0", lambda text: text.rstrip(" ")),
     ".dta": ("\0", str),
