@@ -140,7 +140,7 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
 
 def test_dates_whose_order_only_the_user_knows(model: TopicModel) -> None:
     times = ["3/4/2025"] * 40 + ["3/5/2025"] * 40
-    with pytest.raises(DataError, match="as a time; [^;]* date_format, such as %d/%m/%Y"):
+    with pytest.raises(DataError, match=r"as a time; [^;]* date_format, such as %d/%m/%Y"):
         model.topics_over_time(ALL, times)
     rows = model.topics_over_time(ALL, times, date_format="%d/%m/%Y")
     assert periods(rows) == [date(2025, 4, 1), date(2025, 5, 1)]

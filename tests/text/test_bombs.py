@@ -128,7 +128,8 @@ def test_a_workbook_of_one_cell_far_away(tmp_path: Path) -> None:
 
 
 def test_a_workbook_of_one_cell_that_is_repeated(tmp_path: Path) -> None:
-    row = ods_row([CANARY], 'table:number-rows-repeated="1000000"')
-    cells = row.replace("table-cell ", 'table-cell table:number-columns-repeated="1000000" ', 1)
-    write_ods(tmp_path / "many.ods", ods_row(["text"]) + cells)
+    row = ods_row([CANARY], 'table:number-rows-repeated="1000000"').replace(
+        "table-cell ", 'table-cell table:number-columns-repeated="1000000" '
+    )
+    write_ods(tmp_path / "many.ods", ods_row(["text"]) + row)
     assert "too large for this computer's memory" in refusal(tmp_path / "many.ods")

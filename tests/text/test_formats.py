@@ -32,6 +32,15 @@ def test_what_was_written_is_read(suffix: str, tmp_path: Path) -> None:
     assert_read(write_as(tmp_path / f"north{suffix}", TEXTS))
 
 
+def test_a_program_next_to_the_documents_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that reads a workbook has the same modules as this one."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "pyarrow.py", "raise SystemExit")
+    assert_read(write_as(tmp_path / "north.xlsx", TEXTS))
+
+
 @pytest.mark.parametrize("suffix", TEXT_FORMATS)
 @pytest.mark.parametrize(
     ("coding", "named"),
@@ -128,8 +137,7 @@ def test_what_is_no_file(suffix: str, tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()
     assert "has no .txt file; give one file per document." in refusal(path)
-    write(path / "a.txt", "oak")
-    assert texts(path) == ["oak"], "a folder is read as one, whatever its name"
+    assert texts(write(path / "a.txt", "oak").parent) == ["oak"], "a folder, whatever its name"
 
 
 LINES = re.compile("\r\n?")
@@ -170,7 +178,6 @@ def test_a_folder_of_tables_names_their_pattern(tmp_path: Path) -> None:
     folder.mkdir()
     for part in "01":
         write_as(folder / f"part-{part}.parquet", [part, None])
-    write(folder / "_SUCCESS", "")
     assert f"for its tables, give {folder}/*.parquet; else give one file per" in refusal(folder)
     for pattern in ("*.parquet", "part-*.parquet"):
         assert texts(folder / pattern) == ["0", "", "1", ""]

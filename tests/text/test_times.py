@@ -52,7 +52,6 @@ NO_FORMS = [
     "2026-2027",  # two years, and no time zone
 ]
 FEBRUARY = "2026-02-01T00:00"
-YEAR = "2026-01-01T00:00"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ YEAR = "2026-01-01T00:00"
             (
                 [form, "2026-02", None, "2026", 2026.0],
                 None,
-                [f"2026-01-31T{clock}", FEBRUARY, YEAR, YEAR],
+                [f"2026-01-31T{clock}", FEBRUARY, *["2026-01-01T00:00"] * 2],
             )
             for form, clock in FORMS.items()
         ),
@@ -112,9 +111,9 @@ def test_periods_of_a_study_in_any_type(
 
 
 def test_dates_that_nobody_uses_are_mentioned(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "a.csv",
-        "text,label,written,seen,year\n2026-01-31,2026-02-01,2026/02/02,3.2.2026,2026\n",
+    """Not those of the documents themselves, or of labels; a year may be any number."""
+    content = "text,label,written,seen,year\n2026-01-31,2026-02-01,2026/02/02,3.2.2026,2026\n"
+    used = Columns(label="label", time="written")
+    assert Corpus.read(write(tmp_path / "a.csv", content), used).source.endswith(
+        " (not used: dates in column 'seen')"
     )
-    unused = Corpus.read(path, Columns(label="label", time="written")).source
-    assert unused.endswith(" (not used: dates in column 'seen')")
