@@ -142,8 +142,10 @@ def test_dates_whose_order_only_the_user_knows(model: TopicModel) -> None:
     times = ["3/4/2025"] * 40 + ["3/5/2025"] * 40
     with pytest.raises(DataError, match=r"as a time; [^;]* date_format, such as %d/%m/%Y"):
         model.topics_over_time(ALL, times)
-    rows = model.topics_over_time(ALL, times, date_format="%d/%m/%Y")
-    assert periods(rows) == [date(2025, 4, 1), date(2025, 5, 1)]
+    assert periods(model.topics_over_time(ALL, times, date_format="%d/%m/%Y")) == [
+        date(2025, 4, 1),
+        date(2025, 5, 1),
+    ]
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pa.array])

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,6 +20,11 @@ from tests.helpers.formats import FORMATS, TEXT_FORMATS, write_as
 TEXTS = [f'{CANARY}, "elms"; firs\tand | ash\nfell', "", None, "naïve Äpfel für 5 €", "  5", "end"]
 READ = [text or "" for text in TEXTS]
 SET = 'set encoding = "{0}" in the client\'s table, or --columns encoding={0}'
+
+
+def read_here(path: Path, option: str, package: tuple[str, str]) -> Any:
+    """Read a file of another program without a process of its own, which takes a while."""
+    return foreign.READERS[package[0]](str(path), option)
 
 
 def assert_read(path: Path, columns: Columns | None = None) -> None:
@@ -79,7 +85,8 @@ def test_encodings_that_do_not_fit(
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_files_without_rows(suffix: str, tmp_path: Path) -> None:
+def test_files_without_rows(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "_apart", read_here)
     says = {"": "has no .txt file; give one file", ".jsonl": "is empty; give at least one doc"}
     assert says.get(suffix, "has a header and no rows; give at least one document") in refusal(
         write_as(tmp_path / f"north{suffix}", [])
@@ -118,8 +125,14 @@ def test_first_bytes_that_no_text_has(first: bytes, says: str, tmp_path: Path) -
     assert says in refusal(write(tmp_path / "wrong.csv", first + f"text\n{CANARY}\n".encode()))
 
 
-@pytest.mark.parametrize("content", [b"", f"id,text\nd0,{CANARY}\n".encode()])
-@pytest.mark.parametrize("suffix", FORMATS[5:])
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        *((suffix, f"id,text\nd0,{CANARY}\n".encode()) for suffix in FORMATS[5:]),
+        (".parquet", b""),
+        (".xlsx", b""),
+    ],
+)
 def test_a_text_with_a_suffix_of_another_format(
     suffix: str, content: bytes, tmp_path: Path
 ) -> None:
@@ -163,13 +176,12 @@ def test_texts_of_any_characters(
 ) -> None:
     left_out, read = HOLDS[suffix]
     held = [row if row is None else re.sub(left_out, "", row) for row in rows]
-    padding = ["so that few bytes are NUL, as in all texts, which would be refused " * 3] * len(
-        rows
+    # With a long column, few bytes are NUL; else the file would be refused.
+    path = write_as(
+        tmp_path_factory.mktemp("any") / f"any{suffix}", held, more=["oak " * 50] * len(rows)
     )
-    path = write_as(tmp_path_factory.mktemp("any") / f"any{suffix}", held, more=padding)
-    with pytest.MonkeyPatch.context() as patch:  # a process for each example would take long
-        here = foreign.READERS
-        patch.setattr(foreign, "_apart", lambda path, more, of: here[of[0]](str(path), more))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foreign, "_apart", read_here)
         assert texts(path) == [read(text or "") for text in held]
 
 
