@@ -71,6 +71,8 @@ FEBRUARY = "2026-02-01T00:00"
         (["2026-02-01 +0900"], "%Y-%m-%d %z", [FEBRUARY]),
         ([20260201, "20260201"], "%Y%m%d", [FEBRUARY] * 2),
         ([20260201.0, float("nan")], "%Y%m%d", [FEBRUARY]),  # as pandas writes gaps
+        (np.array(["2026-02-01", "NaT"], "datetime64[ns]"), "%d/%m/%Y", [FEBRUARY]),
+        (pd.Series(["2026-02-01"], dtype="datetime64[us]"), "excel", [FEBRUARY]),
         ([46054, "46054", 46054.25], "excel", [FEBRUARY, FEBRUARY, "2026-02-01T06:00"]),
         (["31/12/2026", CANARY], "%d/%m/%Y", 2),
         ([CANARY], "excel", 1),
