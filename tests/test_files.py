@@ -243,6 +243,9 @@ def test_hostile_toml_is_a_value_error(tmp_path: Path, text: str) -> None:
 def test_toml_of_an_editor_that_marks_it(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("a = 1\n", encoding="utf-8-sig")
     assert files.read_toml(tmp_path / "a.toml") == {"a": 1}
+    (tmp_path / "a.toml").write_text("a = 1\n# Köln\n", encoding="latin-1")
+    with pytest.raises(ValueError, match="line 2 is not UTF-8; save the file as UTF-8"):
+        files.read_toml(tmp_path / "a.toml")
 
 
 def test_a_digest_has_all_bits_and_is_shortened_for_people_alone() -> None:

@@ -1,5 +1,6 @@
 """Files that a user names to be written: nothing is lost, and the format follows the suffix."""
 
+import codecs
 import csv
 import json
 import os
@@ -116,7 +117,8 @@ def test_formats_of_theta(folder: Path, done: Done) -> None:
             "3 documents are in new/theta."
         )
     table = pq.read_table("new/theta.parquet").to_pylist()
-    rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
+    assert Path("new/theta.csv").read_bytes()[:3] == codecs.BOM_UTF8, "for Excel"
+    rows = [*csv.DictReader(Path("new/theta.csv").read_text("utf-8-sig").splitlines())]
     assert [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()] == table
     assert [row["id"] for row in rows] == ["a", "'=1+1", "c"]  # which no spreadsheet computes
     assert [row["topic"] for row in rows] == ["0", "1", ""]
@@ -167,6 +169,21 @@ def test_in_python(folder: Path) -> None:
         NMF(2, max_rounds=2).fit(TEXTS).save(".")
     with pytest.raises(RunError, match="toml that no run wrote"):
         train(Study(method=RUN), {"north": TEXTS}, out=".")
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "README.md", "topics.json", "vocabulary.json", "model.safetensors"]
+)
+def test_a_model_replaces_only_files_of_a_model(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(MINE)
+    with pytest.raises(ModelError, match=f"The {name} in .* is not a model's; choose another"):
+        made().save_pretrained(tmp_path)
+    assert ([path.name for path in tmp_path.iterdir()], (tmp_path / name).read_text()) == (
+        [name],
+        MINE,
+    )
+    for _ in range(2):
+        made().save_pretrained(tmp_path / "own")
 
 
 def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:

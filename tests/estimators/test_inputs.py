@@ -138,6 +138,12 @@ def test_a_key_may_be_anything() -> None:
     assert {*shares} == {"Share_3", "Share_('a', 1)", "Share_Stadt Köln"}
 
 
+@pytest.mark.parametrize("key", [None, float("nan"), pd.NaT, pd.NA, "", " "], ids=repr)
+def test_a_key_is_not_missing(key: Any) -> None:
+    with pytest.raises(DataError, match=r"1 of 2 clients have no name .*; name them, or leave"):
+        small().fit_clients({key: TEXTS["boats"], "trees": TEXTS["trees"]})
+
+
 def test_the_model_is_that_of_plain_names() -> None:
     plain = small().fit_clients({"boats": TEXTS["boats"], "trees": TEXTS["trees"]})
     table = pd.DataFrame({"text": ALL, "who": ["boats"] * 40 + ["trees"] * 40})

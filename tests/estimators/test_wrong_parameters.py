@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -27,6 +28,7 @@ KNOWN = {
 }
 
 TEXTS = ["oak and beech and fir in a wood", "a ketch and a sloop and a yawl at sea"] * 20
+OF_GROUPS = pd.DataFrame({"text": TEXTS, "year": [2023, 2024] * 20}).groupby("year")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,10 @@ def model() -> NMF:
             lambda m: m.find_topics(None),
             "The query cannot be read; give a text, or a list of words",
         ),
+        (lambda m: m.find_topics(5), "The query cannot be read; give a text, or a list of words"),
+        (lambda m: m.transform(OF_GROUPS["text"]), "must be a list, a column or a table, not of"),
+        (lambda m: m.transform(OF_GROUPS), "must be a list, a column or a table, not of"),
+        (lambda _: NMF(2, passes=3).fit(TEXTS), "There is no setting 'passes'; use max_rounds."),
         (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
         (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
         (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),

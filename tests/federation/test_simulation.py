@@ -88,7 +88,7 @@ def test_a_policy_is_held_against_the_study_before_all_else(policy: Policy, tmp_
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters, digits"),
+        ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters of English, digits"),
         ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
         ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
         (["a b"] * 20, "^The documents are not those of several clients; give a map"),

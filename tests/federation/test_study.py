@@ -41,7 +41,7 @@ from tests.helpers.studies import read
             "[text]\nstop_words = 'klingon'",
             "no stop words for 'klingon'; choose .* arabic, .*german",
         ),
-        ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 2"),
+        ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 3"),
         ("[method]\nname = 'gfedntm'\nnetwork = 'lda2vec'", "no network 'lda2vec'; choose from"),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
         ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
@@ -63,7 +63,16 @@ from tests.helpers.studies import read
         ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
         ("clients = 3", "'clients' is 3"),
         ("[clients]\na = 'a.csv'", r"each of the clients is a table, such as \[clients\.north\]"),
-        ("seed = ", "Invalid value"),
+        ("seed = ", "Invalid value .* a line has the form KEY = VALUE"),
+        (
+            '[clients.a]\ndata = "C:\\Users\\a.csv"',
+            r"line 2.*; write a path with / or in single quotes, as in data = 'C:\\texts\\a.csv'",
+        ),
+        (
+            '[clients.a]\ndata = "D:\\letters.csv"',
+            r"line 2.*; write a path with / or in single quotes",
+        ),
+        ('[clients."Köln"]\n[clients.b]', 'such as Koln, and name = "Köln" in its table'),
         (
             "differential_privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
             "begin = 2025-01-01\nend = 2025-02-01",
@@ -82,9 +91,9 @@ def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../a", ".a", "a\n", "ä"])
 def test_bad_client_names(name: str) -> None:
-    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters, digits"):
+    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters of English"):
         check_client_name(name)
-    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters, digits"):
+    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters of English"):
         Study.make(clients={name: {"data": "a.csv"}})
 
 

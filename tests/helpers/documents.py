@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedtopics import Columns, Corpus
+from fedtopics.errors import DataError
 
 CANARY = "quetzalcoatl"
 
@@ -22,3 +25,14 @@ def columns_of(corpus: Corpus) -> dict[str, list[Any]]:
 def write(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def refusal(path: Path, columns: Columns | None = None) -> str:
+    """Return the one sentence on a file that cannot be read: it names it, and quotes nothing."""
+    with pytest.raises(DataError) as error:
+        Corpus.read(path, columns)
+    message = str(error.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert CANARY not in message
+    return message

@@ -216,8 +216,8 @@ class Growing:
         self.follow = Follow(path, Columns(**columns), self.reasons.append)
         self.came = arrivals(self.follow(), growing=self.follow, folder=folder)
 
-    def add(self, content: str) -> Growing:
-        with self.path.open("a", encoding="utf-8") as file:
+    def add(self, content: str, coding: str = "utf-8") -> Growing:
+        with self.path.open("a", encoding=coding) as file:
             file.write(content)
         return self
 
@@ -229,18 +229,32 @@ class Growing:
 
 
 @pytest.mark.parametrize(
-    ("name", "parts"),
+    ("name", "parts", "coding"),
     [
-        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
-        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
+        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"], "utf-8"),
+        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"], "utf-8"),
+        ("a.csv", ["\ufefftext", ",id\n", "document0,a\ndocum", "ent1,b", "\n"], "utf-16-le"),
     ],
 )
-def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
+def test_a_document_is_there_when_it_is_whole(
+    name: str, parts: list[str], coding: str, tmp_path: Path
+) -> None:
     grown = Growing(tmp_path / name)
     assert grown.there() == []
-    assert [grown.add(part).there() for part in parts] == [[], [], [0], [0], [0, 1]]
+    assert [grown.add(part, coding).there() for part in parts] == [[], [], [0], [0], [0, 1]]
     assert grown.came.once
     assert grown.reasons == []
+
+
+def test_a_document_whose_quote_is_open_is_there_when_it_ends(tmp_path: Path) -> None:
+    grown = Growing(tmp_path / "a.csv").add('text,id\n"document0",a\n"document1, ""2""\n')
+    assert grown.there() == [0]
+    reason = f"The last row of {grown.path} has an open quote; it is read when that ends."
+    assert grown.reasons == [reason]
+    assert grown.add('document3,c\nmore ""').there() == [0]
+    whole = grown.add('end""",b\ndocument4,c\n').follow().documents.to_pylist()
+    assert whole == ["document0", 'document1, "2"\ndocument3,c\nmore "end"', "document4"]
+    assert grown.reasons == [reason, reason]
 
 
 def test_rounds_of_a_csv_that_grows(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_where_it_is_shown() -> None:
         ({"north": "x" * 101}, "name of client north has 101 characters"),
         ({"north": "a\nb"}, "name of client north contains a control character"),
         ({"north": 3}, "name of client north is not a text"),
-        ({"north": "south"}, "Two clients have the same name"),
-        ({"north": "x", "south": "x"}, "Two clients have the same name"),
+        ({"north": "south"}, "'north' and 'south' have the same name, 'south'; give each"),
+        ({"north": "x", "south": "x"}, "clients 'north' and 'south' have the same name, 'x'"),
     ],
 )
 def test_names_that_cannot_be(names: Any, message: str, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_study_names_its_clients(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Forest &lt;office&gt;" in page
     assert "Forest <office>" not in page
-    with pytest.raises(StudyError, match="two clients have the same name"):
+    with pytest.raises(StudyError, match="The clients 'a' and 'b' have the same name, 'b'"):
         Study.make(clients={"a": {"name": "b"}, "b": {}})
     with pytest.raises(StudyError, match="write one line of printable characters"):
         Study.make(clients={"a": {"name": "a\tb"}})

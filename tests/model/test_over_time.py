@@ -138,11 +138,21 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
         model.topics_per_class(ALL, "office")
 
 
+def test_dates_whose_order_only_the_user_knows(model: TopicModel) -> None:
+    times = ["3/4/2025"] * 40 + ["3/5/2025"] * 40
+    with pytest.raises(DataError, match=r"as a time; [^;]* date_format, such as %d/%m/%Y"):
+        model.topics_over_time(ALL, times)
+    assert periods(model.topics_over_time(ALL, times, date_format="%d/%m/%Y")) == [
+        date(2025, 4, 1),
+        date(2025, 5, 1),
+    ]
+
+
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pa.array])
 def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
     seconds = kind([1_700_000_000 + 86_400 * (row % 3) for row in range(80)])
     for by in ("month", "day"):
-        with pytest.raises(DataError, match="documents' times are numbers, but by= needs dates"):
+        with pytest.raises(DataError, match="times are numbers that are not all years"):
             model.topics_over_time(ALL, seconds, by=by)  # type: ignore[arg-type]
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds)}) == 3
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds, nr_bins=2)}) == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,23 +14,18 @@ from fedtopics.errors import DataError
 from fedtopics.text import readers
 from fedtopics.text.corpus import Corpus
 from tests.helpers.damage import damages
-from tests.helpers.documents import write
+from tests.helpers.documents import CANARY, refusal, write
+from tests.helpers.formats import ods_row, write_ods
 
 
-def sentence(path: Path) -> str:
-    with pytest.raises(DataError) as error:
-        Corpus.read(path)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
+@pytest.mark.parametrize("content", [b"text\n" + b"a\n" * (4 << 20), bytes(8 << 20)])
 @pytest.mark.parametrize("name", ["bomb.csv.gz", "bomb.jsonl.gz", "bomb.tsv.gz"])
 def test_what_unpacks_to_a_thousand_times_its_size(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "UNPACKED", 1 << 20)
-    path = write(tmp_path / name, gzip.compress(b"text\n" + b"a\n" * (4 << 20)))
-    assert f"{path} unpacks to more than 100 times its size" in sentence(path)
+    path = write(tmp_path / name, gzip.compress(content))
+    assert f"{path} unpacks to more than 100 times its size" in refusal(path)
 
 
 def test_small_files_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +33,7 @@ def test_small_files_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = write(tmp_path / "texts.csv.gz", gzip.compress(b"text\n" + b"oak tree\n" * 50_000))
     assert len(Corpus.read(path)) == 50_000
     monkeypatch.setattr(readers, "UNPACKED", 0)
-    assert "100 times" in sentence(path)
+    assert "100 times" in refusal(path)
 
 
 def bomb(rows: int, value: str, **how: Any) -> pa.Table:
@@ -70,7 +66,7 @@ def test_a_parquet_whose_rows_are_one(
     pq.write_table(table, path, compression="zstd", **how)
     assert path.stat().st_size < 20_000
     monkeypatch.setattr(pq, "read_table", None)
-    assert f"{path} unpacks to more than 100 times its size" in sentence(path)
+    assert f"{path} unpacks to more than 100 times its size" in refusal(path)
     monkeypatch.undo()
     assert len(Corpus.read(path)) == len(table)
 
@@ -80,7 +76,7 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise pa.ArrowMemoryError("malloc of size 3 failed")
 
     monkeypatch.setattr(readers.FORMATS, "find", lambda kind: full)
-    assert "needs more memory than this computer has" in sentence(
+    assert "needs more memory than this computer has" in refusal(
         write(tmp_path / "texts.parquet", b"")
     )
 
@@ -113,9 +109,27 @@ def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:
 )
 def test_files_that_break_readers(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    assert str(tmp_path / name) in sentence(tmp_path / name)
+    assert str(tmp_path / name) in refusal(tmp_path / name)
 
 
-def test_bytes_of_zero_are_text(tmp_path: Path) -> None:
-    (tmp_path / "odd.csv").write_bytes(b"text\n" + bytes(5000) + b"\n")
-    assert len(Corpus.read(tmp_path / "odd.csv")) == 1
+def test_some_bytes_of_zero_are_text(tmp_path: Path) -> None:
+    """Programs that read PDF leave some; of a file of zeros, nobody knows what it was."""
+    path = write(tmp_path / "odd.csv", b"text\n" + 400 * b"oak trees fell\0" + b"\n")
+    assert len(Corpus.read(path)) == 1
+    assert "many of its bytes are NUL" in refusal(write(path, b"text\n" + bytes(5000)))
+
+
+def test_a_workbook_of_one_cell_far_away(tmp_path: Path) -> None:
+    workbook = openpyxl.Workbook()
+    for place, value in {"A1": "text", "A2": "oak", "XFD1048576": CANARY}.items():
+        workbook.active[place] = value
+    workbook.save(tmp_path / "far.xlsx")
+    assert "too large for this computer's memory" in refusal(tmp_path / "far.xlsx")
+
+
+def test_a_workbook_of_one_cell_that_is_repeated(tmp_path: Path) -> None:
+    row = ods_row([CANARY], 'table:number-rows-repeated="1000000"').replace(
+        "table-cell ", 'table-cell table:number-columns-repeated="1000000" '
+    )
+    write_ods(tmp_path / "many.ods", ods_row(["text"]) + row)
+    assert "too large for this computer's memory" in refusal(tmp_path / "many.ods")

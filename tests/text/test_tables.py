@@ -100,17 +100,26 @@ def test_parquet(tmp_path: Path) -> None:
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n', "row 2 of column .* type int"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}', "row 3 of"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": "\\ud800"}}\n', "2 .* part of a char"),
-        ("a.parquet", CANARY, r"cannot be read as \.parquet; it is damaged, or a different kind"),
+        ("a.parquet", CANARY, r"cannot be read as \.parquet; it is damaged, a different kind"),
         (
             "a.csv.gz",
             CANARY,
-            r"cannot be read as \.csv; it is damaged, or a different kind of file",
+            r"cannot be read as \.csv; it is damaged, a different kind of file",
         ),
         ("a.csv", f"text\none\n{CANARY} caf\xe9\n".encode("latin-1"), "Row 2 .* not UTF-8"),
-        ("a.csv", "caf\xe9,text\n".encode("latin-1"), "The first line of .* is not UTF-8; save it"),
-        ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", "not UTF-16, despite its first bytes; save it"),
+        (
+            "a.csv",
+            "caf\xe9,text\n".encode("latin-1"),
+            "The first line of .* is not UTF-8; it may be cp1252",
+        ),
+        ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", r"is not utf-16(?!.*cp1252)"),
         ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
+        ("a.csv", "text\n5 €\n".encode("cp1252"), "Row 1 .* not UTF-8; it may be cp1252"),
+        ("a.csv", b"text\noak\xa0elm\n", "Row 1 .* not UTF-8; it may be cp1252"),
         ("a.csv", "", r"a\.csv is empty"),
+        ("a.tsv", "", r"a\.tsv is empty"),
+        ("a.jsonl", "\n", r"a\.jsonl is empty"),
+        ("a.csv.gz", gzip.compress(b""), r"a\.csv\.gz is empty"),
         ("a.csv", "text,id\n", r"a\.csv has a header and no rows"),
     ],
 )
@@ -124,14 +133,7 @@ def test_broken_file_is_named_not_quoted(
     assert CANARY not in str(e.value)
 
 
-def test_text_file_that_is_not_utf8(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", f"{CANARY} caf\xe9".encode("latin-1"))
-    with pytest.raises(DataError, match=r"a\.txt is not UTF-8; convert it\.") as error:
-        Corpus.read(tmp_path)
-    assert CANARY not in str(error.value)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("a.xlsx", ".xlsx"), ("a", r"\(no suffix\)")])
+@pytest.mark.parametrize(("name", "kind"), [("a.docx", ".docx"), ("a", r"\(no suffix\)")])
 def test_unknown_suffix(tmp_path: Path, name: str, kind: str) -> None:
     with pytest.raises(DataError, match=rf"unknown kind {kind}; give one of \.csv, \.tsv"):
         Corpus.read(write(tmp_path / name, "text\none\n"))

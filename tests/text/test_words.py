@@ -79,11 +79,17 @@ def test_what_only_looks_alike_stays_different() -> None:
 
 SPELLINGS = {
     "don't": ["don\u2019t", "don\u2018t", "don\u02bct", "don\uff07t", "don`t", "don\u00b4t",
-              "don\u2032t", "don\x92t", "do\u00adn\u2019t"],
-    "mother-in-law": ["mother\u2010in\u2011law", "mo\u200bther-in-law", "mother-\ufeffin-law"],
+              "don\u2032t", "don\x92t", "don\x91t", "do\u00adn\u2019t"],
+    "mother-in-law": ["mother\u2010in\u2011law", "mo\u200bther-in-law", "mother-\ufeffin-law",
+                      "mother\x1ein-law"],
     "final": ["\ufb01nal", "fi\u200dnal", "fi\u200cnal", "fi\u2060nal", "\uff46inal",
               "f\ufe0final"],
-    "beech": ["bee\u00adch", "bee\u200bch", "bee\u200e\u202ech", "\ufeffbeech", "bee\u034fch"],
+    "beech": ["bee\u00adch", "bee\u200bch", "bee\u200e\u202ech", "\ufeffbeech", "bee\u034fch",
+              "bee\0ch", "bee\x02ch", "bee\bch", "bee\x0ech", "bee\x1bch", "bee\x1fch", "bee\x7fch",
+              "bee\ufffech", "bee\U0001fffech", "bee\ufdd0ch"],
+    "naïve": ["nai\0\u0308ve", "na\x02ïve"],
+    "œuvre": ["\x9cuvre"],
+    "šibenik": ["\x9aibenik"],
     "كتاب": ["كتـــاب", "\ufedb\ufe98\ufe8e\ufe8f"],
     "میخواهم": ["می\u200cخواهم"],
     "അവൻ": ["അവന\u0d4d\u200d"],
@@ -103,6 +109,14 @@ def test_a_word_is_one_whatever_editor_wrote_it(word: str) -> None:
         assert counted([[written]]) == {word: 1}, ascii(written)
         without = TextRules(own_stop_words=(written.upper(),))
         assert counted([f"the {written} oak"], without) == {"oak": 1}, ascii(written)
+
+
+def test_signs_of_windows_read_as_latin_1_end_words() -> None:
+    """Quotes, dashes, dots, the euro and the trade mark; and so do tabs and line ends."""
+    words = counted(
+        ["\x93oak\x94 \x84elm\x85fir\x96ash\x97yew\x80\x99\tbox\x0bbay\x0ctea\x1cfig\r\nivy"]
+    )
+    assert [*words] == ["oak", "elm", "fir", "ash", "yew", "box", "bay", "tea", "fig", "ivy"]
 
 
 def test_a_space_that_is_not_seen_ends_a_word_where_there_are_no_others() -> None:
