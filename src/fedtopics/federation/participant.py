@@ -367,7 +367,7 @@ class Participation:
                     and TEXTS_CHANGED not in self._confirmed
                 ),
             },
-            PolicyError,
+            error=PolicyError,
         )
         # What is shown is decided in this order, so that further formulas come last.
         compared = [*release.columns.items()]
