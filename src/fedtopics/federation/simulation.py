@@ -103,7 +103,7 @@ def train(
                 bool(at_once) and has_rule
             ),
         },
-        RunError,
+        error=RunError,
     )
     if at_once is None:  # ledgers and rules for outliers need single replies
         at_once = out is None and not has_rule
