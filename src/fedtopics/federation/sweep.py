@@ -129,7 +129,7 @@ def sweep(
             "The study's method chooses the number of topics itself; to sweep over numbers, set "
             "n_components in the study to one.": bool(getattr(study.method, "candidates", ())),
         },
-        StudyError,
+        error=StudyError,
     )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     with hold(Path(out)):
