@@ -119,7 +119,7 @@ def topics(
                 as_json and format_ not in (None, "json")
             ),
         },
-        click.UsageError,
+        error=click.UsageError,
     )
     chosen = "json" if as_json else format_
     suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
