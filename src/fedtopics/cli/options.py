@@ -95,7 +95,7 @@ def columns(
                     f"{nearest_names(kind, kinds)}": kind not in kinds and not is_group,
                     f"name the column of {kind}, as in {kind}=NAME": not (equals and name),
                 },
-                click.BadParameter,
+                error=click.BadParameter,
             )
             if is_group:
                 names["by"] = {**(names["by"] or {}), kind.removeprefix("by."): name}
