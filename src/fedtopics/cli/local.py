@@ -172,7 +172,7 @@ def train_command(
                 all([scheduler, workers])
             ),
         },
-        click.UsageError,
+        error=click.UsageError,
     )
     if engine == "dask":
         require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
