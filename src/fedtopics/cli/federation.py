@@ -188,8 +188,10 @@ def _chosen(
         if policy.memory is None and key is None
         else Memory.read(options.memory_of(policy, key))
     )
-    choice = memory.choose(corpus, policy.min_persons, study.fingerprint)
-    return choice, Account(memory.header.account)
+    return (
+        memory.choose(corpus, policy.min_persons, study.fingerprint),
+        Account(memory.header.account),
+    )
 
 
 def _show_own_policy(

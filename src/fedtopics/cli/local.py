@@ -161,15 +161,19 @@ def train_command(
     from fedtopics.federation.simulation import train as train_here
     from fedtopics.methods.core.plan import default_vocabulary
 
-    problems = {
-        "--rounds and --vocabulary need --from MODEL.": not start and any([rounds, vocabulary]),
-        "--keys and --startup-kit need --engine flare.": engine != "flare" and any([keys, kit]),
-        "--scheduler and --workers need --engine dask.": (
-            engine != "dask" and any([scheduler, workers])
-        ),
-        "An existing cluster has its own workers; leave out --workers.": all([scheduler, workers]),
-    }
-    refuse(problems, error=click.UsageError)
+    refuse(
+        {
+            "--rounds and --vocabulary need --from MODEL.": not start and any([rounds, vocabulary]),
+            "--keys and --startup-kit need --engine flare.": engine != "flare" and any([keys, kit]),
+            "--scheduler and --workers need --engine dask.": (
+                engine != "dask" and any([scheduler, workers])
+            ),
+            "An existing cluster has its own workers; leave out --workers.": (
+                all([scheduler, workers])
+            ),
+        },
+        error=click.UsageError,
+    )
     if engine == "dask":
         require("The Dask engine needs", "'fedtopics[dask]'", ("distributed", "distributed"))
     plan = Study.read(study)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fedtopics.cli import options
 from fedtopics.cli.options import FOLDER
-from fedtopics.errors import DataError, ModelError
+from fedtopics.errors import DataError, ModelError, refuse
 from fedtopics.files import check_output, write_output
 from fedtopics.model.shown_words import CAPTION_WORDS, LINE_WORDS, WORDS_SHOWN
 from fedtopics.terminal import display
@@ -112,10 +112,15 @@ def topics(
     from fedtopics.model.exports import as_csv, as_markdown
     from fedtopics.model.folder import model_folder, write_labels
 
-    if examples and not suggest:
-        raise click.UsageError("--examples-from needs --suggest.")
-    if as_json and format_ not in (None, "json"):
-        raise click.UsageError(f"--json and --format {format_} exclude each other.")
+    refuse(
+        {
+            "--examples-from needs --suggest.": examples is not None and not suggest,
+            f"--json and --format {format_} exclude each other.": (
+                as_json and format_ not in (None, "json")
+            ),
+        },
+        error=click.UsageError,
+    )
     chosen = "json" if as_json else format_
     suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
     names: Sequence[str] = ()
@@ -402,22 +407,20 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
     for title in dict.fromkeys(metric.group for metric in metrics):
         table.add_row(Text(title, "bold"))
-        for metric in metrics:
-            if metric.group == title:
-                value = scores[metric.name]
-                # Below it is the score on the documents of the training, to compare.
-                in_training = scores.get(f"{metric.name}_in_training")
+        for metric in [metric for metric in metrics if metric.group == title]:
+            table.add_row(
+                f"  {metric.title}",
+                with_margin(scores[metric.name], scores[f"{metric.name}_margin"]),
+            )
+            # Below it is the score on the documents of the training, to compare.
+            if (in_training := scores.get(f"{metric.name}_in_training")) is not None:
                 table.add_row(
-                    f"  {metric.title}", with_margin(value, scores[f"{metric.name}_margin"])
+                    f"    compared with {in_training:.3f} in training",
+                    difference_text(
+                        scores[f"{metric.name}_change"],
+                        scores[f"{metric.name}_change_margin"],
+                    ),
                 )
-                if in_training is not None:
-                    table.add_row(
-                        f"    compared with {in_training:.3f} in training",
-                        difference_text(
-                            scores[f"{metric.name}_change"],
-                            scores[f"{metric.name}_change_margin"],
-                        ),
-                    )
     display.console.print(table)
     say(
         f"±: half of the 95% interval, over topics (coherence) or {scores['unit']} (agreement). "
@@ -499,8 +502,10 @@ def merge(
     display.print_topics(merged, WORDS_SHOWN)
     for warning in caught:
         say(f"\n{warning.message}")
-    before = sum(part.n_topics for part in parts)
-    say(f"\n{merged.n_topics} topics (merged from {before} of {len(parts)} models) are in {out}.")
+    say(
+        f"\n{merged.n_topics} topics (merged from {sum(part.n_topics for part in parts)} of "
+        f"{len(parts)} models) are in {out}."
+    )
 
 
 def _print_comparison(comparison: Comparison) -> None:

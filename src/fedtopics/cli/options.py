@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fedtopics.errors import StudyError, nearest_names
+from fedtopics.errors import StudyError, nearest_names, refuse
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 if TYPE_CHECKING:
@@ -89,13 +89,14 @@ def columns(
         for pair in (pair for value in values for pair in NEXT_COLUMN.split(value)):
             kind, equals, name = pair.partition("=")
             is_group = "by" in kinds and kind.startswith("by.")
-            if kind not in kinds and not is_group:
-                raise click.BadParameter(
+            refuse(
+                {
                     f"{kind!r} is not a kind of column of this command; "
-                    f"{nearest_names(kind, kinds)}"
-                )
-            if not (equals and name):
-                raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")
+                    f"{nearest_names(kind, kinds)}": kind not in kinds and not is_group,
+                    f"name the column of {kind}, as in {kind}=NAME": not (equals and name),
+                },
+                error=click.BadParameter,
+            )
             if is_group:
                 names["by"] = {**(names["by"] or {}), kind.removeprefix("by."): name}
             else:

@@ -142,10 +142,12 @@ class ReplyValidator:
         if fault := find_fault(reply, template, [client]):
             return fault
         announced = template.get("documents")
-        if isinstance(announced, Announced) and announced.constant_in_round:
-            documents = reply["documents"]
-            if self._documents.setdefault(client, documents) != documents:
-                return "its field 'documents' differs from the earlier one in this round"
+        if (
+            isinstance(announced, Announced)
+            and announced.constant_in_round
+            and self._documents.setdefault(client, reply["documents"]) != reply["documents"]
+        ):
+            return "its field 'documents' differs from the earlier one in this round"
         return ""
 
     def blame(self, faults: Mapping[str, str], of: Sequence[str], round_: int) -> dict[str, str]:
@@ -229,8 +231,11 @@ class _Check:
             return f"{where} contains numbers outside the agreed bounds"
         if field.adds_up and abs(numbers.sum() - self._documents) > ROUNDING * self._documents:
             return f"{where} does not add up to the number of documents"
-        is_possible = self._fits_together(numbers, field)
-        return "" if is_possible else f"{where} contains impossible squares or products"
+        return (
+            ""
+            if self._fits_together(numbers, field)
+            else f"{where} contains impossible squares or products"
+        )
 
     def _fits_together(self, numbers: NDArray[Any], field: Bounds) -> bool:
         """Whether squares and products satisfy the Cauchy-Schwarz inequality."""
@@ -320,9 +325,8 @@ def _size(value: Any) -> tuple[int, ...] | None:
 
 
 def _kind(value: Any) -> str:
-    names = {int: "int64", float: "float64"}
     return (
         f"rows of {value.values.dtype.name}"
         if isinstance(value, SparseRows)
-        else names.get(type(value)) or str(value.dtype.name)
+        else {int: "int64", float: "float64"}.get(type(value)) or str(value.dtype.name)
     )

@@ -168,11 +168,10 @@ class ApprovedPage(BaseModel, frozen=True, use_attribute_docstrings=True):
 
     def is_about(self, client: str, study: str, keyed: str) -> bool:
         """Whether it is about an update of a client, given its keyed digest, or about the study."""
-        is_of_update = f"{KEYED}{keyed}\n" in self.text
         return (
             study in self.text
             and self.text.startswith(f"# {client} would send")
-            and (is_of_update or self.text.startswith(f"# {client}{WHOLE}\n"))
+            and (f"{KEYED}{keyed}\n" in self.text or self.text.startswith(f"# {client}{WHOLE}\n"))
         )
 
 
@@ -204,8 +203,13 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
                 # Approvers who were replaced before this page do not count any more.
                 for page, about in earlier:
                     before = people
-                    place = where_of(client, content["study"], number)
-                    people = follow(page, before, policy.approvals, place, about)
+                    people = follow(
+                        page=page,
+                        people=before,
+                        needed=policy.approvals,
+                        place=where_of(client, content["study"], number),
+                        verdicts=about,
+                    )
                     number += people != before
                 text = content["page"]
                 earlier.append((text, verdicts))
@@ -269,23 +273,33 @@ class ApprovalGate:
         # Those that were followed before count first, and also if their files are gone.
         recorded = [page for page, _ in self._ledger.approved.values()]
         pages = [*recorded, *texts_in(self._folder, f"{FAREWELL}*.md").values()]
-        for page in [page for _ in pages for page in pages]:  # one can follow from another
+        for page in pages * len(pages):  # one can follow from another
             before = people
-            place = where_of(self._client, study, number)
-            people = follow(page, before, policy.approvals, place, self._verdicts)
+            people = follow(
+                page=page,
+                people=before,
+                needed=policy.approvals,
+                place=where_of(self._client, study, number),
+                verdicts=self._verdicts,
+            )
             if people != before:
                 number += 1
                 self._record(page, self._verdicts(page, before))
-        shown = {name: certificate_fingerprint(pem) for name, pem in people.items()}
-        notice = Notice(self._client, study, number, shown)
+        notice = Notice(
+            client=self._client,
+            study=study,
+            number=number,
+            people={name: certificate_fingerprint(pem) for name, pem in people.items()},
+        )
         self._write(PEOPLE, msgspec.json.encode(notice).decode())
         return people
 
     def _verdicts(self, page: str, people: People) -> dict[str, Verdict]:
         """Return the last verdict of each of these people about a page: recorded, or in a file."""
         _, recorded = self._ledger.approved.get(digest(page), ("", []))
-        earlier = msgspec.convert(recorded, list[Verdict])
-        return newest([*earlier, *verdicts_in(self._folder)], page, people)
+        return newest(
+            [*msgspec.convert(recorded, list[Verdict]), *verdicts_in(self._folder)], page, people
+        )
 
     def waits(self, function: str, content: bytes, secret: bytes) -> str:
         """Return "" if the people approved it, else since when it waits; see `MemberSteps`."""
@@ -432,19 +446,17 @@ class ApprovalGate:
 
 def pages_in(folder: Path) -> dict[Path, str]:
     """Return the pages that wait in a folder, by file."""
-    pages = texts_in(folder / PENDING, "*.md")
-    if not pages:
-        raise RunError(
-            f"Nothing waits for approval in {folder}; name an outbox, or the folder of a run."
-        )
-    return pages
+    if pages := texts_in(folder / PENDING, "*.md"):
+        return pages
+    raise RunError(
+        f"Nothing waits for approval in {folder}; name an outbox, or the folder of a run."
+    )
 
 
 def notice_of(folder: Path) -> Notice:
     """Return whose the pages in a folder are, and who may approve them."""
-    path = folder / PENDING / PEOPLE
     try:
-        return msgspec.json.decode(read_bytes(path), type=Notice)
+        return msgspec.json.decode(read_bytes(folder / PENDING / PEOPLE), type=Notice)
     except (OSError, ValueError):
         raise RunError(
             f"Nothing waits for approval in {folder}; start the member's step there."
@@ -470,8 +482,10 @@ def propose_farewell(folder: Path, key: Key, name: str, successor: Path | None) 
     end = "nobody.\n"
     if successor is not None:
         pem = alone(read_pem(successor), str(successor))
-        digits = certificate_fingerprint(pem)
-        end = f"{name_of(pem, '')}, SHA-256 {digits}; compare it by telephone.\n\n{pem.decode()}"
+        end = (
+            f"{name_of(pem, '')}, SHA-256 {certificate_fingerprint(pem)}; compare it by "
+            f"telephone.\n\n{pem.decode()}"
+        )
     page = (
         f"# The approver {name} with the certificate {notice.people[name]} leaves\n\n"
         "All other approvers have to approve this page. "
@@ -488,5 +502,8 @@ def decide(path: Path, page: str, key: Key, refused: str | None = None) -> None:
     if refused is not None and not as_sentence(refused):
         raise StudyError("A refusal needs a reason; all members learn it.")
     verdict = Verdict.of(page, key, refused or "")
-    target = path.with_name(f"{path.stem}.{key.name}{VERDICT}")
-    write_durably(target, msgspec.json.encode(verdict), public=True)
+    write_durably(
+        path.with_name(f"{path.stem}.{key.name}{VERDICT}"),
+        msgspec.json.encode(verdict),
+        public=True,
+    )

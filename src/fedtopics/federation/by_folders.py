@@ -46,9 +46,11 @@ def take_turn(part: Participation, study: Study, exchange: Exchange) -> TopicMod
     plan = study.server_plan
     place = part.state_folder(study) / "exchange"
     with hold(place):
-        host = None
-        if plan.roster.server == part.key.certificate:
-            host = partial(relay_turn, exchange, relay_of(plan, part.out), part.key)
+        host = (
+            partial(relay_turn, exchange, relay_of(plan, part.out), part.key)
+            if plan.roster.server == part.key.certificate
+            else None
+        )
         return join(part, study, link=FolderLink(exchange, part.key, place / "sent", host))
 
 

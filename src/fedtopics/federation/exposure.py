@@ -125,9 +125,11 @@ class Exposure:
                 f"totals with noise. From all of them and the model, {bound_of(self._noise)}, if "
                 f"{self._parts} members keep their parts of the noise secret."
             )
-        theirs = "; those of the other members are added"
-        if self.others and not self.study.method.draws:
-            theirs = f" and {sum(self.others):,} of the other members, as you suppose"
+        theirs = (
+            f" and {sum(self.others):,} of the other members, as you suppose"
+            if self.others and not self.study.method.draws
+            else "; those of the other members are added"
+        )
         shown = dict.fromkeys(row.short for row in self.rows if row.seen.endswith(ALL_SEE))
         by_name = f" By name it sees each member's {', '.join(shown)}." if shown else ""
         return (

@@ -386,13 +386,13 @@ class Ledger:
                 self.n_released[line["function"]] += 1
 
     def _recall(self, line: Mapping[str, Any]) -> None:
-        if line["run"] == self.run:
-            self._note(line)
-        if line["what"] != "sent":
-            return
-        if line["round"]:
+        is_sent = line["what"] == "sent"
+        if is_sent and line["round"]:
             self.rounds.add((line["run"], line["round"], line["position"][1]))
-        if line["run"] == self.run:
+        if line["run"] != self.run:
+            return
+        self._note(line)
+        if is_sent:
             turn, attempt, exchange = line["position"]
             self._remember(
                 SentReply(
@@ -442,9 +442,21 @@ def client_of_ledger(path: Path) -> str:
 def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     """Add a line about what was sent or received to the row of its function."""
     name = line["function"]
-    counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
-    start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
-    row = rows.setdefault(name, start | counts | {"masked": True})  # until a line shows otherwise
+    row = rows.setdefault(
+        name,
+        {
+            "function": name,
+            "method": line["method"],
+            "fields": [],
+            "documents": math.inf,
+            "replies": 0,
+            "values": 0,
+            "bytes": 0,
+            "totals": 0,
+            "bytes_of_totals": 0,
+            "masked": True,  # until a line shows otherwise
+        },
+    )
     if line["what"] == "received":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]

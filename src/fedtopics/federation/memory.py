@@ -304,8 +304,9 @@ class Memory:
                 self.persons = np.append(self.persons, choice.persons[rows])
                 self.groups = np.append(self.groups, np.full(len(rows), name, np.int32))
         for group, places in choice.leaving.items():
-            before = self.header.groups[group].releases
-            self.groups[places] = self._add(Group(releases=before, closed=True))
+            self.groups[places] = self._add(
+                Group(releases=self.header.groups[group].releases, closed=True)
+            )
 
     def _add(self, group: Group) -> int:
         self.header.groups.append(group)

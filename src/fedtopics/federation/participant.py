@@ -17,7 +17,7 @@ from typing import Any
 from fedtopics import waiting
 from fedtopics.contract import events
 from fedtopics.contract.events import Offer as Offered
-from fedtopics.errors import PolicyError, RunError
+from fedtopics.errors import PolicyError, RunError, refuse
 from fedtopics.escaping import file_name
 from fedtopics.federation.approval import ApprovalGate
 from fedtopics.federation.data_sent import data_sent_in
@@ -349,23 +349,26 @@ class Participation:
         """Refuse other members or periods than in earlier releases of the same documents."""
         release = self._release(study)
         rosters = {old.roster for old in earlier} - {""}
-        is_accepted = self._accepted_roster == study.fingerprint
-        if release.roster and rosters and release.roster not in rosters and not is_accepted:
-            raise PolicyError(
+        has_other_members = bool(release.roster and rosters) and release.roster not in rosters
+        refuse(
+            {
                 f"These documents of {self.name!r} were in a study with other members. The "
                 "difference of two totals can reveal the update of a member that only one of the "
                 "studies has. Nothing was sent; if all owners agree, add --accept-roster "
-                f"{study.fingerprint}"
-            )
-        is_confirmed = TEXTS_CHANGED in self._confirmed
-        if {old.rules for old in earlier} - {"", release.rules} and not is_confirmed:
-            raise PolicyError(
+                f"{study.fingerprint}": (
+                    has_other_members and self._accepted_roster != study.fingerprint
+                ),
                 f"These documents of {self.name!r} were in a study with another [text] or "
                 "[vocabulary]. The difference of two totals can then be over a single document: "
                 "by other rules, hundreds of words are in one document more. Nothing was sent; use "
                 "the rules of the earlier study. Only if the owner of the documents accepts this, "
-                "add --texts-changed."
-            )
+                "add --texts-changed.": (
+                    not {old.rules for old in earlier} <= {"", release.rules}
+                    and TEXTS_CHANGED not in self._confirmed
+                ),
+            },
+            error=PolicyError,
+        )
         # What is shown is decided in this order, so that further formulas come last.
         compared = [*release.columns.items()]
         others = [
@@ -533,8 +536,7 @@ def check_policy(
         most_drawn=None if study.is_secure or not method.draws else corpus.n_persons() // 2,
         drawn=round(method.drawn(1 / clients) * clients) if method.draws else None,
     )
-    needed = method.needed_embedding
-    if needed is not None:
+    if (needed := method.needed_embedding) is not None:
         check_embeddings(corpus, needed, embedding_model)
         if corpus.embeddings is None:
             sentence_encoder(embedding_model or needed.model)

@@ -180,11 +180,12 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         }
         # Their content, so that the ledger records it, and a site's list can be compared. Each
         # certificate must be valid now.
-        certificates = (folder / name for name in policy.approvers)
-        approvers = {"approvers": tuple(alone(read_pem(p), str(p)).decode() for p in certificates)}
+        resolved["approvers"] = tuple(
+            alone(read_pem(folder / name), str(folder / name)).decode() for name in policy.approvers
+        )
         _fingerprints_of(resolved.get("known_members", ()))  # a missing file is an error at once
         memory = {} if policy.memory is None else {"memory": folder / policy.memory}
-        policy = policy.model_copy(update=resolved | memory | approvers)
+        policy = policy.model_copy(update=resolved | memory)
         policy.check_approvers(str(path))
         return policy
 
@@ -260,22 +261,22 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def check_persons(self, client: str, corpus: Corpus) -> None:
         """Refuse a `corpus` of which the policy requires to know whose its documents are."""
-        if corpus.persons is None:
-            if self.person_column is not None:
-                raise PolicyError(
-                    f"The policy of client {client!r} requires a column of persons, but its "
-                    "documents have none, so each document would count as a person. Nothing was "
-                    "sent; name the column with --columns person=NAME, or as person in the "
-                    "client's table."
-                )
-            return
-        unknown = pc.index(corpus.persons, "").as_py()
-        if unknown >= 0 and self.unknown_persons is None:
-            raise PolicyError(
+        unknown = -1 if corpus.persons is None else pc.index(corpus.persons, "").as_py()
+        refuse(
+            {
+                f"The policy of client {client!r} requires a column of persons, but its documents "
+                "have none, so each document would count as a person. Nothing was sent; name the "
+                "column with --columns person=NAME, or as person in the client's table.": (
+                    corpus.persons is None and self.person_column is not None
+                ),
                 f"Document {unknown + 1:,} of client {client!r} has no person. Nothing was sent; "
                 'fill in the column of persons, or set unknown_persons = "one" in the policy: such '
-                "documents then count as those of one person."
-            )
+                "documents then count as those of one person.": (
+                    unknown >= 0 and self.unknown_persons is None
+                ),
+            },
+            error=PolicyError,
+        )
 
     def check_members(self, client: str, members: Collection[str]) -> None:
         """Refuse a sum over too few `members`; simulations do not check this."""
@@ -392,15 +393,14 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
                 "number is not known. Nothing was sent; in such studies the noise protects "
                 "documents, and the policy must be without min_persons_in_sum."
             )
-        if self.max_epsilon is None:
-            return
-        if privacy is None:
+        if privacy is None and self.max_epsilon is not None:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {self.max_epsilon:g}, but the "
                 "study has no differential privacy. Nothing was sent; add the table "
                 "[differential_privacy] to the study."
             )
-        account.check(client, study, privacy, self.max_epsilon)
+        if privacy is not None and self.max_epsilon is not None:
+            account.check(client, study, privacy, self.max_epsilon)
 
     def charge(
         self, client: str, privacy: Privacy | None, study: str, account: Account, noise: str

@@ -41,8 +41,7 @@ def duration(seconds: float) -> str:
 
 def end_of_wait(event: Mapping[str, Any]) -> str:
     """Say until when a run waits, and what happens then."""
-    left = event.get("left")
-    if left is None:
+    if (left := event.get("left")) is None:
         return "the run continues when they are there"
     return (
         f"after {duration(left)} a quorum continues without them"

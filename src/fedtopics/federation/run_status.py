@@ -179,8 +179,10 @@ class RunStatus:
                 self.repeated += 1
             case "waiting":
                 self.awaited = set(event["missing"])
-                names = ", ".join(event["missing"])
-                self.trouble = f"round {event['round']} waits for {names}: {end_of_wait(event)}"
+                self.trouble = (
+                    f"round {event['round']} waits for {', '.join(event['missing'])}: "
+                    f"{end_of_wait(event)}"
+                )
                 for name in event["clients"]:
                     self._set(name, True, "ready")
                 for name, why in event["missing"].items():

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.contract.events import Documents, Embedding, Event, Finished, Languages, OnEvent
-from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys, of_client
+from fedtopics.errors import (
+    DataError,
+    InputError,
+    RunError,
+    StudyError,
+    check_keys,
+    of_client,
+    refuse,
+)
 from fedtopics.escaping import check_client_name
 from fedtopics.federation.data_sent import Rows, data_sent_in
 from fedtopics.federation.door import AtOnce, Door
@@ -84,15 +92,19 @@ def train(
         If the documents, policies or the run's folder cannot be used, or the run to resume has
         another study or other documents.
     """
-    if resume and out is None:
-        raise RunError("There is no folder of a run to resume; name it with out.")
     has_rule = study.federation.outliers not in (None, "none")
-    if at_once and out is not None:
-        raise RunError(
-            "Ledgers in out need single replies, but at_once computes only sums; leave out one."
-        )
-    if at_once and has_rule:
-        raise RunError("outliers needs single updates, but at_once has only sums; leave out one.")
+    refuse(
+        {
+            "There is no folder of a run to resume; name it with out.": resume and out is None,
+            "Ledgers in out need single replies, but at_once computes only sums; leave out one.": (
+                bool(at_once) and out is not None
+            ),
+            "outliers needs single updates, but at_once has only sums; leave out one.": (
+                bool(at_once) and has_rule
+            ),
+        },
+        error=RunError,
+    )
     if at_once is None:  # ledgers and rules for outliers need single replies
         at_once = out is None and not has_rule
     if engine is None:
@@ -226,15 +238,15 @@ class Simulation:
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None, rows: Rows) -> Door:
         embedding_model = self.study.clients[name].embedding_model
-
-        def on_progress(done: int, documents: int) -> None:
-            self._notify(Embedding(done, documents, name))
-
-        with of_client(name, InputError):
-            self.policies[name].check_persons(name, self.documents[name])
-            check_groups(self.documents[name], self.study.method.compared)
-            corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         policy = self.policies[name]
+        with of_client(name, InputError):
+            policy.check_persons(name, self.documents[name])
+            check_groups(self.documents[name], self.study.method.compared)
+            corpus = self.study.embedded(
+                self.documents[name],
+                embedding_model,
+                on_progress=lambda done, of: self._notify(Embedding(done, of, name)),
+            )
         ledger.write_start(name, b"", policy.model_dump(mode="json"), corpus, rows)
         site = ClientContext(
             name=name,

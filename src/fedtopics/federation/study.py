@@ -249,14 +249,15 @@ class Study(BaseModel, extra="forbid", frozen=True):
         settings = self.method.needed_embedding
         if settings is None:
             return corpus
-        vectors = document_embeddings(
-            corpus,
-            settings,
-            embedding_model=embedding_model,
-            on_progress=on_progress,
-            apart=self.differential_privacy is not None,
+        return corpus.with_embeddings(
+            document_embeddings(
+                corpus,
+                settings,
+                embedding_model=embedding_model,
+                on_progress=on_progress,
+                apart=self.differential_privacy is not None,
+            )
         )
-        return corpus.with_embeddings(vectors)
 
     def with_clients(self, names: Iterable[str]) -> Study:
         """Return the study with exactly these clients."""

@@ -299,8 +299,7 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     problem = str(error.strerror if isinstance(error, OSError) else error)
     problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
     if isinstance(error, tomllib.TOMLDecodeError):
-        is_path = ESCAPED.search(problem)
-        problem += f"; {BACKSLASH if is_path else LINES}"
+        problem += f"; {BACKSLASH if ESCAPED.search(problem) else LINES}"
     if isinstance(error, ValidationError):
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
@@ -341,12 +340,13 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
 def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield settings that are one value, or a few numbers, by dotted keys."""
     for key, value in plain.items():
-        if isinstance(value, Mapping):
-            yield from dotted(value, f"{prefix}{key}.")
-            continue
-        few = isinstance(value, list) and value and all(isinstance(x, (int, float)) for x in value)
-        if isinstance(value, (bool, int, float, str)) or few:
-            yield prefix + key, value
+        match value:
+            case Mapping():
+                yield from dotted(value, f"{prefix}{key}.")
+            case int() | float() | str():
+                yield prefix + key, value
+            case list() if value and all(isinstance(x, (int, float)) for x in value):
+                yield prefix + key, value
 
 
 @contextmanager

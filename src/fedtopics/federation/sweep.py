@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.events import OnEvent
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, refuse
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
@@ -121,15 +121,16 @@ def sweep(
         If there are no numbers or documents, or the method chooses the number itself.
     """
     numbers = sorted(set(topics))
-    if not numbers or seeds < 1:
-        raise StudyError(
-            "There is nothing to train; give at least one number of topics and one seed."
-        )
-    if getattr(study.method, "candidates", ()):
-        raise StudyError(
+    refuse(
+        {
+            "There is nothing to train; give at least one number of topics and one seed.": (
+                not numbers or seeds < 1
+            ),
             "The study's method chooses the number of topics itself; to sweep over numbers, set "
-            "n_components in the study to one."
-        )
+            "n_components in the study to one.": bool(getattr(study.method, "candidates", ())),
+        },
+        error=StudyError,
+    )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     with hold(Path(out)):
         rows, folder = _train_all(

@@ -82,15 +82,22 @@ def _alone(path: Path, trusted: bytes | None, head: str) -> Iterator[Check]:
     if head:
         yield _kept_head(path, lines, head)
     without = "" if is_whole else f" Without {ledger.head_path(path)}, lines may have been cut off."
-    text = f"Only {path} was given, so the study and the files that it names were not checked."
-    yield Check("files", None, text + without)
+    yield Check(
+        "files",
+        None,
+        f"Only {path} was given, so the study and the files that it names were not checked."
+        f"{without}",
+    )
 
 
 def _kept_head(path: Path, lines: Sequence[ledger.Line], head: str) -> Check:
     number = next((line.number for line in lines if line.sha256 == head.lower()), 0)
-    has = f"has the line with the digest that you kept: {number:,}"
-    text = f"{path} {has if number else 'has no line with the digest that you kept'}."
-    return Check("head", number > 0, text)
+    has = f"the line with the digest that you kept: {number:,}"
+    return Check(
+        "head",
+        number > 0,
+        f"{path} has {has if number else 'no line with the digest that you kept'}.",
+    )
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
@@ -119,11 +126,17 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
             f"Line {broken} of {path} cannot be read.": broken > 0,
         }
     )
-    text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
-    yield Check("lines", not fault, fault or text)
-    if head is None:
-        text = f"{ledger.head_path(path)} is missing or damaged, so lines may have been cut off."
-        yield Check("end", False, text)
+    yield Check(
+        "lines",
+        not fault,
+        fault or f"{len(lines):,} lines of {path}, each with the digest of the one before.",
+    )
+    if head is None:  # only the head shows whether the last lines are missing
+        yield Check(
+            "end",
+            False,
+            f"{ledger.head_path(path)} is missing or damaged, so lines may have been cut off.",
+        )
         return
     of_head = head.fault(digests)
     fault = first_problem(
@@ -135,8 +148,11 @@ def _chain(path: Path, lines: Sequence[ledger.Line]) -> Iterator[Check]:
             "client was killed while writing, or lines were added.": head.lines < len(lines),
         }
     )
-    text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
-    yield Check("end", not fault, fault or text)
+    yield Check(
+        "end",
+        not fault,
+        fault or f"{head.lines:,} lines, as its head records; the last one is {head.sha256}.",
+    )
 
 
 def _signature(
@@ -307,9 +323,10 @@ def _data_sent(table: dict[str, dict[str, Any]], path: Path, lines: Sequence[led
         if "data_sent" in line.content:
             recorded = {row["function"]: row for row in line.content["data_sent"]}
             # Another version may describe functions in other words.
-            pairs = ((row, recorded.get(name, {})) for name, row in table.items())
             is_same = all(
-                row[key] == other.get(key) for row, other in pairs for key in ledger.TEXTS
+                row[key] == recorded.get(name, {}).get(key)
+                for name, row in table.items()
+                for key in ledger.TEXTS
             )
             if not is_same and line.content.get("fedtopics") == VERSION:
                 return Check("data sent", False, f"{where} other data sent than the study has.")

@@ -200,9 +200,12 @@ def make_study_job(
     file.write_text(study.model_copy(update={"clients": members}).to_toml(), encoding="utf-8")
     clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
     for name, folder in (folders or {}).items():
-        table = study.clients[name].model_dump(mode="json", exclude_none=True)
-        table |= {"out": str(folder), "insecure_seed": True}
-        clients[name] = table | ({} if keys is None else {"key": str(keys / name)})
+        clients[name] = {
+            **study.clients[name].model_dump(mode="json", exclude_none=True),
+            "out": str(folder),
+            "insecure_seed": True,
+            **({} if keys is None else {"key": str(keys / name)}),
+        }
     return make_job(
         f"fedtopics-{shortened(study.fingerprint)}",
         server=StudyServer(run, "" if out is None else str(out)),

@@ -81,14 +81,19 @@ def _submit(study: Study, folder: Path, resume: bool, kit: Path) -> None:
 
     note = folder / "flare.json"  # its name at the server
     name = f"{re.sub('[^A-Za-z0-9_-]+', '-', study.name)[:80]}-{uuid4().hex[:8]}"
+    refuse(
+        {
+            f"{folder} has no submitted run to resume; leave out --resume.": (
+                resume and not note.exists()
+            ),
+            f"{folder} has a run already; resume it with --resume, or choose another folder.": (
+                note.exists() and not resume
+            ),
+        },
+        error=RunError,
+    )
     if resume:
-        if not note.exists():
-            raise RunError(f"{folder} has no submitted run to resume; leave out --resume.")
         name = str(json.loads(read_text(note))["run"])
-    elif note.exists():
-        raise RunError(
-            f"{folder} has a run already; resume it with --resume, or choose another folder."
-        )
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
         job = make_study_job(study, name, results)

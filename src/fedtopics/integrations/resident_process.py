@@ -21,8 +21,7 @@ _NOTE = "resident_process.json"
 
 def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
     """Ask the resident process of a folder, or start it; `command` must call `answer_messages`."""
-    connection = _connect(folder)
-    if connection is None:
+    if (connection := _connect(folder)) is None:
         make_folder(folder)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         while (connection := _connect(folder)) is None:
@@ -39,8 +38,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
 
 def end(folder: Path) -> None:
     """End the resident process of a folder, if there is one, after its last answer."""
-    connection = _connect(folder)
-    if connection is not None:
+    if (connection := _connect(folder)) is not None:
         with suppress(EOFError, OSError), connection:
             connection.send_bytes(b"")
             connection.recv_bytes()

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -33,11 +34,10 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
     number: Counter[str] = Counter()
     for row, document in enumerate(zip(whose, _digests(corpus), strict=True)):
         name = document[0]
-        if document in seen or (name and number[name] == most):
-            continue
-        seen.add(document)
-        number[name] += 1
-        rows.append(row)
+        if document not in seen and not (name and number[name] == most):
+            seen.add(document)
+            number[name] += 1
+            rows.append(row)
     weights = [1 / number[whose[row]] if whose[row] else 1.0 for row in rows]
     return np.array(rows, np.int64), np.array(weights)
 
@@ -56,14 +56,11 @@ def persons(corpus: Corpus, privacy: Privacy | None) -> list[str]:
 
 def _digests(corpus: Corpus) -> Iterator[bytes]:
     """Yield a digest of everything that each document can add to a sum."""
-    row = 0
-    for batch in corpus.batches():
-        for document in batch:
-            content = hashlib.sha256(json.dumps(document).encode())
-            if corpus.embeddings is not None:
-                content.update(corpus.embeddings[row].tobytes())
-            row += 1
-            yield content.digest()
+    for row, document in enumerate(chain.from_iterable(corpus.batches())):
+        content = hashlib.sha256(json.dumps(document).encode())
+        if corpus.embeddings is not None:
+            content.update(corpus.embeddings[row].tobytes())
+        yield content.digest()
 
 
 def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:

@@ -74,8 +74,7 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
     settings: NMFSettings = releases.plan.settings
     rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
     first = unit_rows((topics * rarity[:, None]).T).T
-    seeds = _seed_directions(settings, agreement, state)
-    if seeds is not None:
+    if (seeds := _seed_directions(settings, agreement, state)) is not None:
         first = replace_alike(first, seeds[:, : len(settings.seed_topics)])
     return {"topics": np.ascontiguousarray(first), "weights": rarity}
 

@@ -194,8 +194,7 @@ class PrivateProgram(Program[Any, Arrays]):
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Request the number of documents, which has noise; the words are public."""
         words = self._recipe.public_words(self._words, self.settings, self.plan.text)
-        agreed = run.recall("agreement")
-        if agreed is None:
+        if (agreed := run.recall("agreement")) is None:
             reply = Agreement(clients, self.settings).ask_once(NoisyClient.noisy_document_count)
             agreed = {"documents": max(round(reply["size"]), 1)}
             run.keep("agreement", agreed)

@@ -35,10 +35,10 @@ class Releases:
 
     def refusal(self, what: str) -> StudyError:
         """Return the error for results hidden by noise."""
-        epsilon = self.plan.budget.privacy.epsilon
         return StudyError(
-            f"{what[0].upper()}{what[1:]}; at epsilon {epsilon:g} noise hides the rest. Ask for "
-            "fewer topics or give more documents. A larger epsilon also helps, but protects less."
+            f"{what[0].upper()}{what[1:]}; at epsilon {self.plan.budget.privacy.epsilon:g} noise "
+            "hides the rest. Ask for fewer topics or give more documents. A larger epsilon also "
+            "helps, but protects less."
         )
 
 
@@ -59,11 +59,10 @@ def sum_occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> 
     """Find the words that occur, for documents without embeddings."""
     counts = agreement.ask(ByWords.noisy_word_counts)["words"]
     columns = releases.known_words(counts)
-    # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
-    frequency = counts[columns] * max(counts.sum() / agreement.documents, 1)
     return {
         "kept": columns,
-        "frequency": frequency,
+        # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
+        "frequency": counts[columns] * max(counts.sum() / agreement.documents, 1),
         "rarity": np.sqrt(counts.max() / counts[columns]),
     }
 

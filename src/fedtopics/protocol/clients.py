@@ -156,8 +156,11 @@ class SecureClients:
         opened = self._step(
             function, "call", b"", lambda: dumps(own_reply()) if self._is_in else b""
         )
-        replies = dict(zip(self._member.names, opened, strict=True))
-        return {name: self._read(name, replies[name], template) for name in self._drawn}
+        return {
+            name: self._read(name, content, template)
+            for name, content in zip(self._member.names, opened, strict=True)
+            if name in self._drawn
+        }
 
     def _read(self, name: str, content: bytes, template: Template) -> dict[str, Any]:
         with suppress(FederationError):

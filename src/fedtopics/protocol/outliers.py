@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -85,9 +85,14 @@ class Usual:
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        compared = lengths.keys() & self.levels.keys()
         reach = self.reach(documents)
-        return max((lengths[name] / (self.levels[name] * reach) for name in compared), default=0.0)
+        return max(
+            (
+                lengths[name] / (self.levels[name] * reach)
+                for name in lengths.keys() & self.levels.keys()
+            ),
+            default=0.0,
+        )
 
 
 class _Bounded:
@@ -154,13 +159,13 @@ def _scaled(value: Any, factor: float) -> Any:
     return value * value.dtype.type(factor) if factor else np.zeros_like(value)
 
 
+@dataclass(repr=False)  # its own repr would print replies
 class _Median:
     """The median over clients of the mean per document, times the number of documents."""
 
-    def __init__(self, template: Template) -> None:
-        self._template = template
-        self._sum = RunningSum()
-        self._replies: list[Payload] = []
+    _template: Template
+    _sum: RunningSum = field(default_factory=RunningSum)
+    _replies: list[Payload] = field(default_factory=list)
 
     def add(self, reply: Payload, name: str) -> None:
         self._sum.add(reply)
@@ -170,8 +175,11 @@ class _Median:
         total = self._sum.total()
         counted = [reply for reply in self._replies if reply.get("documents", 0) > 0]
         sizes = [reply["documents"] for reply in counted]
-        is_enough = len(counted) >= ENOUGH_TO_COMPARE
-        return dict(_median(total, counted, sizes, self._template)) if is_enough else total
+        return (
+            dict(_median(total, counted, sizes, self._template))
+            if len(counted) >= ENOUGH_TO_COMPARE
+            else total
+        )
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:

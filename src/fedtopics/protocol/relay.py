@@ -63,8 +63,11 @@ class Relay:
         if self._list:
             return [name for name in self.names if name not in self._bodies]
         at = max(self.step, 0 if self.last is None else self.last.step + 1)
-        late = [n for n in self.names if n not in self._parts or self._parts[n][0].step < at]
-        return [name for name in late if name not in self.done]
+        return [
+            name
+            for name in self.names
+            if name not in self.done and (name not in self._parts or self._parts[name][0].step < at)
+        ]
 
     def say(self, name: str, content: bytes) -> None:
         """Take a message; FederationError if it is damaged or differs from an earlier one."""

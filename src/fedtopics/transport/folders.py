@@ -169,8 +169,11 @@ class FolderLink:
         self._key = key
         self._state = state
         self._host = host
-        before = Sealed(exchange.study, key.name, 0)
-        self._last = decode(read_bytes(state), Sealed) if state.exists() else before
+        self._last = (
+            decode(read_bytes(state), Sealed)
+            if state.exists()
+            else Sealed(exchange.study, key.name, 0)
+        )
         # A process that begins has nothing new to say about the step, but does not stop for it.
         self._messages = [m for m in self._last.messages if _kind_of(m) != "stop"]
         self._total = b""
@@ -192,8 +195,7 @@ class FolderLink:
         if self._host is not None:
             self._host()
             newest = self._exchange.newest()
-        relay = newest.get(RELAY)
-        if relay is None:
+        if (relay := newest.get(RELAY)) is None:
             raise NotYetError({"the relay": "no message yet"})
         question, answer = relay.answers.get(self._key.name, (NO_QUESTION, Answer()))
         news = answer.message
