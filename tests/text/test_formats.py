@@ -19,7 +19,7 @@ from tests.helpers.formats import FORMATS, TEXT_FORMATS, write_as
 # Separators, quotes and line ends within texts, empty and missing ones, numbers, blanks.
 TEXTS = [f'{CANARY}, "elms"; firs\tand | ash\nfell', "", None, "naïve Äpfel für 5 €", "  5", "end"]
 READ = [text or "" for text in TEXTS]
-SET = 'set encoding = "{0}" in the client\'s table, or --columns encoding={0}'
+SET = 'set encoding = "{0}" in the client\'s table, --columns encoding={0}, or Columns in Python'
 
 
 def read_here(path: Path, option: str, package: tuple[str, str]) -> Any:
@@ -71,7 +71,11 @@ def test_encodings(coding: str, named: str | None, suffix: str, tmp_path: Path) 
     [
         ("utf-16-le", None, f"is UTF-16 without a byte order mark; {SET.format('utf-16-le')}."),
         ("utf-16-be", None, f"is UTF-16 without a byte order mark; {SET.format('utf-16-be')}."),
-        ("cp1252", None, f": {SET.format('cp1252')} and compare some letters, or save it as UTF-8"),
+        (
+            "cp1252",
+            None,
+            f": {SET.format('cp1252')}, and compare some letters, or save it as UTF-8",
+        ),
         ("utf-8", "ascii", "is not ascii; "),
         ("utf-8", "utf8x", "no encoding 'utf8x'; give a name such as utf-8, utf-16 or cp1252."),
     ],

@@ -169,7 +169,7 @@ def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
         write(tmp_path / name, given.get(name, "oak"))
     corpus = Corpus.read(tmp_path)
     assert columns_of(corpus) == {"documents": [*given.values()], "ids": [*given]}
-    not_read = "(not read: 5 hidden or not .txt)"
+    not_read = "(not read: 7 hidden or not .txt)"
     assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
     assert len(text_files(tmp_path)[0]) == 3
 
@@ -190,7 +190,7 @@ def test_links_in_a_folder(tmp_path: Path) -> None:
         "documents": ["elm", "oak", "oak"],
         "ids": [r"K\xf6ln.txt", "b.txt", "link/a.txt"],
     }
-    not_read = "(not read: 1 hidden or not .txt, 1 linked to nothing)"
+    not_read = "(not read: 2 hidden or not .txt, 1 linked to nothing)"
     assert corpus.source == f"3 .txt files of {folder} {not_read}"
 
 

@@ -73,7 +73,7 @@ _DAMAGES = (
 
 def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     """Write a model's files, and more by name; ModelError if others would be overwritten."""
-    signs = dict.fromkeys(("vocabulary.json", "topics.json"), b"") | SIGNS
+    signs = dict.fromkeys(("vocabulary.json", "topics.json", "model.safetensors"), b"") | SIGNS
     existing = {name: sign for name, sign in signs.items() if (folder / name).exists()}
     # Without a config.json these files are somebody else's, as a project's README.md.
     is_model = "config.json" in existing

@@ -1,5 +1,7 @@
 """A column of a table, checked when it is read; errors give its name and row, but no value."""
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -220,6 +222,11 @@ def _written(part: Any) -> Iterable[Any]:
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         return [*column.cast(pa.large_string()).to_pylist()]
     return Column([part], "")._values()
+
+
+def plain_level(text: str) -> str:
+    """Return a level without blanks around it; pandas writes whole numbers with gaps as 1.0."""
+    return re.sub(r"^(-?\d+)\.0$", r"\1", unicodedata.normalize("NFC", text.strip()))
 
 
 def is_unicode(text: str) -> bool:

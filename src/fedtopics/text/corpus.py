@@ -189,7 +189,7 @@ class Corpus:
 
     @classmethod
     def _from_collection(cls, data: Any) -> Corpus:
-        if getattr(data, "ndim", 1) == 2 and data.shape[1] == 1:
+        if getattr(data, "shape", ())[1:] == (1,):
             data = data[:, 0]
         if isinstance(data, np.ndarray) and data.ndim != 1:
             raise DataError(
@@ -239,7 +239,7 @@ class Corpus:
                     for name, column in columns.by.items()
                 }
             ),
-            source=table.source(name) + _unused_dates(table, columns),
+            source=table.source(name) + _unused_dates(table, columns, name),
             person_column=columns.person or "",
         )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
@@ -425,11 +425,12 @@ def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
     return Column([times], column.place).values()
 
 
-def _unused_dates(table: Table, columns: Columns) -> str:
+def _unused_dates(table: Table, columns: Columns, text: str) -> str:
     """Mention columns of dates of which nothing is used."""
-    used = {columns.id, columns.rounds, columns.time, *columns.by.values()}
-    dates = [n for n in table.names if n and n not in used and are_dates(table.head(n))]
-    return f" (not used: dates in {', '.join(table.head(n).place for n in dates)})" if dates else ""
+    used = {text, *columns.by.values(), *columns.roles}
+    heads = [table.head(name) for name in table.names if name and name not in used]
+    dates = [head.place for head in heads if are_dates(head)]
+    return f" (not used: dates in {', '.join(dates)})" if dates else ""
 
 
 def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray | None:

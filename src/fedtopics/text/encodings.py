@@ -12,8 +12,10 @@ UTF8 = "utf-8-sig"  # a mark at the beginning is not part of the text
 LINE = 1 << 16  # bytes of a line, at most
 SAMPLED_LINES = 200
 GUESSES = 3
+TOO_FEW = 9  # bytes that are not ASCII, for a guess
+ASCII = bytes(range(128))
 MANY = 0.1  # share of bytes that are NUL, which no text has; programs that read PDF leave some
-HALF = 0.5  # of the first or second bytes of characters
+MOSTLY = 0.5  # of the first or second bytes of characters
 CONTROLS = bytes(range(9))  # the first bytes of most alphabets in UTF-16, and hardly in texts
 # A byte order mark says the encoding; that of UTF-32 begins with that of UTF-16.
 MARKS = {
@@ -75,18 +77,26 @@ def other_kind(head: bytes) -> str:
             return f"is {kind}; {remedy}"
     if any(map(head.startswith, MARKS)):
         return ""
-    even, odd = (
-        1 - 2 * len(head[at::2].translate(None, CONTROLS)) / max(len(head), 1) for at in (0, 1)
-    )
+    even, odd = (_share_of_controls(head[first::2]) for first in (0, 1))
     return first_problem(
         {
-            f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": odd > HALF > MANY > even,
-            f"is UTF-16 without a byte order mark; {advice('utf-16-be')}": even > HALF > MANY > odd,
+            f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": odd
+            > MOSTLY
+            > MANY
+            > even,
+            f"is UTF-16 without a byte order mark; {advice('utf-16-be')}": even
+            > MOSTLY
+            > MANY
+            > odd,
             "is not a text, because many of its bytes are NUL; give a text, or another format": (
                 head.count(0) > MANY * len(head)
             ),
         }
     )
+
+
+def _share_of_controls(part: bytes) -> float:
+    return (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
 
 
 def advice(encoding: str) -> str:
@@ -100,9 +110,11 @@ def not_utf8(file: IO[bytes]) -> str:
     """Return what to do with a file that is not UTF-8, with a guess of its encoding for people."""
     from charset_normalizer import from_bytes  # late, because it is seldom needed
 
-    lines = islice(_lines_not_utf8(file), SAMPLED_LINES)
-    matches = [*from_bytes(b"".join(lines), cp_isolation=USUAL.split())][:GUESSES]
+    sample = b"".join(islice(_lines_not_utf8(file), SAMPLED_LINES))
+    matches = [*from_bytes(sample, cp_isolation=USUAL.split())][:GUESSES]
     guesses = [WINDOWS if WINDOWS in m.could_be_from_charset else m.encoding for m in matches]
+    if len(sample.translate(None, ASCII)) < TOO_FEW:
+        guesses.append(WINDOWS)
     guesses = sorted(dict.fromkeys(guesses), key=lambda name: name != WINDOWS)
     maybe = f"it may be {' or '.join(guesses)}: " if guesses else ""
     return (

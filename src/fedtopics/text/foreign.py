@@ -51,7 +51,8 @@ def read_query(path: Path) -> pa.Table:
 def _apart(path: Path, option: str, package: tuple[str, str]) -> pa.Table:
     """Read a file in a process of its own, and return what it writes."""
     require(f"Reading {path} needs", INSTALL, package)
-    command = [sys.executable, "-m", __name__, package[0], str(path.absolute()), option]
+    # -P: no module in the folder of the user's files is imported.
+    command = [sys.executable, "-P", "-m", __name__, package[0], str(path.absolute()), option]
     try:
         done = subprocess.run(command, capture_output=True, timeout=waiting.READ, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.text.columns import Column, is_text
+from fedtopics.text.columns import Column, is_text, plain_level
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import PERIODS, Unit, as_array, begin_of, missing, times_of
 
@@ -137,11 +135,6 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
                 "them empty."
             ) from None
         return np.clip(numbers, self.ends[0], self.ends[1])
-
-
-def plain_level(text: str) -> str:
-    """Return a level without blanks around it; pandas writes whole numbers with gaps as 1.0."""
-    return re.sub(r"^(-?\d+)\.0$", r"\1", unicodedata.normalize("NFC", text.strip()))
 
 
 def values_in(corpus: Corpus, name: str) -> Any:

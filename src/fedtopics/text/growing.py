@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 from fedtopics import files
 from fedtopics.errors import DataError
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.encodings import HEAD, UTF8, encoding_of
 from fedtopics.text.readers import text_files
 from fedtopics.text.tables import Columns
 
@@ -40,12 +42,23 @@ class Follow:
         """Return the current documents, or those of the last successful reading."""
         try:
             if self._path.is_file() and self._path.suffix.lower() in LINES:
-                self._last = self._read(_lines(files.read_bytes(self._path)))
+                self._last = self._read(self._complete_lines())
             elif self._path.is_file() or text_files(self._path)[0]:
                 self._last = Corpus.read(self._path, self._columns)
         except DataError as error:
             self._notify(str(error))
         return self.choose(self._last)
+
+    def _complete_lines(self) -> bytes:
+        """Return the complete lines, in UTF-8 if another encoding is named or marked."""
+        content = files.read_bytes(self._path)
+        encoding = encoding_of(content[:HEAD], self._columns.encoding or "")
+        if encoding != UTF8:  # a line end can have several bytes
+            try:
+                content = codecs.getincrementaldecoder(encoding)().decode(content).encode()
+            except (LookupError, UnicodeDecodeError):
+                raise DataError(f"{self._path} is not {encoding}; check its encoding.") from None
+        return _lines(content)
 
     def _read(self, complete: bytes) -> Corpus:
         if len(complete.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
@@ -54,7 +67,7 @@ class Follow:
             copy = Path(folder) / self._path.name
             copy.write_bytes(complete)
             try:
-                corpus = Corpus.read(copy, self._columns)
+                corpus = Corpus.read(copy, replace(self._columns, encoding=None))
             except DataError as error:
                 if self._path.suffix.lower() not in ROWS_ONLY and is_open(complete):
                     return self._without_open_row(complete)

@@ -58,8 +58,7 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
     require_file(path, DataError)
     if not path.exists():
         raise DataError(f"There is no file or folder {path}; check the path.")
-    suffix = Path(path.stem).suffix if _is_packed(path) else path.suffix
-    kind = kind or (FOLDER if path.is_dir() else suffix.lower())
+    kind = kind or (FOLDER if path.is_dir() else _suffix(path).lower())
     if kind not in FORMATS.names:
         suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
         raise DataError(
@@ -103,6 +102,11 @@ def _of_other_kind(path: Path, kind: str) -> str:
     )
 
 
+def _suffix(path: Path) -> str:
+    """Return the suffix of a file, before a possible .gz."""
+    return Path(path.stem).suffix if _is_packed(path) else path.suffix
+
+
 def _is_packed(path: Path) -> bool:
     return path.suffix.lower() == ".gz" and not path.is_dir()
 
@@ -133,10 +137,12 @@ def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[
             with io.TextIOWrapper(file, encoding, errors, newline) as text:
                 yield text
         except UnicodeDecodeError:
-            raise DataError(f"{path} is not {encoding}; {_advice(path)}.") from None
+            remedy = _advice(path) if wanted else "it is not complete, so copy or save it again"
+            raise DataError(f"{path} is not {encoding}; {remedy}.") from None
         except LookupError:
             raise DataError(
-                f"There is no encoding {wanted!r}; give a name such as utf-8, utf-16 or cp1252."
+                f"{path} cannot be read, as there is no encoding {wanted!r}; give a name such as "
+                "utf-8, utf-16 or cp1252."
             ) from None
 
 
@@ -165,7 +171,8 @@ def text_files(folder: Path) -> tuple[list[Path], list[Path]]:
         # A link may lead to a folder that was read already, as to one above itself.
         is_new = os.path.realpath(inside) not in seen
         seen.add(os.path.realpath(inside))
-        folders[:] = sorted(f for f in folders if is_new and not _is_hidden(f))
+        others += [Path(inside, folder) for folder in folders if is_new and _is_hidden(folder)]
+        folders[:] = sorted(folder for folder in folders if is_new and not _is_hidden(folder))
         for path in (Path(inside, name) for name in names if is_new):
             is_text = path.suffix.lower() == ".txt" and not _is_hidden(path.name) and path.exists()
             (texts if is_text else others).append(path)
@@ -214,9 +221,13 @@ def read_folder(path: Path, encoding: str = "") -> Table:
 
 def _pattern_for(folder: Path) -> str:
     """Return the pattern for a folder's tables, if it has any."""
-    suffixes = [path.suffix for path in folder.iterdir() if not _is_hidden(path.name)]
-    tables = [suffix for suffix in suffixes if suffix.lower() in FORMATS.names]
-    return f"for its tables, give {folder / f'*{max(tables)}'}; else " if tables else ""
+    paths = [path for path in folder.iterdir() if not _is_hidden(path.name)]
+    endings = [
+        _suffix(path) + path.suffix * _is_packed(path)
+        for path in paths
+        if _suffix(path) in FORMATS.names
+    ]
+    return f"for its tables, give {folder / f'*{max(endings)}'}; else " if endings else ""
 
 
 def _collected(

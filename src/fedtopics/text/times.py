@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import Column, is_missing, is_text
+from fedtopics.text.columns import Column, is_missing, is_text, plain_level
 from fedtopics.text.tables import is_table
 
 Times = NDArray[Any]
@@ -33,7 +33,11 @@ DAY = (
     r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
 )
 # 9:30, 09:30:00.5, and a time zone, which is left out: a day is that of the place of writing.
-CLOCK = r"(?:[T ]\s*(\d\d?)(:\d\d(?::\d\d(?:\.\d{1,9})?)?))?\s*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?"
+HOURS = r"[+-]\d\d(?::?\d\d)?"  # of a zone: after a clock or a whole day, as 2026-2027 has none
+CLOCK = (
+    rf"(?:[T ]\s*(\d\d?)(:\d\d(?::\d\d(?:\.\d{{1,9}})?)?)(?:\s*{HOURS})?|(?<=\d-\d\d){HOURS})?"
+    r"\s*(?:Z|UTC|GMT)?"
+)
 TIMES = tuple(re.compile(day + CLOCK, re.ASCII) for day in DAY)
 EXCEL = "excel"  # a date_format: days since the day that Excel calls 0
 EXCEL_DAY_0 = datetime(1899, 12, 30)
@@ -74,7 +78,7 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
     times = values[present]
     if times.dtype.kind in "OUb":
         are_numbers = all(map(_is_number, times))
-        times = np.array([*times] if are_numbers else [*map(_moment, times)])
+        times = np.array([*times] if are_numbers else [*map(_time, times)])
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
@@ -95,12 +99,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.timedelta64))
 
 
-def _moment(value: Any) -> np.datetime64:
+def _time(value: Any) -> np.datetime64:
     """Return a time without its zone, NaT if it cannot be read."""
     if isinstance(value, str):
         value = _written(value.strip())
     elif _is_number(value):
         value = f"{value:.0f}" if value in YEARS else "NaT"
+    elif isinstance(value, bool):  # numpy would count it from 1970
+        value = "NaT"
     elif getattr(value, "tzinfo", None) is not None:
         value = value.replace(tzinfo=None)
     try:
@@ -127,7 +133,7 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
     DataError
         If a value does not fit the format; its row is in the message, and itself in ``value``.
     """
-    if date_format is None:
+    if date_format is None or values.dtype.kind == "M":
         return values
     times = np.array(values, object)
     for row, value in enumerate(values.tolist()):
@@ -137,7 +143,7 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
             times[row] = (
                 EXCEL_DAY_0 + timedelta(days=float(value))
                 if date_format == EXCEL
-                else datetime.strptime(str(value).strip(), date_format).replace(tzinfo=None)
+                else datetime.strptime(plain_level(str(value)), date_format).replace(tzinfo=None)
             )
         except (ValueError, TypeError, OverflowError, re.error):
             raise DataError(
