@@ -316,8 +316,7 @@ class Effects:
         wider = np.sqrt(smallest / (smallest - 1))
         p = 2 * stats.t.sf(np.abs(estimates) / np.maximum(wider * errors, 1e-300), free)
         q = stats.false_discovery_control(p)
-        parts = np.array([2, 2 * len(p)])
-        reach, joint_reach = wider * stats.t.ppf(1 - (1 - level) / parts, free)
+        reach, joint_reach = wider * stats.t.ppf(1 - (1 - level) / np.array([2, 2 * len(p)]), free)
         return [
             {
                 "topic": topic,
@@ -353,10 +352,10 @@ Kind = TypeVar("Kind", GroupTable, Effects)
 
 def of_plain(kind: type[Kind], content: Mapping[str, Any]) -> Kind:
     """Return a table from what `plain` returned."""
-    lists = {name: value for name, value in content.items() if isinstance(value, list)}
     arrays = {
         name: tuple(value) if value and isinstance(value[0], str) else np.array(value)
-        for name, value in lists.items()
+        for name, value in content.items()
+        if isinstance(value, list)
     }
     return kind(**{**content, **arrays})
 
