@@ -64,12 +64,14 @@ def sample_topics(
             model.add_doc([words[column] for column in repeated])
     present = {words[column] for column in np.unique(counts.indices)}
     for word in sorted(present.intersection(set().union(*seeds))):
-        prior = {
-            topic: settings.eta + settings.strength * counts.shape[0] * weights[word]
-            for topic, weights in enumerate(seeds)
-            if word in weights
-        }
-        model.set_word_prior(word, prior)
+        model.set_word_prior(
+            word,
+            {
+                topic: settings.eta + settings.strength * counts.shape[0] * weights[word]
+                for topic, weights in enumerate(seeds)
+                if word in weights
+            },
+        )
     model.train(settings.iterations, workers=1)
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
     return Sampled(
