@@ -381,10 +381,9 @@ def audit_table(records: Records) -> list[Part]:
         return []
     unit = "persons" if audit.persons < audit.documents else "documents"
     attacks = [
-        (f"membership of {unit}, by the model", (audit.auc, audit.found), f"{audit.persons:,}")
+        (f"membership of {unit}, by the model", (audit.auc, audit.found), f"{audit.persons:,}"),
+        *([] if audit.allowed is None else [("allowed by epsilon", audit.allowed, "-")]),
     ]
-    if audit.allowed is not None:
-        attacks.append(("allowed by epsilon", audit.allowed, "-"))
     return [
         FormTable(
             head=[
