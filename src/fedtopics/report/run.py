@@ -150,11 +150,11 @@ class RunFacts:
     def rounds(self) -> Rows:
         """The last attempt of each round, with the bytes sent for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
-        rows = []
-        for number in sorted(last):
-            left = self.left.get(number, last[number].get("bytes_received"))
-            rows.append(last[number] | ({} if left is None else {"bytes": left}))
-        return rows
+        left = {n: self.left.get(n, event.get("bytes_received")) for n, event in last.items()}
+        return [
+            last[number] | ({} if left[number] is None else {"bytes": left[number]})
+            for number in sorted(last)
+        ]
 
     @property
     def absences(self) -> Rows:
