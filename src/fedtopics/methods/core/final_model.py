@@ -193,10 +193,12 @@ def draw_halves(client: Any) -> list[NDArray[np.int64]]:
     Returns the rows of the documents of each half; the first is empty if it would be too small.
     """
     n_persons = client.corpus.n_persons()
-    order = client.secret.rng("halves of pairs").permutation(n_persons)
     middle = n_persons // 2
+    halves = np.split(
+        client.secret.rng("halves of pairs").permutation(n_persons),
+        [middle if middle >= client.min_persons else 0],
+    )
     owners = client.corpus.owners
-    halves = np.split(order, [middle if middle >= client.min_persons else 0])
     return (
         [np.sort(persons) for persons in halves]
         if owners is None
