@@ -116,16 +116,15 @@ def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDA
 
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
     """Convert the replies; an invalid one counts as one without documents."""
-    local = {}
-    for name, reply in replies.items():
-        topics = unpack_topics(reply)
-        sizes = reply["occurrences"]
-        local[name] = (
-            LocalTopics([], [], [], 0)
-            if topics is None or not (sizes >= 0).all() or reply["documents"] < 0
-            else LocalTopics(topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"])
-        )
-    return local
+    return {name: _read_reply(reply) for name, reply in replies.items()}
+
+
+def _read_reply(reply: Mapping[str, Any]) -> LocalTopics:
+    topics = unpack_topics(reply)
+    sizes = reply["occurrences"]
+    if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
+        return LocalTopics([], [], [], 0)
+    return LocalTopics(topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"])
 
 
 def link_topics(
