@@ -127,8 +127,9 @@ class EncoderTrainer:
         total = settings.max_rounds * settings.network.local_steps
         warm_up = round(settings.warm_up * total)
         self._transports = {*pseudo_labels.schedule(total, settings.transports, warm_up)}
-        share = 1.0 if settings.mixture_from is None else settings.mixture_from
-        self._mixture_from = share * total
+        self._mixture_from = total * (
+            1.0 if settings.mixture_from is None else settings.mixture_from
+        )
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [
