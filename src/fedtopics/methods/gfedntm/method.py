@@ -95,8 +95,9 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         # A single client's statistics are those of all clients; without a cut there are none.
         if self.settings.norm == "sync" and len(agreement.clients.names) > 1 and stages:
             return self._synchronised_statistics(agreement, state, round_)
-        running = stages if self.settings.norm == "server" else ()
-        return self._in_one_exchange(agreement, state, round_, running)
+        return self._in_one_exchange(
+            agreement, state, round_, stages if self.settings.norm == "server" else ()
+        )
 
     def _synchronised_statistics(
         self, agreement: Agreement, state: NetworkState, round_: int
