@@ -61,9 +61,9 @@ class KMeansClient(ClusterClient[KMeansSettings]):
     def own_centres(self, round: int, origin: Numbers) -> Reply:
         """Cluster the client's documents by k-means (k-FED, step 1)."""
         points = self.part(ClusterSums).points(origin)
-        owners = self.corpus.owners_of(self.usable)
-        persons = self.corpus.n_persons(self.usable)
-        number = min(self.settings.n_components, persons // self.min_persons)
+        number = min(
+            self.settings.n_components, self.corpus.n_persons(self.usable) // self.min_persons
+        )
         if number == 0:
             return {
                 "centres": np.zeros((0, len(origin))),
@@ -80,7 +80,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         with warnings.catch_warnings(action="ignore"):  # of fewer different documents than clusters
             labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
-        enough = persons_by_label(labels, number, owners) >= self.min_persons
+        persons = persons_by_label(labels, number, self.corpus.owners_of(self.usable))
+        enough = persons >= self.min_persons
         return {
             "centres": totals[enough] / counts[enough][:, None],
             "counts": counts[enough],
