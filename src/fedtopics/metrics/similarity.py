@@ -124,6 +124,14 @@ def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float
     return unit(rows) @ unit(columns).T
 
 
+def heaviest(
+    weights: NDArray[np.float64], words: Sequence[str], n: int | None = None, above: float = 0.0
+) -> dict[str, float]:
+    """Return the words with the n largest weights, the largest first, if these are above this."""
+    order = np.argsort(-weights, kind="stable")[:n]
+    return {words[i]: float(weights[i]) for i in order if weights[i] > above}
+
+
 def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
     """Return the cosine that one in a hundred pairs of topics of the same client reaches.
 
