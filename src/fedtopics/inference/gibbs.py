@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.extras import require
-from fedtopics.metrics.similarity import Topic
+from fedtopics.metrics.similarity import Topic, heaviest
 
 
 class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -43,8 +43,7 @@ class Sampled:
     def topic(self, number: int, n_words: int) -> dict[str, float]:
         """Return a topic's first words and their weights, without words of the minimum weight."""
         weights = self.beta[number]
-        order = np.argsort(-weights, kind="stable")[:n_words]
-        return {self.words[i]: float(weights[i]) for i in order if weights[i] > weights.min()}
+        return heaviest(weights, self.words, n_words, above=weights.min())
 
 
 def sample_topics(
