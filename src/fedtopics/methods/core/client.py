@@ -34,6 +34,7 @@ from fedtopics.contract.replies import (
 )
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.vectors import batches as batches  # for methods, also those of others
+from fedtopics.inference.vectors import with_entries
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
 from fedtopics.methods.core.group_sums import GroupSums
 from fedtopics.methods.core.groups import (
@@ -408,7 +409,4 @@ def _frequent_words(
 
 def frequent(bag: sparse.csr_array, least: int, persons: NDArray[np.int64]) -> sparse.csr_array:
     """Return the bag without the words of fewer than `least` persons; `persons` is by word."""
-    smaller = bag.copy()
-    smaller.data[persons[smaller.indices] < least] = 0
-    smaller.eliminate_zeros()
-    return smaller
+    return with_entries(bag, persons[bag.indices] >= least)
