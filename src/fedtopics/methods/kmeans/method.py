@@ -135,9 +135,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         origin = np.zeros(self.settings.embedding.dimension)
         if self.settings.representation != "embedding":
             frequency = agreement.vocabulary.document_frequency
-            is_bow = self.settings.representation == "bow"  # else by inverse document frequency
-            rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
-            origin = np.ones(len(frequency)) if is_bow else rarity
+            origin = (
+                np.ones(len(frequency))
+                if self.settings.representation == "bow"
+                else np.log((1 + agreement.documents) / (1 + frequency)) + 1  # rarity of words
+            )
         elif self.settings.adds_up:
             moments = find_moments(agreement, origin)
             centres = draw_centres(
