@@ -97,7 +97,6 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
     names, labels, words = zip(
         *[rows.get(topic, (None, None, None)) for topic in main.tolist()], strict=True
     )
-    best = np.concatenate(representatives(theta, seen))
     rows_shown = np.arange(len(main))
     return data_frame(
         {
@@ -108,7 +107,9 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
             "Representation": words,
             "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
             "Probability": np.where(seen, theta.max(1), np.nan),
-            "Representative_document": np.isin(rows_shown, best),
+            "Representative_document": np.isin(
+                rows_shown, np.concatenate(representatives(theta, seen))
+            ),
         },
         index_at(documents, rows_shown),
     )
