@@ -247,11 +247,13 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def in_study(cls, settings: Settings) -> dict[str, Often]:
         """Return how often a study calls each function; it may call no other one."""
-        often = {name: of.in_study(settings) for name, of in cls.functions().items()}
-        often = {name: calls for name, calls in often.items() if calls}
-        if not cls.continues:
-            often.pop("known_words", None)
-        return dict(sorted(often.items(), key=lambda item: _place(item[1])))
+        often = (
+            (name, of.in_study(settings))
+            for name, of in cls.functions().items()
+            if cls.continues or name != "known_words"
+        )
+        called = [(name, calls) for name, calls in often if calls]
+        return dict(sorted(called, key=lambda item: _place(item[1])))
 
     def function(self, name: str) -> Callable[..., Any]:
         owner = next((part for part in (self, *self._parts.values()) if hasattr(part, name)), self)
