@@ -226,9 +226,8 @@ class Cut:
                     " and ".join(labels) for labels in product(*[self.labels[n] for n in table])
                 ]
                 designs.append(Design(":".join(table), table, cells))
-        for name in several:
-            if self.clients > 1:
-                continue  # differences within a client are its own
+        # Differences within a client are its own.
+        for name in [] if self.clients > 1 else several:
             if name == TIME and self._spans is not None:
                 designs.append(Design(CHANGE, (TIME,), by_client=True))
             elif name != TIME and len(self.labels[name]) <= MOST_COMPARED:
