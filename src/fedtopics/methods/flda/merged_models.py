@@ -96,9 +96,10 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
     for model, first in zip(models, _firsts(models), strict=True):
         rows = slice(first, first + model.n_topics)
         sums[rows, [vocabulary.index[word] for word in model.vocabulary.words]] = model.word_sums
-        for name, share in model.shares.items():
-            shares[name] = np.zeros(len(sums))
-            shares[name][rows] = share
+        shares |= {
+            name: np.pad(share, (first, len(sums) - rows.stop))
+            for name, share in model.shares.items()
+        }
     prior = LDAPrior(n_components=len(sums))
     return TopicModel(
         inference=VariationalLDA(len(vocabulary), prior),
