@@ -141,10 +141,8 @@ def link_topics(
 ) -> list[GlobalTopic | None]:
     """Return which previous topic each topic continues, if any; seeds are linked by guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
-    links: list[GlobalTopic | None] = []
-    for _, group in merged:
-        origins = {local[name].seeds[number] for name, number in group}
-        links.append(next((seeds[id_] for id_ in sorted(origins & seeds.keys())), None))
+    guides = ({local[name].seeds[number] for name, number in group} for _, group in merged)
+    links = [next((seeds[id_] for id_ in sorted(ids & seeds.keys())), None) for ids in guides]
     free = [number for number, link in enumerate(links) if link is None]
     others = [topic for topic in before if not topic.seed]
     if free and others:
