@@ -41,9 +41,12 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, relevance: float | None
         "Representation": [row["words"] for row in rows],
         "Share": [row["share"] for row in rows],
     }
-    for prefix, key in (("Coherence", "coherence"), ("Share", "clients")):
-        columns |= {f"{prefix}_{name}": [row[key][name] for row in rows] for name in rows[0][key]}
-    return data_frame(columns)
+    more = {
+        f"{prefix}_{name}": [row[key][name] for row in rows]
+        for prefix, key in (("Coherence", "coherence"), ("Share", "clients"))
+        for name in rows[0][key]
+    }
+    return data_frame(columns | more)
 
 
 def get_topics(
