@@ -78,12 +78,11 @@ class NeuralTopicModel(ABC):
 
     @cached_property
     def encoder_stages(self) -> tuple[Stage, ...]:
+        finish = partial(mean_and_scale, self.dtype)
         return (
             ()
             if self.settings.layer_norm
-            else (
-                Stage("posterior", self._hidden, partial(mean_and_scale, self.dtype), squares=True),
-            )
+            else (Stage("posterior", self._hidden, finish, squares=True),)
         )
 
     @abstractmethod
