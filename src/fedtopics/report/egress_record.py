@@ -150,8 +150,10 @@ def write_crate(record: EgressRecord, run: Path, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} has files already; name a new folder for the crate.")
     paths = [run / name for name in ("study.toml", "ledger.jsonl", "model/README.md")]
-    contents = {path.name: read_bytes(path) for path in paths if path.exists()}
-    contents[RECORD] = record.model_dump_json(indent=2).encode()
+    contents = {
+        **{path.name: read_bytes(path) for path in paths if path.exists()},
+        RECORD: record.model_dump_json(indent=2).encode(),
+    }
     crate = ROCrate()
     crate.name = f"Outputs of {record.client} in the study {record.study}"
     crate.description = "What a member of a federated study sent, and who approved it."
