@@ -191,11 +191,9 @@ def find_model_and_run(place: str | Path) -> tuple[Path, RunFacts]:
     RunError
         If a file of the run is damaged.
     """
-    folder = Path(place)
     model = model_folder(place)
-    if model == folder and folder.resolve().name == "model":  # still in its run's folder
-        folder = folder.resolve().parent
-    return model, read_run_facts(folder)
+    is_in_run = model == Path(place) and model.resolve().name == "model"
+    return model, read_run_facts(model.resolve().parent if is_in_run else Path(place))
 
 
 def read_run_facts(folder: Path) -> RunFacts:
