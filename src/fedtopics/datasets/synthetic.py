@@ -123,7 +123,8 @@ def _draw(
         document = np.repeat(np.arange(n_documents), topic_lengths[:, topic])
         edges = np.cumsum(row)
         word = np.searchsorted(edges, rng.random(len(document)) * edges[-1], side="right")
-        ones = np.ones(len(document), np.int32)
-        counts += sparse.csr_array((ones, (document, word)), counts.shape)
+        counts += sparse.csr_array(
+            (np.ones(len(document), np.int32), (document, word)), counts.shape
+        )
     counts.sort_indices()
     return SyntheticDocuments(counts, theta, words)

@@ -312,13 +312,15 @@ class TopicEstimator(
             columns_of(documents, words) for documents in inputs_by_client.documents.values()
         )
         counted = next((names for names in words_by_client if names is not None), None)
-        read = partial(
-            corpus_of,
-            words=counted,
-            analyse=self._analyser(self._as_study(0).text),
-            columns=inputs_by_client.columns,
+        corpora = corpora_by_name(
+            inputs_by_client.documents,
+            partial(
+                corpus_of,
+                words=counted,
+                analyse=self._analyser(self._as_study(0).text),
+                columns=inputs_by_client.columns,
+            ),
         )
-        corpora = corpora_by_name(inputs_by_client.documents, read)
         return Inputs(
             corpora=corpora,
             called=checked_names(inputs_by_client.called(names), corpora),

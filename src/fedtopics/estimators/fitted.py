@@ -287,9 +287,10 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         saved = _read(folder / FILE)
         kind = _kind(cls, saved.get("estimator"))
         trained = {"method": model.info.get("method"), "network": model.inference.name}
-        defaults = trained | {"n_components": model.n_topics, "n_clusters": model.n_topics}
         accepted = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
-        arguments = saved.get("parameters", defaults)
+        arguments = saved.get(
+            "parameters", trained | {"n_components": model.n_topics, "n_clusters": model.n_topics}
+        )
         arguments = {key: arguments[key] for key in accepted & arguments.keys()} | parameters
         fits = all(trained.get(key, value) == value for key, value in kind._fixed.items())
         if not (issubclass(kind, cls) and fits and _succeeds(signature(kind).bind, **arguments)):

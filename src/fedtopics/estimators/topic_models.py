@@ -110,12 +110,12 @@ class GrowingEstimator(TopicEstimator):
         )
 
     def _fit_further(self, data: Inputs) -> Self:
-        start = (
+        return self._fit(
+            data,
             WarmStart.of(self.model_, "keep", adds_documents=True)
             if hasattr(self, "model_")
-            else None
+            else None,
         )
-        return self._fit(data, start)
 
 
 class LDA(GrowingEstimator):

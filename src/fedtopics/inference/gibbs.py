@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from scipy import sparse
 
 from fedtopics.extras import require
-from fedtopics.metrics.similarity import Topic
+from fedtopics.metrics.similarity import Topic, heaviest
 
 
 class GibbsSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -43,8 +43,7 @@ class Sampled:
     def topic(self, number: int, n_words: int) -> dict[str, float]:
         """Return a topic's first words and their weights, without words of the minimum weight."""
         weights = self.beta[number]
-        order = np.argsort(-weights, kind="stable")[:n_words]
-        return {self.words[i]: float(weights[i]) for i in order if weights[i] > weights.min()}
+        return heaviest(weights, self.words, n_words, above=weights.min())
 
 
 def sample_topics(
@@ -64,12 +63,14 @@ def sample_topics(
             model.add_doc([words[column] for column in repeated])
     present = {words[column] for column in np.unique(counts.indices)}
     for word in sorted(present.intersection(set().union(*seeds))):
-        prior = {
-            topic: settings.eta + settings.strength * counts.shape[0] * weights[word]
-            for topic, weights in enumerate(seeds)
-            if word in weights
-        }
-        model.set_word_prior(word, prior)
+        model.set_word_prior(
+            word,
+            {
+                topic: settings.eta + settings.strength * counts.shape[0] * weights[word]
+                for topic, weights in enumerate(seeds)
+                if word in weights
+            },
+        )
     model.train(settings.iterations, workers=1)
     theta = np.array([document.get_topic_dist() for document in model.docs], np.float64)
     return Sampled(

@@ -54,10 +54,9 @@ class Merged:
         self.n_words = n_words
         self.settings = settings
         self.before = make(settings.inference, n_words, settings.settings, settings.precision)
-        n_before = self.before.settings.n_components
-        groups = set(settings.groups)
-        whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
-        if not whole or isinstance(self.before, Merged):
+        has_all = len(settings.groups) == self.before.settings.n_components
+        has_all &= {*settings.groups} == {*range(settings.n_components)}
+        if not has_all or isinstance(self.before, Merged):
             raise StudyError("groups must put each topic into a merged topic, none of them empty.")
         self._members = np.equal.outer(np.array(settings.groups), range(settings.n_components))
         self.shows = self.before.shows

@@ -43,6 +43,14 @@ def of_unit_length(points: sparse.csr_array) -> sparse.csr_array:
     return points
 
 
+def with_entries(points: sparse.csr_array, stay: NDArray[np.bool_]) -> sparse.csr_array:
+    """Return a copy with only the entries that `stay`, in the order of the data."""
+    fewer = points.copy()
+    fewer.data *= stay
+    fewer.eliminate_zeros()
+    return fewer
+
+
 def closeness(points: Any, centres: Numbers) -> Numbers:
     """Return -|x - c|^2 / 2 of points and centres, without the term equal for all centres."""
     return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)

@@ -107,9 +107,10 @@ def _count_together(
     first = np.searchsorted(breaks, entry)
     n_rows = np.searchsorted(breaks, leave) - first
     rows = np.arange(n_rows.sum()) + np.repeat(first - np.cumsum(n_rows) + n_rows, n_rows)
-    columns = np.repeat(word, n_rows)
-    shape = (max(len(breaks) - 1, 0), n_words)
-    present = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns)), shape)
+    present = sparse.csr_array(
+        (np.ones(len(rows), np.int64), (rows, np.repeat(word, n_rows))),
+        (max(len(breaks) - 1, 0), n_words),
+    )
     present.data[:] = 1  # a word is in a window or not
     weighted = present.copy()
     weighted.data = np.repeat(np.diff(breaks), np.diff(present.indptr))

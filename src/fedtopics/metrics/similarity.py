@@ -110,19 +110,26 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
 
 def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float64]:
     """Return the cosine of each topic of `rows` and each of `columns`, from 0 to 1."""
-    places: dict[str, int] = {}
-    for topic in (*rows, *columns):
-        for word in topic:
-            places.setdefault(word, len(places))
+    words = dict.fromkeys(word for topic in (*rows, *columns) for word in topic)
+    places = {word: place for place, word in enumerate(words)}
 
     def unit(topics: Sequence[Topic]) -> NDArray[np.float64]:
         matrix = np.zeros((len(topics), len(places)))
         for row, topic in enumerate(topics):
             matrix[row, [places[word] for word in topic]] = list(topic.values())
-        matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-300)
-        return matrix
+        return np.asarray(
+            matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-300)
+        )
 
     return unit(rows) @ unit(columns).T
+
+
+def heaviest(
+    weights: NDArray[np.float64], words: Sequence[str], n: int | None = None, above: float = 0.0
+) -> dict[str, float]:
+    """Return the words with the n largest weights, the largest first, if these are above this."""
+    order = np.argsort(-weights, kind="stable")[:n]
+    return {words[i]: float(weights[i]) for i in order if weights[i] > above}
 
 
 def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:

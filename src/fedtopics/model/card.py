@@ -89,10 +89,10 @@ def promise(model: Topics) -> str:
         if "embedding" in model.inference.settings_type.model_fields
         else "Settings and words are public"
     )
-    learned = odds(bound["epsilon"], bound["delta"], bound["unit"])
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for "
-        f"everything that the study released; {learned}. {public}"
+        "everything that the study released; "
+        f"{odds(bound['epsilon'], bound['delta'], bound['unit'])}. {public}"
     )
 
 

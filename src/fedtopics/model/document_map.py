@@ -181,8 +181,11 @@ def document_map(
     sampled_theta, seen = model.theta_and_seen(corpus.take(rows))
     theta = sampled_theta[seen].astype(np.float64)
     shown = rows[seen]
-    whole_texts = (text for batch in corpus.take(shown).texts() for text in batch)
-    texts = (" ".join(text.split())[:LONGEST_TEXT] for text in whole_texts)
+    texts = (
+        " ".join(text.split())[:LONGEST_TEXT]
+        for batch in corpus.take(shown).texts()
+        for text in batch
+    )
     return DocumentMap(
         documents=shown,
         places=_places(theta, model.info.get("seed") or 0),

@@ -355,10 +355,10 @@ Kind = TypeVar("Kind", GroupTable, Effects)
 
 def of_plain(kind: type[Kind], content: Mapping[str, Any]) -> Kind:
     """Return a table from what `plain` returned."""
-    lists = {name: value for name, value in content.items() if isinstance(value, list)}
     arrays = {
         name: tuple(value) if value and isinstance(value[0], str) else np.array(value)
-        for name, value in lists.items()
+        for name, value in content.items()
+        if isinstance(value, list)
     }
     return kind(**{**content, **arrays})
 

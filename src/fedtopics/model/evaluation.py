@@ -124,8 +124,10 @@ class _Parts:
     @property
     def absent(self) -> int:
         occurs = np.asarray(self.counts.sum(0)).ravel() > 0
-        shown = self.model.topics(WORDS_SHOWN, self.relevance)
-        present = ([occurs[self.model.vocabulary.index[w]] for w in topic] for topic in shown)
+        present = (
+            [occurs[self.model.vocabulary.index[word]] for word in topic]
+            for topic in self.model.topics(WORDS_SHOWN, self.relevance)
+        )
         return int(sum(2 * sum(words) < len(words) for words in present))
 
     @cached_property

@@ -41,9 +41,12 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, relevance: float | None
         "Representation": [row["words"] for row in rows],
         "Share": [row["share"] for row in rows],
     }
-    for prefix, key in (("Coherence", "coherence"), ("Share", "clients")):
-        columns |= {f"{prefix}_{name}": [row[key][name] for row in rows] for name in rows[0][key]}
-    return data_frame(columns)
+    more = {
+        f"{prefix}_{name}": [row[key][name] for row in rows]
+        for prefix, key in (("Coherence", "coherence"), ("Share", "clients"))
+        for name in rows[0][key]
+    }
+    return data_frame(columns | more)
 
 
 def get_topics(
@@ -97,7 +100,6 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
     names, labels, words = zip(
         *[rows.get(topic, (None, None, None)) for topic in main.tolist()], strict=True
     )
-    best = np.concatenate(representatives(theta, seen))
     rows_shown = np.arange(len(main))
     return data_frame(
         {
@@ -108,7 +110,9 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
             "Representation": words,
             "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
             "Probability": np.where(seen, theta.max(1), np.nan),
-            "Representative_document": np.isin(rows_shown, best),
+            "Representative_document": np.isin(
+                rows_shown, np.concatenate(representatives(theta, seen))
+            ),
         },
         index_at(documents, rows_shown),
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,12 @@ def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
     by_colour: dict[str, float] = {}
     for client, part in sorted(topic["parts"].items(), key=lambda item: colour[item[0]]):
         by_colour[colour[client]] = by_colour.get(colour[client], 0.0) + 100 * part / total
-    pieces = []
-    start = 0.0
-    for name, length in by_colour.items():
-        if length >= 0.5:
-            pieces.append({"colour": name, "start": round(start, 1), "length": round(length, 1)})
-        start += length
+    starts = accumulate(by_colour.values(), initial=0.0)  # and the end, which is not needed
+    pieces = [
+        {"colour": name, "start": round(start, 1), "length": round(length, 1)}
+        for (name, length), start in zip(by_colour.items(), starts, strict=False)
+        if length >= 0.5
+    ]
     return pieces or [{"colour": "cx", "start": 0.0, "length": 100.0}]
 
 

@@ -349,12 +349,11 @@ def _drawn(panel: Panel) -> dict[str, Any]:
 
     # `or 1.0`: a line with one value only has no range, and is drawn at the axis.
     def x_of(value: float) -> float:
-        part = (value - left) / ((right - left) or 1.0)
-        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT + (value - left) / ((right - left) or 1.0) * (WIDTH - LEFT - RIGHT), 1)
 
     def y_of(value: float) -> float:
-        part = (value - low) / ((high - low) or 1.0)
-        return round(HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM), 1)
+        up = (value - low) / ((high - low) or 1.0) * (HEIGHT - TOP - BOTTOM)
+        return round(HEIGHT - BOTTOM - up, 1)
 
     def path(points: Sequence[Point]) -> str:
         return "M" + "L".join(f"{x_of(x)} {y_of(y)}" for x, y in points)

@@ -117,13 +117,14 @@ def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
 
 def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
     """Yield each document as lists of consecutive words, split at punctuation."""
-    changes: dict[str, Any] = {
-        "stop_words": "none",
-        "own_stop_words": (),
-        "ngrams": (1, 1),
-        "languages": rules.languages or (rules.stop_words,),  # needed to split texts
-    }
-    as_written = rules.model_copy(update=changes)
+    as_written = rules.model_copy(
+        update={
+            "stop_words": "none",
+            "own_stop_words": (),
+            "ngrams": (1, 1),
+            "languages": rules.languages or (rules.stop_words,),  # needed to split texts
+        }
+    )
     if corpus.is_tokenised:
         yield from ([words] for batch in tokens(corpus, as_written) for words in batch)
         return
@@ -149,8 +150,7 @@ def _of_segment(words: Sequence[str], vocabulary: Collection[str]) -> Iterator[P
 
 def _ranked(counts: Counter[Phrase]) -> list[Phrase]:
     """Return phrases by count; a third word outweighs a 1.4 times higher count."""
-    weight = {phrase: count * 2 ** (len(phrase) / 2) for phrase, count in counts.items()}
-    return sorted(counts, key=lambda phrase: (-weight[phrase], phrase))
+    return sorted(counts, key=lambda phrase: (-counts[phrase] * 2 ** (len(phrase) / 2), phrase))
 
 
 def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[int]]:

@@ -64,8 +64,7 @@ def effects(
         ).items()
     }
     present = {name for corpus in corpora.values() for name in _names(corpus)}
-    for name in present - described.keys():
-        described[name] = _guessed(name, corpora.values())
+    described |= {name: _guessed(name, corpora.values()) for name in present - described.keys()}
     return _estimate(model, Formula.read(formula, described), corpora, described)
 
 
@@ -103,13 +102,13 @@ def _described(name: str, column: Any) -> GroupColumn:
 
 def _guessed(name: str, corpora: Iterable[Corpus]) -> GroupColumn:
     """Return how a column is read that the user does not describe."""
-    parts = [values_in(corpus, name) for corpus in corpora if name in _names(corpus)]
-    column = Column(parts, name)
+    column = Column([values_in(corpus, name) for corpus in corpora if name in _names(corpus)], name)
     arrow = column.arrow
     if arrow is not None and str(arrow.type).startswith(("int", "uint", "float", "double")):
         numbers = np.array([v for v in column.plain() if v is not None], np.float64)
-        ends = {"least": numbers.min(initial=np.inf), "most": numbers.max(initial=-np.inf)}
-        return _described(name, ends)
+        return _described(
+            name, {"least": numbers.min(initial=np.inf), "most": numbers.max(initial=-np.inf)}
+        )
     return _described(name, sorted({*column.names().to_pylist()} - {""}))
 
 
@@ -170,13 +169,15 @@ def _values(
     corpus: Corpus, present: Mapping[str, NDArray[np.int64]], by: Mapping[str, GroupColumn]
 ) -> dict[str, Levels | Numbered]:
     """Return a client's values of each column, by the levels that any document has."""
-    values: dict[str, Levels | Numbered] = {}
-    for name, places in present.items():
-        column = by[name]
-        labels = tuple(column.names[place] for place in places)
-        values[name] = (
-            Numbered.of(column.numbers(corpus, name), column.ends, column.knots, UNKNOWN in labels)
-            if column.is_number
-            else Levels(np.searchsorted(places, column.codes(corpus, name)), labels)
-        )
-    return values
+    return {name: _in_column(corpus, name, places, by[name]) for name, places in present.items()}
+
+
+def _in_column(
+    corpus: Corpus, name: str, places: NDArray[np.int64], column: GroupColumn
+) -> Levels | Numbered:
+    labels = tuple(column.names[place] for place in places)
+    return (
+        Numbered.of(column.numbers(corpus, name), column.ends, column.knots, UNKNOWN in labels)
+        if column.is_number
+        else Levels(np.searchsorted(places, column.codes(corpus, name)), labels)
+    )

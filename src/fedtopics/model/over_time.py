@@ -286,8 +286,7 @@ def _rows(parts: Sequence[Part], key: str) -> Iterator[dict[str, Any]]:
     sums: dict[Any, list[tuple[Any, int, int]]] = {}  # theta, documents, persons: one per client
     for groups, theta, owners in parts:
         values, places = np.unique(groups, return_inverse=True)
-        ends = np.cumsum(np.bincount(places))
-        by_value = np.split(np.argsort(places, kind="stable"), ends[:-1])
+        by_value = np.split(np.argsort(places, kind="stable"), np.cumsum(np.bincount(places))[:-1])
         for value, rows in zip(values.tolist(), by_value, strict=False):
             persons = len(np.unique(owners[rows]))
             sums.setdefault(value, []).append((theta[rows].sum(0), len(rows), persons))

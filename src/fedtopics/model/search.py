@@ -63,8 +63,7 @@ def find_topics(
     """
     check_choice(by, "by", get_args(By))
     check_number(top_n, "top_n")
-    is_list = isinstance(query, Sequence) and bool(query)
-    if not is_list or not all(isinstance(word, str) for word in query):
+    if not (isinstance(query, Sequence) and query and all(isinstance(w, str) for w in query)):
         raise StudyError("The query cannot be read; give a text, or a list of words.")
     texts = [query if isinstance(query, str) else " ".join(query)]
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
@@ -202,14 +201,18 @@ def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.flo
     counts = occurrences_in_topics(model)
     relative = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
     of_word = np.sqrt(counts / counts.sum(0) * relative)
-    rows = []
-    for words in words_of(model, synonyms):
-        matches = [columns_like(word, model) for word in words]
-        near = [
-            of_word[:, columns].mean(1) if columns else 0 * of_word[:, 0] for columns in matches
+    none = 0 * of_word[:, 0]
+
+    def near(word: str) -> NDArray[np.float64]:
+        columns = columns_like(word, model)
+        return np.asarray(of_word[:, columns].mean(1)) if columns else none
+
+    return np.stack(
+        [
+            np.mean([near(word) for word in words], axis=0) if words else none
+            for words in words_of(model, synonyms)
         ]
-        rows.append(np.mean(near, axis=0) if near else 0 * of_word[:, 0])
-    return np.stack(rows)
+    )
 
 
 def read_terms(path: str | Path) -> dict[str, list[str]]:

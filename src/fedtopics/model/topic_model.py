@@ -107,15 +107,14 @@ class TopicModel(TopicFinder):
         (n_topics, n_words); with documents, ``topic-document-matrix``, float64 (n_topics,
         n_documents).
         """
-        of_documents = (
-            {}
-            if documents is None
-            else {"topic-document-matrix": self.transform(documents).T.astype(np.float64)}
-        )
         return {
             "topics": self.topics(n_words, relevance),
             "topic-word-matrix": np.array(self.beta, np.float64),
-            **of_documents,
+            **(
+                {}
+                if documents is None
+                else {"topic-document-matrix": self.transform(documents).T.astype(np.float64)}
+            ),
         }
 
     def save_pretrained(self, path: str | Path) -> Path:

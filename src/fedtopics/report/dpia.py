@@ -70,16 +70,19 @@ def assess(
     """
     records = Records.read(place, audit, exposure)
     phrases = _phrases(records)
-    sections = []
-    for number, section in SECTIONS.items():
-        parts = [
-            answered(number, part, answers)
-            for entry in section.get("parts", ())
-            for part in _parts(entry, records, phrases)
-            if not isinstance(part, FormTable) or part.rows  # no record, or an empty one
-        ]
-        sections.append(Section(number, section["title"], parts))
-    sections.append(Section("A", "Digests", [FormTable(DIGESTS, digests_of(records))]))
+    sections = [
+        Section(
+            number,
+            section["title"],
+            parts=[
+                answered(number, part, answers)
+                for entry in section.get("parts", ())
+                for part in _parts(entry, records, phrases)
+                if not isinstance(part, FormTable) or part.rows  # no record, or an empty one
+            ],
+        )
+        for number, section in SECTIONS.items()
+    ]
     return Document(
         f"Data protection impact assessment: {records.study.name}",
         [
@@ -92,7 +95,7 @@ def assess(
             "program come from its documentation and tests. Annex A has digests: to check that a "
             "ledger is unchanged, run fedtopics audit verify RUN with its digest as --head.",
         ],
-        sections,
+        [*sections, Section("A", "Digests", [FormTable(DIGESTS, digests_of(records))])],
     )
 
 
@@ -381,10 +384,9 @@ def audit_table(records: Records) -> list[Part]:
         return []
     unit = "persons" if audit.persons < audit.documents else "documents"
     attacks = [
-        (f"membership of {unit}, by the model", (audit.auc, audit.found), f"{audit.persons:,}")
+        (f"membership of {unit}, by the model", (audit.auc, audit.found), f"{audit.persons:,}"),
+        *([] if audit.allowed is None else [("allowed by epsilon", audit.allowed, "-")]),
     ]
-    if audit.allowed is not None:
-        attacks.append(("allowed by epsilon", audit.allowed, "-"))
     return [
         FormTable(
             head=[

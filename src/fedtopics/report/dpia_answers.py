@@ -49,14 +49,13 @@ def answered(section: str, part: Part, answers: Sequence[AnsweredQuestion]) -> P
     """Return a question with its answer, if somebody gave one."""
     if not isinstance(part, Gap):
         return part
-    for earlier in answers:
-        if (earlier.section, earlier.question) == (section, part.question) and (
-            earlier.answer.strip()
-        ):
-            return Statement(
-                f"{part.question} {earlier.answer.strip()}", f"{FILE}, answered by {part.who}"
-            )
-    return part
+    texts = (
+        earlier.answer.strip()
+        for earlier in answers
+        if (earlier.section, earlier.question) == (section, part.question)
+    )
+    text = next(filter(None, texts), "")
+    return Statement(f"{part.question} {text}", f"{FILE}, answered by {part.who}") if text else part
 
 
 def write_answers(form: Document, path: Path, answers: Sequence[AnsweredQuestion]) -> Path:

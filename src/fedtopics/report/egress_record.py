@@ -85,7 +85,6 @@ def egress_record(run: Path) -> EgressRecord:
         if broken or not lines:
             raise ValueError
         start = [line.content for line in lines if line.content["what"] == "started"][-1]
-        policy = start["policy"]
         certificate = start.get("certificate", "").encode()
         # These lines have the numbers of documents and persons, also of what was approved later.
         sent = {
@@ -109,12 +108,15 @@ def egress_record(run: Path) -> EgressRecord:
                     "line": line.number,
                     "line_sha256": line.sha256,
                 }
-        thresholds = {k: v for k, v in policy.items() if k == "approvals" or k.startswith("min_")}
         return EgressRecord.model_validate(
             {
                 **start,
                 "certificate": certificate and certificate_fingerprint(certificate),
-                "thresholds": thresholds,
+                "thresholds": {
+                    name: value
+                    for name, value in start["policy"].items()
+                    if name == "approvals" or name.startswith("min_")
+                },
                 "lines": len(lines),
                 "last_line": digests[-1],
                 "outputs": [*outputs.values()],
@@ -148,8 +150,10 @@ def write_crate(record: EgressRecord, run: Path, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} has files already; name a new folder for the crate.")
     paths = [run / name for name in ("study.toml", "ledger.jsonl", "model/README.md")]
-    contents = {path.name: read_bytes(path) for path in paths if path.exists()}
-    contents[RECORD] = record.model_dump_json(indent=2).encode()
+    contents = {
+        **{path.name: read_bytes(path) for path in paths if path.exists()},
+        RECORD: record.model_dump_json(indent=2).encode(),
+    }
     crate = ROCrate()
     crate.name = f"Outputs of {record.client} in the study {record.study}"
     crate.description = "What a member of a federated study sent, and who approved it."

@@ -104,9 +104,10 @@ def sentences(
 
     The chance that any sentence is false is at most 5 %; `OF_DIFFERENCES` and others are its parts.
     """
-    lines = [_about(topics, sum(documents.values()), kind, counted_units(model))]
-    if len(documents) > 1:
-        lines.append(_clients(topics))
+    lines = [
+        _about(topics, sum(documents.values()), kind, counted_units(model)),
+        _clients(topics) if len(documents) > 1 else "",
+    ]
     questions = [*_of_groups(model, kind)]
     if change is not None:
         questions = [_of_change(change, estimate), *questions]

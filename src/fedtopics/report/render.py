@@ -61,7 +61,6 @@ def write_report(
 def html(summary: Summary) -> str:
     """Return the report as a self-contained page; its digest lets browsers run only our script."""
     templates = report_templates(visible)
-    table = base64.b64encode(as_csv(summary["topics"]).encode("utf-8-sig")).decode()
     script = "".join(figures.resource(templates, name) for name in SCRIPTS)
     return templates.get_template("report.html.j2").render(
         s=summary,
@@ -83,7 +82,8 @@ def html(summary: Summary) -> str:
                 for t in summary["topics"]
             }
         ),
-        csv=f"data:text/csv;base64,{table}",
+        csv="data:text/csv;base64,"
+        + base64.b64encode(as_csv(summary["topics"]).encode("utf-8-sig")).decode(),
     )
 
 

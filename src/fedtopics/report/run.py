@@ -150,11 +150,11 @@ class RunFacts:
     def rounds(self) -> Rows:
         """The last attempt of each round, with the bytes sent for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
-        rows = []
-        for number in sorted(last):
-            left = self.left.get(number, last[number].get("bytes_received"))
-            rows.append(last[number] | ({} if left is None else {"bytes": left}))
-        return rows
+        left = {n: self.left.get(n, event.get("bytes_received")) for n, event in last.items()}
+        return [
+            last[number] | ({} if left[number] is None else {"bytes": left[number]})
+            for number in sorted(last)
+        ]
 
     @property
     def absences(self) -> Rows:
@@ -191,11 +191,9 @@ def find_model_and_run(place: str | Path) -> tuple[Path, RunFacts]:
     RunError
         If a file of the run is damaged.
     """
-    folder = Path(place)
     model = model_folder(place)
-    if model == folder and folder.resolve().name == "model":  # still in its run's folder
-        folder = folder.resolve().parent
-    return model, read_run_facts(folder)
+    is_in_run = model == Path(place) and model.resolve().name == "model"
+    return model, read_run_facts(model.resolve().parent if is_in_run else Path(place))
 
 
 def read_run_facts(folder: Path) -> RunFacts:

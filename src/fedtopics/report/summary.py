@@ -285,8 +285,10 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
 def ranges(numbers: Sequence[int]) -> str:
     """Write increasing numbers as ranges: 3 to 5, 7."""
     # Numbers without a gap have the same difference to their positions.
-    pairs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    runs = [[number for _, number in run] for _, run in pairs]
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ]
     return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
 
 

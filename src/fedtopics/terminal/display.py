@@ -197,9 +197,13 @@ def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
         title=f"\nData sent by {client}", title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
     table.add_column("function", no_wrap=True)  # other columns fold: names begin alike
-    columns = ["replies", "documents", "values", "bytes"]
-    if any(row["totals"] for row in rows):
-        columns += ["totals", "bytes_of_totals"]
+    columns = [
+        "replies",
+        "documents",
+        "values",
+        "bytes",
+        *(["totals", "bytes_of_totals"] if any(row["totals"] for row in rows) else []),
+    ]
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right", overflow="fold")
     for row in rows:

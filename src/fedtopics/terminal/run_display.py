@@ -121,13 +121,11 @@ def show_exposure(exposure: Exposure) -> None:
     for who, learns in exposure.adversaries.items():
         say(f"  - {who}: {learns}")
     say("\nWhat is not promised", "bold")
-    has = {
-        "secure": study.is_secure,
-        "noise": study.differential_privacy is not None,
-        "draws": study.method.draws,
-    }
-    if exposure.persons is not None:
-        has["persons"] = exposure.unit != "documents"
-    for line in not_promised(**has):
+    for line in not_promised(
+        secure=study.is_secure,
+        noise=study.differential_privacy is not None,
+        draws=study.method.draws,
+        **({} if exposure.persons is None else {"persons": exposure.unit != "documents"}),
+    ):
         say(f"  - {line}")
     say("More: docs/concepts/threat-model.md.")

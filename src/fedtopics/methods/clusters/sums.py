@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedtopics.inference.vectors import TINY, Discriminant, Numbers, Points, blocks, unit_rows
 from fedtopics.methods.core.groups import ROUNDING, PersonShares
+from fedtopics.model.formulas import one_hot
 
 DIGITS = 6  # significant digits with which clusterings are compared
 
@@ -41,11 +41,7 @@ def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Nu
     """Sum the points of each label, (n, n_dimensions), and count them, (n,)."""
     total = np.zeros((n, points.shape[1]))
     for rows, block in blocks(points):
-        chosen = labels[rows]
-        one_hot = sparse.csr_array(
-            (np.ones(len(chosen)), chosen, np.arange(len(chosen) + 1)), (len(chosen), n)
-        )
-        total += one_hot.T @ block
+        total += one_hot(labels[rows], n).T @ block
     return total, np.bincount(labels, minlength=n).astype(np.float64)
 
 
@@ -170,12 +166,16 @@ def agreeing_pairs(
     points: Points, temperature: float, first: dict[str, Numbers], second: dict[str, Numbers]
 ) -> dict[str, float]:
     """Count the pairs of points that share a cluster, for two `Discriminant`s."""
-    labels = []
-    for clusters in (first, second):
-        members = Discriminant(**clusters, temperature=temperature).memberships(points)
-        labels.append(
-            np.concatenate([np.zeros(0, np.int64), *(share.argmax(1) for _, share in members)])
+    both = [Discriminant(**clusters, temperature=temperature) for clusters in (first, second)]
+    labels = [
+        np.concatenate(
+            [
+                np.zeros(0, np.int64),
+                *(shares.argmax(1) for _, shares in clusters.memberships(points)),
+            ]
         )
+        for clusters in both
+    ]
     table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
     np.add.at(table, tuple(labels), 1)
     sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}

@@ -34,6 +34,7 @@ from fedtopics.contract.replies import (
 )
 from fedtopics.errors import DataError, StudyError
 from fedtopics.inference.vectors import batches as batches  # for methods, also those of others
+from fedtopics.inference.vectors import with_entries
 from fedtopics.methods.core.final_model import LastSums, draw_halves, words_in_halves
 from fedtopics.methods.core.group_sums import GroupSums
 from fedtopics.methods.core.groups import (
@@ -246,11 +247,13 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def in_study(cls, settings: Settings) -> dict[str, Often]:
         """Return how often a study calls each function; it may call no other one."""
-        often = {name: of.in_study(settings) for name, of in cls.functions().items()}
-        often = {name: calls for name, calls in often.items() if calls}
-        if not cls.continues:
-            often.pop("known_words", None)
-        return dict(sorted(often.items(), key=lambda item: _place(item[1])))
+        often = (
+            (name, of.in_study(settings))
+            for name, of in cls.functions().items()
+            if cls.continues or name != "known_words"
+        )
+        called = [(name, calls) for name, calls in often if calls]
+        return dict(sorted(called, key=lambda item: _place(item[1])))
 
     def function(self, name: str) -> Callable[..., Any]:
         owner = next((part for part in (self, *self._parts.values()) if hasattr(part, name)), self)
@@ -408,7 +411,4 @@ def _frequent_words(
 
 def frequent(bag: sparse.csr_array, least: int, persons: NDArray[np.int64]) -> sparse.csr_array:
     """Return the bag without the words of fewer than `least` persons; `persons` is by word."""
-    smaller = bag.copy()
-    smaller.data[persons[smaller.indices] < least] = 0
-    smaller.eliminate_zeros()
-    return smaller
+    return with_entries(bag, persons[bag.indices] >= least)

@@ -62,8 +62,7 @@ def rows_kept(cells: NDArray[np.int64], owners: NDArray[np.int64], least: int) -
 
     If the others are of fewer than `least` persons, the smallest cell is left out as well.
     """
-    n = int(cells.max(initial=0)) + 1
-    persons = persons_by_label(cells, n, owners)
+    persons = persons_by_label(cells, int(cells.max(initial=0)) + 1, owners)
     used = persons[cells] >= least
     if 0 < len(np.unique(owners[~used])) < least:
         used &= cells != np.where(persons >= least, persons, len(owners) + 1).argmin()
@@ -159,13 +158,12 @@ class Cut:
         Formulas come last, in their order: a later study can add some.
         """
         safe: set[Table] = set()
-        wanted: list[set[Table]] = [{(name,)} for name in self.columns]
-        wanted += [{pair} for pair in combinations(self.columns, 2)]
-        for tables in [*wanted, *map(self._tables, self.formulas)]:
+        wanted: list[Table] = [*((name,) for name in self.columns), *combinations(self.columns, 2)]
+        for tables in [*({table} for table in wanted), *map(self._tables, self.formulas)]:
             parts = {(name,) for table in tables for name in table}
             is_safe = parts <= safe | tables and self._hides_persons(safe | tables)
             safe |= tables if is_safe else set()
-        for table in [table for (table,) in wanted if table not in safe]:
+        for table in [table for table in wanted if table not in safe]:
             self.notes[":".join(table)] = (
                 f"not shown: with the other columns, it would be about fewer than {self.least} "
                 "persons"
@@ -191,8 +189,7 @@ class Cut:
         ]
         x = sparse.hstack(parts, format="csr")
         gram = (x.T @ sparse.diags_array(persons[persons > ROUNDING]) @ x).toarray()
-        largest = leverage(x.toarray(), gram).max(initial=0.0)
-        return bool(largest <= 1 / self.least + ROUNDING)
+        return bool(leverage(x.toarray(), gram).max(initial=0.0) <= 1 / self.least + ROUNDING)
 
     def why_not(self, formula: Formula) -> str:
         """Return why a formula is about few persons, or cannot be computed; "" if it can."""
@@ -229,9 +226,8 @@ class Cut:
                     " and ".join(labels) for labels in product(*[self.labels[n] for n in table])
                 ]
                 designs.append(Design(":".join(table), table, cells))
-        for name in several:
-            if self.clients > 1:
-                continue  # differences within a client are its own
+        # Differences within a client are its own.
+        for name in [] if self.clients > 1 else several:
             if name == TIME and self._spans is not None:
                 designs.append(Design(CHANGE, (TIME,), by_client=True))
             elif name != TIME and len(self.labels[name]) <= MOST_COMPARED:
@@ -254,8 +250,7 @@ class Cut:
         begins = self.columns[TIME].begins.tolist()
         if len(begins) < 2:
             return None
-        order = (EARLIER, LATER, REST)
-        spans = [order.index(span) for span in spans_of(begins)] + [2, 2]
+        spans = [(EARLIER, LATER, REST).index(span) for span in spans_of(begins)] + [2, 2]
         by_label = [
             {span for span, place in zip(spans, self.places[TIME], strict=True) if place == shown}
             for shown in range(len(self.labels[TIME]))
@@ -264,13 +259,15 @@ class Cut:
 
     def values(self, codes: Mapping[str, NDArray[np.int64]], corpus: Corpus) -> Values:
         """Return a client's documents by the levels that are shown."""
-        values: dict[str, Levels | Numbered] = {}
-        for name in self.shown:
-            column = self.columns[name]
-            values[name] = Levels(self.places[name][codes[name]], self.labels[name])
-            if column.is_number:
-                values[f"{name} as number"] = self._numbered(name, column.numbers(corpus, name))
-        return values
+        levels = {
+            name: Levels(self.places[name][codes[name]], self.labels[name]) for name in self.shown
+        }
+        numbers = {
+            f"{name} as number": self._numbered(name, self.columns[name].numbers(corpus, name))
+            for name in self.shown
+            if self.columns[name].is_number
+        }
+        return {**levels, **numbers}
 
     def _numbered(self, name: str, numbers: NDArray[np.float64]) -> Numbered:
         column = self.columns[name]
@@ -278,16 +275,13 @@ class Cut:
 
     def names(self, design: Design) -> tuple[str, ...]:
         """Return the names of a design's columns, as one document has them."""
-        zero = np.zeros(1, np.int64)
-        one: dict[str, Levels | Numbered] = {
-            name: Levels(zero, self.labels[name]) for name in design.columns
+        levels = {name: Levels(np.zeros(1, np.int64), self.labels[name]) for name in design.columns}
+        numbers = {
+            f"{name} as number": self._numbered(name, np.array([self.columns[name].ends[0]]))
+            for name in design.columns
+            if self.columns[name].is_number
         }
-        for name in design.columns:
-            if self.columns[name].is_number:
-                one[f"{name} as number"] = self._numbered(
-                    name, np.array([self.columns[name].ends[0]])
-                )
-        return self.matrix(design, one)[1]
+        return self.matrix(design, {**levels, **numbers})[1]
 
     def matrix(self, design: Design, values: Values) -> tuple[sparse.csr_array, tuple[str, ...]]:
         """Return a design's row of each document, and the names of its columns."""
@@ -302,8 +296,7 @@ class Cut:
                 labels = (EARLIER, LATER, REST)[: 2 + (self._spans == 2).any()]
             return one_hot(codes[0], len(labels))[:, 1:], labels[1:]
         n = [len(self.labels[name]) for name in design.columns]
-        x = one_hot(np.ravel_multi_index(codes, n), prod(n))
-        return x, tuple(design.cells)
+        return one_hot(np.ravel_multi_index(codes, n), prod(n)), tuple(design.cells)
 
 
 def persons_hide(x: sparse.csr_array, owners: NDArray[np.int64], least: int) -> bool:

@@ -11,6 +11,7 @@ from scipy import sparse
 from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import LAST, NEVER, Over, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_groups, sums
+from fedtopics.inference.vectors import with_entries
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.group_sums import compare_groups
 from fedtopics.methods.core.groups import (
@@ -175,14 +176,12 @@ def bag_of_part(client: Any, part: int) -> sparse.csr_array:
 
     The rows are those of all documents. There are no rows if a half is too small.
     """
-    in_both = (client.in_halves >= client.rarest).all(0)
-    bags = []
-    for rows in draw_halves(client):
-        bag = client.bag.copy()
-        is_in = np.isin(np.arange(bag.shape[0]), rows)
-        bag.data = bag.data * in_both[bag.indices] * np.repeat(is_in, np.diff(bag.indptr))
-        bag.eliminate_zeros()
-        bags.append(bag)
+    bag = client.bag
+    in_both = (client.in_halves >= client.rarest).all(0)[bag.indices]
+    row_of_entry = np.repeat(np.arange(bag.shape[0]), np.diff(bag.indptr))
+    bags = [
+        with_entries(bag, in_both & np.isin(row_of_entry, rows)) for rows in draw_halves(client)
+    ]
     fewest = min(client.corpus.n_persons(np.diff(bag.indptr) > 0) for bag in bags)
     return bags[part] if fewest >= client.min_persons else bags[part][:0]
 
@@ -193,10 +192,12 @@ def draw_halves(client: Any) -> list[NDArray[np.int64]]:
     Returns the rows of the documents of each half; the first is empty if it would be too small.
     """
     n_persons = client.corpus.n_persons()
-    order = client.secret.rng("halves of pairs").permutation(n_persons)
     middle = n_persons // 2
+    halves = np.split(
+        client.secret.rng("halves of pairs").permutation(n_persons),
+        [middle if middle >= client.min_persons else 0],
+    )
     owners = client.corpus.owners
-    halves = np.split(order, [middle if middle >= client.min_persons else 0])
     return (
         [np.sort(persons) for persons in halves]
         if owners is None

@@ -89,8 +89,12 @@ def square_bounds(
         for design in cut.designs
         if design.key in means and (p := len(cut.names(design)))
     }
-    most = 4 * MOST_DOCUMENTS_OF_ONE
-    return {"squares": {key: Bounds(shape, per_document=most) for key, shape in shapes.items()}}
+    return {
+        "squares": {
+            key: Bounds(shape, per_document=4 * MOST_DOCUMENTS_OF_ONE)
+            for key, shape in shapes.items()
+        }
+    }
 
 
 class GroupSums(SharedFunctions):
@@ -249,31 +253,32 @@ def compare_groups(
         spread = agreement.ask_once(
             GroupSums.group_squares, **rules, means=means, groups=total["groups"], **model
         )["squares"]
-    tables: list[GroupTable] = []
-    effects: list[Effects] = [Effects.refusal(text, why) for text, why in refused.items()]
-    for design in cut.designs:
-        if design.key in means and design.cells:
-            tables.append(
-                GroupTable.of(
-                    columns=design.columns,
-                    groups=design.cells,
-                    sums=_of(design, total),
-                    spread=spread[design.key],
-                    note=cut.notes.get(design.key, ""),
-                )
-            )
-        elif design.key in means:
-            effects.append(
-                Effects.of(
-                    formula=design.key if design.formula is None else design.formula.text,
-                    terms=cut.names(design),
-                    sums=_of(design, total),
-                    spread=spread[design.key],
-                    within=design.within,
-                    scales=scales(cut.names(design), settings.compared),
-                )
-            )
-    return tuple(tables), tuple(effects)
+    computed = [design for design in cut.designs if design.key in means]
+    tables = (
+        GroupTable.of(
+            columns=design.columns,
+            groups=design.cells,
+            sums=_of(design, total),
+            spread=spread[design.key],
+            note=cut.notes.get(design.key, ""),
+        )
+        for design in computed
+        if design.cells
+    )
+    effects = (
+        Effects.of(
+            formula=design.key if design.formula is None else design.formula.text,
+            terms=cut.names(design),
+            sums=_of(design, total),
+            spread=spread[design.key],
+            within=design.within,
+            scales=scales(cut.names(design), settings.compared),
+        )
+        for design in computed
+        if not design.cells
+    )
+    refusals = (Effects.refusal(text, why) for text, why in refused.items())
+    return (*tables,), (*refusals, *effects)
 
 
 def _of(design: Design, total: Reply) -> Reply:

@@ -26,6 +26,7 @@ from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.metrics import align_words
+from fedtopics.metrics.similarity import heaviest
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.growing import Follow
@@ -221,11 +222,8 @@ class WarmStart:
             )
 
     def lists(self, n_words: int) -> list[dict[str, float]]:
-        lists = []
-        for topic in self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY):
-            order = np.argsort(-topic, kind="stable")[:n_words]
-            lists.append({self.words[i]: float(topic[i]) for i in order if topic[i] > 0})
-        return lists
+        topics = self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY)
+        return [heaviest(topic, self.words, n_words) for topic in topics]
 
     def on(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(topic, word) of these words, 0 for new words; StudyError if all are new."""

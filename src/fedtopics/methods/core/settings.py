@@ -71,10 +71,11 @@ def filled(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
     """Fill missing settings, also in groups; None counts as missing, as TOML has no None."""
     missing = {key: default for key, default in defaults.items() if settings.get(key) is None}
     complete = {**settings, **missing}
-    for key, default in defaults.items():
-        if isinstance(default, Mapping) and isinstance(complete[key], Mapping):
-            complete[key] = {**default, **complete[key]}
-    return complete
+    return complete | {
+        key: {**default, **complete[key]}
+        for key, default in defaults.items()
+        if isinstance(default, Mapping) and isinstance(complete[key], Mapping)
+    }
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:

@@ -23,6 +23,7 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.groups import SEEN, GroupRequest, PersonShares
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import WordProducts
+from fedtopics.model.formulas import one_hot
 from fedtopics.text.vocabulary import persons_by_word
 
 COLUMNS = 256  # number of words that are compared with all others at a time
@@ -59,8 +60,9 @@ class ConsensusSums(SharedFunctions):
             has = (client.bag[rows] > 0).astype(np.float64)
             of_persons = has
             if owners is not None:  # which words persons have
-                places = (np.ones(len(rows)), (owners, np.arange(len(rows))))
-                of_persons = sparse.csr_array(sparse.csr_array(places) @ has)
+                of_persons = sparse.csr_array(
+                    one_hot(owners, int(owners.max(initial=-1)) + 1).T @ has
+                )
             has.data *= distinct_words(of_persons, client.guard.least)[has.indices]
             has.eliminate_zeros()
             embeddings: Any = client.corpus.embeddings

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fedtopics.contract.events import Candidate
 from fedtopics.contract.interfaces import Run
@@ -34,6 +33,7 @@ from fedtopics.methods.discriminative.separation import (
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.nmf.sketch import sketch_of
 from fedtopics.methods.registry import Method
+from fedtopics.model.formulas import one_hot
 from fedtopics.text.rounding import by_lot, coins_of, rounded, whole
 
 PER_DIRECTION = 100  # documents, at least
@@ -133,10 +133,9 @@ def centres_of_words(
     frequency = np.maximum(agreement.vocabulary.document_frequency[present], 1)
     weights = np.sqrt(frequency) * words["rarity"][present]
     chosen = np.repeat(present, np.ceil(weights / WEIGHT_OF_POINT).astype(np.int64))
-    ends = np.arange(len(chosen) + 1)
-    bag = sparse.csr_array((np.ones(len(chosen)), chosen, ends), (len(chosen), inference.n_words))
     embeddings = words["word_means"][chosen] + words["word_origin"]
-    points = inference.points(origin, None, inference.mixed(embeddings, bag, words))
+    mixed = inference.mixed(embeddings, one_hot(chosen, inference.n_words), words)
+    points = inference.points(origin, None, mixed)
     return start_with_kmeans(
         agree_with_oneself(np.asarray(points, np.float64), settings),
         START_OF_WORDS,

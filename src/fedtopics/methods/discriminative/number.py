@@ -114,11 +114,14 @@ def _mean_agreement(
         separation = Separation(settings, origin, moments, part)
         split = separation.iterate(source, Split.of(clusters, "free"), MOST_ROUNDS)
         clusterings.append(separation.direct(split).weights())
-    indices = [
-        _adjusted_rand_index(source, origin, first, second)
-        for first, second in zip(clusterings[::2], clusterings[1::2], strict=True)
-    ]
-    return float(np.mean(indices))
+    return float(
+        np.mean(
+            [
+                _adjusted_rand_index(source, origin, first, second)
+                for first, second in zip(clusterings[::2], clusterings[1::2], strict=True)
+            ]
+        )
+    )
 
 
 def _adjusted_rand_index(

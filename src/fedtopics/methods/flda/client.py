@@ -86,8 +86,11 @@ class FLDAClient(TopicClient[FLDASettings]):
         owners = corpus.owners_of(np.flatnonzero(np.diff(bag.indptr)))
         persons = persons_by_label(sampled.main, n_topics, owners)
         numbers = np.flatnonzero(persons >= self.min_persons).tolist()
-        topics = {number: sampled.topic(number, self.settings.n_words) for number in numbers}
-        topics = {number: topic for number, topic in topics.items() if topic}
+        topics = {
+            number: topic
+            for number in numbers
+            if (topic := sampled.topic(number, self.settings.n_words))
+        }
         guided = [  # a topic was not guided if its guide has no word in it
             number < len(ids) and bool(topic.keys() & guides[number].keys())
             for number, topic in topics.items()

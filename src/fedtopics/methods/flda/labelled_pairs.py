@@ -88,12 +88,11 @@ def sample_pairs(
             "There are no pairs, because in no round did two clients send topics; use the run of a "
             "study with more clients, or with more documents."
         )
-    drawn = []
-    for number in sample_evenly(np.array([cosine for *_, cosine in pairs]), n_pairs, seed):
-        *topics, cosine = pairs[number]
-        first, second = (" ".join([*topic][:n_words]) for topic in topics)
-        drawn.append(TopicPair(first, second, round(cosine, 6)))
-    return drawn
+    drawn = sample_evenly(np.array([cosine for *_, cosine in pairs]), n_pairs, seed)
+    return [
+        TopicPair(" ".join([*first][:n_words]), " ".join([*second][:n_words]), round(cosine, 6))
+        for first, second, cosine in (pairs[number] for number in drawn)
+    ]
 
 
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:

@@ -96,9 +96,10 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
     for model, first in zip(models, _firsts(models), strict=True):
         rows = slice(first, first + model.n_topics)
         sums[rows, [vocabulary.index[word] for word in model.vocabulary.words]] = model.word_sums
-        for name, share in model.shares.items():
-            shares[name] = np.zeros(len(sums))
-            shares[name][rows] = share
+        shares |= {
+            name: np.pad(share, (first, len(sums) - rows.stop))
+            for name, share in model.shares.items()
+        }
     prior = LDAPrior(n_components=len(sums))
     return TopicModel(
         inference=VariationalLDA(len(vocabulary), prior),
@@ -146,13 +147,14 @@ def _described(model: TopicModel) -> MergedModel:
 
 def read_models(places: Iterable[str]) -> list[TopicModel]:
     """Read models from folders, each given as FOLDER, or as NAME=FOLDER to name its client."""
-    models = []
-    for place in places:
-        name, equals, folder = place.partition("=")
-        named = bool(equals) and not Path(place).exists()
-        model = TopicModel.from_pretrained(model_folder(folder if named else place))
-        models.append(_of_client(model, name) if named else model)
-    return models
+    return [_read_model(place) for place in places]
+
+
+def _read_model(place: str) -> TopicModel:
+    name, equals, folder = place.partition("=")
+    if not equals or Path(place).exists():
+        return TopicModel.from_pretrained(model_folder(place))
+    return _of_client(TopicModel.from_pretrained(model_folder(folder)), name)
 
 
 def _of_client(model: TopicModel, name: str) -> TopicModel:

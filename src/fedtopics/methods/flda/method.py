@@ -274,13 +274,17 @@ class FLDA(Program[FLDASettings, FLDAState]):
                 without_known_word=agreement.documents - agreement.training,
             )
         )
-        inference = VariationalLDA(len(agreement.vocabulary), LDAPrior(n_components=len(topics)))
         info: Any = info_of(state, topics, self.settings.eta)
         return assemble_model(
             agreement,
             self.settings.model_copy(update={"n_components": len(topics)}),
             {"topics": topic_weights(pseudo_counts)},
-            self.made(inference, {"pseudo_counts": pseudo_counts}, rounds, **info),
+            self.made(
+                VariationalLDA(len(agreement.vocabulary), LDAPrior(n_components=len(topics))),
+                {"pseudo_counts": pseudo_counts},
+                rounds,
+                **info,
+            ),
             self.plan.start,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedtopics.contract.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
+from fedtopics.metrics.similarity import heaviest
 from fedtopics.model.topics import Topics, TrainingInfo
 
 NAMED = 5  # number of words that name a topic in events
@@ -74,13 +76,16 @@ def state_of_model(model: Topics) -> FLDAState:
     topics = []
     for number, id_ in enumerate(info["ids"]):
         column = counts[:, number]
-        order = [row for row in np.argsort(-column, kind="stable") if column[row] > 0]
+        total = float(column.sum())
         topics.append(
             GlobalTopic(
                 id_,
-                {model.vocabulary.words[row]: float(column[row] / column.sum()) for row in order},
+                {
+                    word: weight / total
+                    for word, weight in heaviest(column, model.vocabulary.words).items()
+                },
                 clients=list(info["clients"][number]),
-                occurrences=float(column.sum()),
+                occurrences=total,
                 seed=number < info["seeds"],
             )
         )
@@ -116,16 +121,15 @@ def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDA
 
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
     """Convert the replies; an invalid one counts as one without documents."""
-    local = {}
-    for name, reply in replies.items():
-        topics = unpack_topics(reply)
-        sizes = reply["occurrences"]
-        local[name] = (
-            LocalTopics([], [], [], 0)
-            if topics is None or not (sizes >= 0).all() or reply["documents"] < 0
-            else LocalTopics(topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"])
-        )
-    return local
+    return {name: _read_reply(reply) for name, reply in replies.items()}
+
+
+def _read_reply(reply: Mapping[str, Any]) -> LocalTopics:
+    topics = unpack_topics(reply)
+    sizes = reply["occurrences"]
+    if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:
+        return LocalTopics([], [], [], 0)
+    return LocalTopics(topics, reply["seeds"].tolist(), sizes.tolist(), reply["documents"])
 
 
 def link_topics(
@@ -137,10 +141,8 @@ def link_topics(
 ) -> list[GlobalTopic | None]:
     """Return which previous topic each topic continues, if any; seeds are linked by guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
-    links: list[GlobalTopic | None] = []
-    for _, group in merged:
-        origins = {local[name].seeds[number] for name, number in group}
-        links.append(next((seeds[id_] for id_ in sorted(origins & seeds.keys())), None))
+    guides = ({local[name].seeds[number] for name, number in group} for _, group in merged)
+    links = [next((seeds[id_] for id_ in sorted(ids & seeds.keys())), None) for ids in guides]
     free = [number for number, link in enumerate(links) if link is None]
     others = [topic for topic in before if not topic.seed]
     if free and others:
@@ -171,18 +173,11 @@ def link_rounds(
         for words, group in merged
     ]
     links = link_topics(new, state.topics, threshold, local=local, merged=merged)
-    topics = []
-    next_id = state.next_id
-    for topic, old in zip(new, links, strict=True):
-        if old is None:
-            topics.append(replace(topic, id=next_id))
-            next_id += 1
-        else:
-            before = settings.memory * old.occurrences
-            both = topic.occurrences + before
-            shares = [topic.occurrences, before] if both > 0 else None
-            words = mean_topic([topic.words, old.words], "zero", shares)
-            topics.append(GlobalTopic(old.id, words, topic.clients, both, old.seed))
+    ids = count(state.next_id)
+    topics = [
+        replace(topic, id=next(ids)) if old is None else _continued(old, topic, settings.memory)
+        for topic, old in zip(new, links, strict=True)
+    ]
     # Of the others, seeds stay, and topics whose clients were absent.
     linked = {old.id for old in links if old is not None}
     topics += [
@@ -194,7 +189,16 @@ def link_rounds(
         replace(topic, words=dict([*topic.words.items()][: settings.n_words])) for topic in topics
     ]
     topics.sort(key=lambda t: (not t.seed, t.id if t.seed else -t.occurrences, t.id))
-    return topics, next_id
+    return topics, next(ids)
+
+
+def _continued(old: GlobalTopic, new: GlobalTopic, memory: float) -> GlobalTopic:
+    """Return a topic after a round; the earlier rounds' part counts less, by `memory`."""
+    before = memory * old.occurrences
+    both = new.occurrences + before
+    shares = [new.occurrences, before] if both > 0 else None
+    words = mean_topic([new.words, old.words], "zero", shares)
+    return GlobalTopic(old.id, words, new.clients, both, old.seed)
 
 
 def round_facts(

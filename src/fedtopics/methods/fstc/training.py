@@ -125,10 +125,14 @@ class EncoderTrainer:
         self._mixture = pseudo_labels.GaussianUniformMixture.begin(self._labels.shape[1])
         self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
         total = settings.max_rounds * settings.network.local_steps
-        warm_up = round(settings.warm_up * total)
-        self._transports = {*pseudo_labels.schedule(total, settings.transports, warm_up)}
-        share = 1.0 if settings.mixture_from is None else settings.mixture_from
-        self._mixture_from = share * total
+        self._transports = {
+            *pseudo_labels.schedule(
+                total, settings.transports, first=round(settings.warm_up * total)
+            )
+        }
+        self._mixture_from = total * (
+            1.0 if settings.mixture_from is None else settings.mixture_from
+        )
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [

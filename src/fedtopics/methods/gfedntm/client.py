@@ -76,8 +76,11 @@ def loss_bounds(agreement: Agreement, settings: GFedNTMSettings) -> Template:
 
 def backward_bounds(agreement: Agreement, settings: GFedNTMSettings, stage: int) -> Template:
     sizes = Sizes.of(settings, len(agreement.vocabulary))
-    without = sizes.network.finish_weights  # which clients do not get
-    sent = {name: shape for name, shape in sizes.weights.items() if name not in without}
+    sent = {  # clients do not get `finish_weights`
+        name: shape
+        for name, shape in sizes.weights.items()
+        if name not in sizes.network.finish_weights
+    }
     gradients = (
         {"weights": sizes.bounds(sent, rows=True)}
         if stage == 0
@@ -190,11 +193,14 @@ class Passes(SharedFunctions):
     )
     def weight_gradients(self, round: int, stage: int, gradient: NDArray[Any]) -> Reply:
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
-        batch = self._pass.batch
         gradients: Reply = (
             {"shared": to_arrays(upstream)}
             if stage > 0
-            else {"weights": self._packed(batch, self._pass.weights, self._pass.weight_gradients)}
+            else {
+                "weights": self._packed(
+                    self._pass.batch, self._pass.weights, self._pass.weight_gradients
+                )
+            }
         )
         return {"documents": self._over(), **gradients}
 

@@ -95,8 +95,9 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         # A single client's statistics are those of all clients; without a cut there are none.
         if self.settings.norm == "sync" and len(agreement.clients.names) > 1 and stages:
             return self._synchronised_statistics(agreement, state, round_)
-        running = stages if self.settings.norm == "server" else ()
-        return self._in_one_exchange(agreement, state, round_, running)
+        return self._in_one_exchange(
+            agreement, state, round_, stages if self.settings.norm == "server" else ()
+        )
 
     def _synchronised_statistics(
         self, agreement: Agreement, state: NetworkState, round_: int
@@ -199,16 +200,20 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         network = settings.build(n_words)
         weights = tensors_of("weights", arrays)
-        averages = tensors_of("averages", arrays)
-        return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
+        shared = finish_all(network, weights, tensors_of("averages", arrays))
+        return np.asarray(network.beta(weights, shared), np.float64)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
         shared = {
             **finish_all(state.network, state.weights, state.averages),
             AVERAGES: state.averages,
         }
-        make = self.made(state.network, state.weights, rounds, shared, length=agreement.length)
-        return assemble_model(agreement, self.settings, evaluation_payload(state), make)
+        return assemble_model(
+            agreement,
+            self.settings,
+            evaluation_payload(state),
+            self.made(state.network, state.weights, rounds, shared, length=agreement.length),
+        )
 
 
 METHOD = Method(

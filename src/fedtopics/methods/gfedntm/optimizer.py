@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ KEYS = "step", "exp_avg", "exp_avg_sq"  # of Adam's state, as in torch
 OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 
 
+@dataclass(eq=False, repr=False)
 class ServerOptimizer:
     """The server's step with the combined update; it changes the weights in place.
 
@@ -24,15 +26,13 @@ class ServerOptimizer:
     change of local steps as a gradient (Reddi et al., Adaptive Federated Optimization, ICLR 2021).
     """
 
-    def __init__(
-        self, name: OptimizerName, weights: Tensors, learning_rate: float, beta1: float
-    ) -> None:
-        self.weights = weights
-        self._adam = name in ("adam", "fedadam")
-        self._rate = learning_rate
-        self._beta1 = beta1
-        self._steps = 0
-        self._moments: dict[str, list[NDArray[Any]]] = {}  # mean and mean square of gradients
+    name: OptimizerName
+    weights: Tensors
+    learning_rate: float
+    beta1: float
+    _steps: int = field(default=0, init=False)
+    # Mean and mean square of gradients
+    _moments: dict[str, list[NDArray[Any]]] = field(default_factory=dict, init=False)
 
     def step(
         self,
@@ -43,19 +43,19 @@ class ServerOptimizer:
         """Update the weights from gradients summed over documents (the paper's equation 2)."""
         self._steps += 1
         scale = 1 / documents
-        rate = self._rate * rate_factor
+        rate = self.learning_rate * rate_factor
         dense = {n: g.dense() if isinstance(g, SparseRows) else g for n, g in gradients.items()}
-        if not self._adam:
+        if self.name not in ("adam", "fedadam"):
             for name, weight in self.weights.items():
                 weight.numpy()[...] -= rate * scale * dense[name]
             return
         from fedtopics.networks.compiled_loops import adam
 
-        first, second = (1 - beta**self._steps for beta in (self._beta1, BETA2))
+        first, second = (1 - beta**self._steps for beta in (self.beta1, BETA2))
         numbers = (
             scale,
-            self._beta1,
-            1 - self._beta1,
+            self.beta1,
+            1 - self.beta1,
             BETA2,
             1 - BETA2,
             rate / first,

@@ -58,8 +58,9 @@ def _sizes(settings: str, n_words: int) -> Sizes:
     more_words = n_words - PROBES[0]
 
     def grown(name: Name) -> Shape:
-        pairs = zip(small[name], larger[name], strict=True)
-        return tuple(n + (more - n) * more_words for n, more in pairs)
+        return tuple(
+            n + (more - n) * more_words for n, more in zip(small[name], larger[name], strict=True)
+        )
 
     network = build(n_words)
     return Sizes(

@@ -115,9 +115,11 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
     if network.sees_embedding:
         theirs = settings.embedding.model
         ours = network.settings.embedding.model
-        described["embedding.model"] = ours if same_model(theirs, ours) else theirs
-        described["embedding.dimension"] = settings.embedding.dimension
-        described["embedding_weight above 0"] = settings.embedding_weight > 0
+        described |= {
+            "embedding.model": ours if same_model(theirs, ours) else theirs,
+            "embedding.dimension": settings.embedding.dimension,
+            "embedding_weight above 0": settings.embedding_weight > 0,
+        }
     return described
 
 

@@ -97,10 +97,8 @@ class Lloyd:
             distances=reply["distances"] + earlier_weight * state.distances,
             rounds=state.rounds + 1,
         )
-        if after.rounds == TRIAL:
-            after = after.best(self.finalists)
         return RoundResult(
-            after,
+            after.best(self.finalists) if after.rounds == TRIAL else after,
             {
                 "loss": float(reply["distances"].min()) / reply["documents"],
                 "documents": reply["documents"],

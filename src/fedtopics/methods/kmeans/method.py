@@ -61,9 +61,9 @@ class KMeansClient(ClusterClient[KMeansSettings]):
     def own_centres(self, round: int, origin: Numbers) -> Reply:
         """Cluster the client's documents by k-means (k-FED, step 1)."""
         points = self.part(ClusterSums).points(origin)
-        owners = self.corpus.owners_of(self.usable)
-        persons = self.corpus.n_persons(self.usable)
-        number = min(self.settings.n_components, persons // self.min_persons)
+        number = min(
+            self.settings.n_components, self.corpus.n_persons(self.usable) // self.min_persons
+        )
         if number == 0:
             return {
                 "centres": np.zeros((0, len(origin))),
@@ -80,7 +80,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         with warnings.catch_warnings(action="ignore"):  # of fewer different documents than clusters
             labels = kmeans.fit_predict(points).astype(np.int64)
         totals, counts = sums_by_label(points, labels, number)
-        enough = persons_by_label(labels, number, owners) >= self.min_persons
+        persons = persons_by_label(labels, number, self.corpus.owners_of(self.usable))
+        enough = persons >= self.min_persons
         return {
             "centres": totals[enough] / counts[enough][:, None],
             "counts": counts[enough],
@@ -134,9 +135,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         origin = np.zeros(self.settings.embedding.dimension)
         if self.settings.representation != "embedding":
             frequency = agreement.vocabulary.document_frequency
-            is_bow = self.settings.representation == "bow"  # else by inverse document frequency
-            rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
-            origin = np.ones(len(frequency)) if is_bow else rarity
+            origin = (
+                np.ones(len(frequency))
+                if self.settings.representation == "bow"
+                else np.log((1 + agreement.documents) / (1 + frequency)) + 1  # rarity of words
+            )
         elif self.settings.adds_up:
             moments = find_moments(agreement, origin)
             centres = draw_centres(

@@ -285,7 +285,6 @@ class LDA(Program[LDASettings, Arrays]):
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> Topics:
         prior = self.settings.shape(LDAPrior)
         earlier = 0 if self.added is None else self.added.info.get("seen", 0)
-        inference = VariationalLDA(len(agreement.vocabulary), prior)
         pseudo_counts = state["pseudo_counts"]
         if not agreement.is_example:
             counts = np.maximum(pseudo_counts - prior.topic_prior, 0).T
@@ -296,7 +295,7 @@ class LDA(Program[LDASettings, Arrays]):
             self.settings,
             {"topics": topic_weights(pseudo_counts)},
             self.made(
-                inference,
+                VariationalLDA(len(agreement.vocabulary), prior),
                 {"pseudo_counts": pseudo_counts},
                 rounds,
                 seen=earlier + agreement.training,

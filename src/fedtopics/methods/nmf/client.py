@@ -13,7 +13,7 @@ from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import FIRST, NEVER, Often, Reply, of_method, published, unknown
 from fedtopics.contract.replies import LIMIT, Bounds, Template, of_groups, sums
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
-from fedtopics.inference.vectors import TINY, Numbers
+from fedtopics.inference.vectors import TINY, Numbers, with_entries
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient, batches
@@ -200,12 +200,8 @@ class FactorSums(WordProducts):
         total = 0.0
         for _, points in self.weighed(rarity, SCORED):
             is_shown = draws.random(points.nnz) < 0.5
-            shown = points.copy()
-            left_out = points.copy()
-            for words, mask in ((shown, is_shown), (left_out, ~is_shown)):
-                words.data *= mask
-                words.eliminate_zeros()
-            predicted = solve(shown, topics) @ topics.T
+            left_out = with_entries(points, ~is_shown)
+            predicted = solve(with_entries(points, is_shown), topics) @ topics.T
             lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left_out * left_out).sum(1))
             total += float(((left_out * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
         return {"cosines": total, "documents": self.over_part(SCORED)}

@@ -117,11 +117,10 @@ def best_number(
     sketch = sketch_of(agreement, rarity, max(numbers), seed, CHOOSING)
     scores: dict[int, float] = {}
     for number in numbers:
-        topics = factorise(sketch, number, seed)
         topics = iterate(
             agreement,
             Factorisation(rarity, part=CHOOSING),
-            NMFState.first(topics),
+            NMFState.first(factorise(sketch, number, seed)),
             repeat(0, ROUNDS_OF_CHOICE),
         ).topics
         reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
