@@ -134,16 +134,18 @@ def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[
         try:
             encoding = encoding_of(head, wanted)
             errors = "surrogateescape" if encoding == UTF8 else "strict"
-            with io.TextIOWrapper(file, encoding, errors, newline) as text:
-                yield text
-        except UnicodeDecodeError:
-            remedy = _advice(path) if wanted else "it is not complete, so copy or save it again"
-            raise DataError(f"{path} is not {encoding}; {remedy}.") from None
+            text = io.TextIOWrapper(file, encoding, errors, newline)
         except LookupError:
             raise DataError(
                 f"{path} cannot be read, as there is no encoding {wanted!r}; give a name such as "
                 "utf-8, utf-16 or cp1252."
             ) from None
+        try:
+            with text:
+                yield text
+        except UnicodeDecodeError:
+            remedy = _advice(path) if wanted else "it is not complete, so copy or save it again"
+            raise DataError(f"{path} is not {encoding}; {remedy}.") from None
 
 
 def _unpacked(path: Path) -> IO[bytes]:
@@ -169,8 +171,9 @@ def text_files(folder: Path) -> tuple[list[Path], list[Path]]:
     # Not rglob, which skips unreadable folders silently, and links to folders.
     for inside, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
         # A link may lead to a folder that was read already, as to one above itself.
-        is_new = os.path.realpath(inside) not in seen
-        seen.add(os.path.realpath(inside))
+        real = os.path.realpath(inside)
+        is_new = real not in seen
+        seen.add(real)
         others += [Path(inside, folder) for folder in folders if is_new and _is_hidden(folder)]
         folders[:] = sorted(folder for folder in folders if is_new and not _is_hidden(folder))
         for path in (Path(inside, name) for name in names if is_new):
