@@ -42,8 +42,7 @@ class Sampled:
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
         """Return a topic's first words and their weights, without words of the minimum weight."""
-        weights = self.beta[number]
-        return heaviest(weights, self.words, n_words, above=weights.min())
+        return heaviest(self.beta[number], self.words, n_words, above=self.beta[number].min())
 
 
 def sample_topics(

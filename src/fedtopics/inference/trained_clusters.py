@@ -71,8 +71,11 @@ class FineTuned(Adapted):
         }
 
     def trained_encoder(self, weights: Weights, model: str) -> Encoder:
-        of_encoder = {name: torch.from_numpy(weights[name]) for name in self.settings.encoder}
-        return TunedEncoder(model, self.settings.max_length, of_encoder)
+        return TunedEncoder(
+            model,
+            self.settings.max_length,
+            {name: torch.from_numpy(weights[name]) for name in self.settings.encoder},
+        )
 
 
 class Contrastive(ClusterInference):
