@@ -33,6 +33,8 @@ class FedTopicsError(Exception):
     """Base of all errors of fedtopics."""
 
     exit_code = 1
+    # The error of a library, before this one, may quote a document, and Dask sends it along.
+    __context__ = None
 
 
 class InputError(FedTopicsError, ValueError):

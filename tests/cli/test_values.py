@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tblib import pickling_support
 
 from fedtopics import Columns, Corpus
 from fedtopics.contract.events import Event
@@ -89,5 +90,6 @@ def test_what_is_notified_or_sent_has_no_value(place: Path) -> None:
         raise error.value
     assert [event.plain()["reason"] for event in events] == reasons
     assert CANARY not in cause_of(error.value)
+    pickling_support.install(DataError)  # as Dask does, to send the errors before it along
     sent = pickle.dumps(error.value)
     assert (CANARY.encode() in sent, str(pickle.loads(sent))) == (False, reasons[0])  # noqa: S301

@@ -84,7 +84,7 @@ def test_the_file_as_it_is(tmp_path: Path) -> None:
     ]
     write_pairs(path, pairs)
     rows = ["oak elm,oak,0.800000,", '"a,""b",é,0.123456,1', "x,y,0.000000,0"]
-    assert path.read_text("utf-8") == "\n".join(["first,second,cosine,same", *rows, ""])
+    assert path.read_text("utf-8-sig") == "\n".join(["first,second,cosine,same", *rows, ""])
     assert read_pairs(path) == pairs
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.escaping import as_json, as_sentence, check_client_name, is_flooded, visible
-from fedtopics.files import read_bytes, read_text, replacing, write_durably
+from fedtopics.files import open_file, read_bytes, read_text, replacing, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
@@ -29,7 +29,14 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
 
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
-SIGNS = {"config.json": b'"fedtopics":', "README.md": b"Written by fedtopics"}  # what ours have
+SIGNS = {  # what our files have; those without a sign are somebody else's without a config.json
+    "config.json": b'"fedtopics":',
+    "README.md": b"Written by fedtopics",
+    "model.safetensors": b'"words/sums"',
+    "vocabulary.json": None,
+    "topics.json": None,
+}
+BEGINNING = 1 << 20  # bytes, with the names of all arrays
 CHECKED = "coherence", "info", "groups", "estimates"  # whose texts people see
 LONGEST_LINE = 300  # characters of a text in a config, such as when something was sent
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
@@ -73,12 +80,10 @@ _DAMAGES = (
 
 def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     """Write a model's files, and more by name; ModelError if others would be overwritten."""
-    signs = dict.fromkeys(("vocabulary.json", "topics.json", "model.safetensors"), b"") | SIGNS
-    existing = {name: sign for name, sign in signs.items() if (folder / name).exists()}
-    # Without a config.json these files are somebody else's, as a project's README.md.
-    is_model = "config.json" in existing
-    for name, sign in existing.items():
-        if not is_model or sign not in read_bytes(folder / name):
+    is_model = (folder / "config.json").exists()
+    for name, sign in SIGNS.items():
+        path = folder / name
+        if path.exists() and not (is_model if sign is None else sign in _beginning(path)):
             raise ModelError(f"The {name} in {folder} is not a model's; choose another folder.")
     tensors = save(
         {name: np.ascontiguousarray(array) for name, array in weight_arrays(model).items()}
@@ -114,6 +119,12 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
             **more,
         },
     )
+
+
+def _beginning(path: Path) -> bytes:
+    with open_file(path) as file:
+        content: bytes = file.read(BEGINNING)
+    return content
 
 
 def weight_arrays(model: Topics) -> Weights:
