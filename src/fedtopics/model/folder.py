@@ -80,8 +80,8 @@ _DAMAGES = (
 
 def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     """Write a model's files, and more by name; ModelError if others would be overwritten."""
-    # A failed write of a model may have left some of its files.
     is_model = (folder / "config.json").exists()
+    # A failed write of a model may have left some of its files.
     for name, sign in SIGNS.items():
         path = folder / name
         if path.exists() and not (is_model if sign is None else sign in _beginning(path)):
