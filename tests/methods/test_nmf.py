@@ -240,3 +240,16 @@ def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
         "cosines": 0.0,
         "documents": 0,
     }
+
+
+@pytest.mark.parametrize(("candidates", "warned"), [((2, TOPICS), 1), ((2, TOPICS, 2 * TOPICS), 0)])
+def test_a_search_that_ends_at_its_limit_warns(
+    candidates: tuple[int, ...],
+    warned: int,
+    documents: list[list[str]],
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    fitted = NMF("auto", candidates=candidates).fit(documents)
+    ended = f"n_components ended at {TOPICS}, the largest"
+    assert (fitted.n_components_, fitted.n_components) == (TOPICS, "auto")
+    assert sum(ended in str(warning.message) for warning in recwarn) == warned

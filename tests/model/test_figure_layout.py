@@ -54,6 +54,15 @@ def test_areas_are_shares_and_names_are_beside_circles(size: str) -> None:
     assert sum("name" in circle for circle in circles) > 2
 
 
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("size", layout.SIZES)
+def test_circles_of_few_topics_are_whole(n: int, size: str) -> None:
+    places = np.array([[0.0, 0.0], [1.0, 0.1], [0.5, 0.2]])[:n]
+    for circle in layout.topic_map(topics([1 / n] * n), places, size)["circles"]:
+        for at, length in zip((circle["x"], circle["y"]), layout.SIZES[size], strict=True):
+            assert circle["r"] <= at <= length - circle["r"]
+
+
 def test_topics_at_one_point_part() -> None:
     one, other = layout.topic_map(topics([0.5, 0.5]), np.zeros((2, 2)), "wide")["circles"]
     assert math.hypot(one["x"] - other["x"], one["y"] - other["y"]) > one["r"] + other["r"] - 1

@@ -52,7 +52,7 @@ def test_languages_that_the_study_does_not_have_are_told_to_their_client() -> No
     assert told["south"] == "documents of south are in English (100%)"
     assert told["north"] == (
         "documents of north are in German (100%); stop words of English are removed but not those "
-        'of German; set languages in the study\'s [text], for example to "detect", which needs '
+        'of German; set languages = "de", or if others have another language, "detect" with '
         "'fedtopics[languages]'"
     )
 

@@ -56,6 +56,11 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         return self.model_.topics()
 
     @property
+    def n_components_(self) -> int:
+        """The number of topics, which a method may have chosen."""
+        return self.model_.n_topics
+
+    @property
     def beta_(self) -> NDArray[np.float64]:
         """Topics, of shape (n_topics, n_words); rows sum to 1."""
         return self.model_.beta

@@ -124,10 +124,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
             else follow(clusters)
         )
 
-    @property
-    def n_clusters_(self) -> int:
-        """Number of clusters."""
-        return self.model_.n_topics
+    n_clusters_ = TopicEstimator.n_components_
 
     @property
     def sizes_(self) -> dict[Any, NDArray[np.int64]]:

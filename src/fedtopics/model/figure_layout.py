@@ -90,15 +90,16 @@ def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -
     least = radii[:, None] + radii + GAP
     np.fill_diagonal(least, 0)
     low = radii[:, None] + EDGE
+    high = np.array(SIZES[size]) - low
     for _ in range(STEPS):
+        places = np.clip(places, low, high)
         between = places[:, None] - places[None]
         far = np.maximum(np.sqrt((between**2).sum(2)), 1e-9)
         push = np.maximum(least - far, 0) / far
         if not push.any():
             break
         places = places + 0.4 * (between * push[:, :, None]).sum(1) / 1.5
-        places = np.clip(places, low, np.array(SIZES[size]) - low)
-    return places
+    return np.clip(places, low, high)
 
 
 def _name(circles: list[Shape], width: int, height: int) -> None:

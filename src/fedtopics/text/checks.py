@@ -12,6 +12,7 @@ from fedtopics.text.languages import (
     BEGINNING,
     DETECT,
     INSTALL,
+    NAMES,
     check_installed,
     find_likely,
     is_unspaced,
@@ -37,9 +38,11 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
     other = [name for name, share in shares.items() if name not in taken and share >= MANY]
     if not other or corpus.is_tokenised or taken[0] in (DETECT, "none"):
         return shares, ""
+    codes = [NAMES[name] for name in shares if shares[name] >= MANY]
+    one = f'"{codes[0]}", or if others have another language, ' if len(codes) == 1 else ""
     return shares, (
-        f"stop words of {_listed(taken)} are removed but not those of {_listed(other)};"
-        f' set languages in the study\'s [text], for example to "detect", which needs {INSTALL}'
+        f"stop words of {_listed(taken)} are removed but not those of {_listed(other)}; set "
+        f'languages = {one}"detect" with {INSTALL}'
     )
 
 

@@ -1,5 +1,6 @@
 """Settings that all methods have, and rules that end a training early."""
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -322,6 +323,18 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
 
 TOO_FEW = "There are too few documents or words to choose n_components; set it to a number."
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 60)
+
+
+def best_of(scores: Mapping[int, float], candidates: Sequence[int]) -> int:
+    """Return the number with the best score; warn if it is the largest, as more may be better."""
+    best = max(scores, key=lambda number: scores[number])
+    if best == candidates[-1]:
+        warnings.warn(
+            f"The search for n_components ended at {best}, the largest candidate, so more may be "
+            "better; give larger candidates, or the number.",
+            stacklevel=2,
+        )
+    return best
 
 
 class ChoosesNumber(BaseModel):

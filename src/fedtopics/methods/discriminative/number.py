@@ -32,7 +32,7 @@ from fedtopics.methods.clusters.settings import (
 )
 from fedtopics.methods.clusters.sums import Moments
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.settings import TOO_FEW
+from fedtopics.methods.core.settings import TOO_FEW, best_of
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.known_points import agree_with_oneself
 from fedtopics.methods.discriminative.separation import Separation, Split
@@ -71,7 +71,7 @@ def with_number(
         notify(Candidate(number, scores[number]))
     if not scores:
         raise StudyError(TOO_FEW)
-    best = max(scores, key=lambda number: scores[number])
+    best = best_of(scores, settings.candidates)
     return settings.model_copy(update={"n_components": best})
 
 

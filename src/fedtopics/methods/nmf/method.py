@@ -21,7 +21,7 @@ from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final_model import ALL, CHOOSING, assemble_model
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.settings import TOO_FEW, check_known
+from fedtopics.methods.core.settings import TOO_FEW, best_of, check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
 from fedtopics.methods.nmf.client import ROUNDS_OF_CHOICE, FactorSums, NMFClient
 from fedtopics.methods.nmf.settings import NMFSettings
@@ -126,10 +126,9 @@ def best_number(
         reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
         scores[number] = reply["cosines"] / max(reply["documents"], 1)
         notify(Candidate(number, scores[number]))
-        best = max(scores, key=lambda tried: scores[tried])
-        if best not in list(scores)[-WORSE:]:
+        if max(scores, key=lambda tried: scores[tried]) not in list(scores)[-WORSE:]:
             break
-    return best
+    return best_of(scores, candidates)
 
 
 def seed_vectors(settings: NMFSettings, words: Mapping[str, int]) -> Numbers | None:
