@@ -12,6 +12,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, normalize
 
 from fedtopics import FLDA, LDA, Corpus, Policy, ShortTextClustering
 from fedtopics.errors import DataError, PolicyError, StudyError
@@ -111,6 +113,22 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
     np.testing.assert_array_equal(model.transform(form(counts)), expected.transform(ALL))
     np.testing.assert_array_equal(model.transform(ALL), expected.transform(ALL))
     assert model.score(form(counts)) == pytest.approx(expected.score(ALL), rel=0.1)
+
+
+def test_counts_without_words_are_said(counted: tuple[Any, Any]) -> None:
+    with pytest.warns(UserWarning, match=r"Counts have no words.*words=vectorizer.get_feature"):
+        assert small().fit(counted[0]).vocabulary_[0].startswith("x")
+
+
+def test_a_table_enters_a_pipeline() -> None:
+    table = pd.DataFrame({"said": ALL, "kind": "letter"})
+    pipeline = make_pipeline(small(text="said"), Normalizer()).fit(table)
+    expected = small().fit(ALL)
+    assert pipeline[0].beta_.tobytes() == expected.beta_.tobytes()
+    np.testing.assert_allclose(
+        pipeline.transform(table)[:3], normalize(expected.transform(ALL[:3]))
+    )
+    assert clone(pipeline[0]).text == "said"
 
 
 @pytest.mark.parametrize(

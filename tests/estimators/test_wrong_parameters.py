@@ -53,7 +53,7 @@ def model() -> NMF:
         (lambda m: m.find_topics(5), "The query cannot be read; give a text, or a list of words"),
         (lambda m: m.transform(OF_GROUPS["text"]), "must be a list, a column or a table, not of"),
         (lambda m: m.transform(OF_GROUPS), "must be a list, a column or a table, not of"),
-        (lambda _: NMF(2, passes=3).fit(TEXTS), "There is no setting 'passes'; use max_rounds."),
+        (lambda _: NMF(2, passes=3), "There is no setting 'passes'; use max_rounds."),
         (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
         (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
         (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),

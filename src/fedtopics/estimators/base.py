@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from fedtopics.contract.events import OnEvent
@@ -47,6 +48,7 @@ NO_SETTINGS = (
     "stop_words",
     "tokenizer",
     "analyzer",
+    "text",
     "verbose",
     "callback",
 )  # parameters that are not settings of a study
@@ -91,6 +93,8 @@ class TopicEstimator(
     analyzer : function, optional
         Turns a text into its final words. Tokenizer and analyzer run where the documents are. They
         are not saved with the model: ``model_`` expects lists of words.
+    text : str, optional
+        The text column of tables and files, so that a table can enter a Pipeline.
     embedding_model : str, optional
         sentence-transformers model, by name or path, for methods that use embeddings. Documents
         that have embeddings keep them.
@@ -148,6 +152,7 @@ class TopicEstimator(
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,
         analyzer: Splitter | None = None,
+        text: str | None = None,
         embedding_model: str | None = None,
         start: Any = None,
         random_state: Any = 0,
@@ -162,6 +167,9 @@ class TopicEstimator(
         """Store the parameters of `__init__`; those from ``**others`` go into `settings`."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
+        method = str(self._fixed.get("method") or parameters.get("method"))
+        # scikit-learn tries "others" as a parameter, which must not fail before `fit`.
+        inputs.check_settings(parameters["others"], method, [*self._get_param_names(), "others"])
         self._add(parameters["others"])
 
     def _add(self, others: Mapping[str, Any]) -> None:
@@ -256,7 +264,7 @@ class TopicEstimator(
                 names,
                 policies,
                 words,
-                self._as_study(0).columns({"text": text, "person": person}),
+                self._as_study(0).columns({"text": text or self.text, "person": person}),
                 out,
             ),
             engine=engine,
@@ -285,6 +293,13 @@ class TopicEstimator(
         )
 
     def _read_single(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
+        text = text or self.text
+        if words is None and sparse.issparse(documents):
+            warnings.warn(
+                "Counts have no words, so topics consist of x0, x1 and so on; give "
+                "words=vectorizer.get_feature_names_out().",
+                stacklevel=3,
+            )
         columns = columns_of(documents, words)
         # Not `_study`: it would draw a seed from a Generator, which only training may.
         analyse = self._analyser(self._as_study(0).text)

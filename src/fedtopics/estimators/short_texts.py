@@ -85,6 +85,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,
         analyzer: Splitter | None = None,
+        text: str | None = None,
         embedding_model: str | None = None,
         random_state: Any = 0,
         verbose: bool = False,

@@ -324,6 +324,7 @@ class GuidedLDA(FLDA):
         stop_words: StopWords = "english",
         tokenizer: Splitter | None = None,
         analyzer: Splitter | None = None,
+        text: str | None = None,
         random_state: Any = 0,
         verbose: bool = False,
         callback: OnEvent | None = None,
