@@ -184,11 +184,15 @@ def topic_lines(
         "topic, its share of all documents, its words; below, its share of each client's documents",
         "",
     )
+    is_merged = "merged" in model.info
     for row in model.get_topic_info(words, relevance):
         label = f"{shown_label(row)}: " if row["label"] else ""
         yield f"{row['topic']:>5} {row['share']:>6.1%}  {label}{' '.join(row['words'])}", ""
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])
-        yield " " * 14 + "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim"
+        # A model that was merged says nothing about topics of the others.
+        measured = [f"{name} {share:.0%}" for name, share in shares if share or not is_merged]
+        unknown = "  (others: unknown)" * (len(measured) < len(shares))
+        yield " " * 14 + "  ".join(measured) + unknown, "dim"
 
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:

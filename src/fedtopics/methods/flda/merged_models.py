@@ -28,7 +28,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
-# It is chosen without documents. In benchmarks/merging.py, 20ng has better topics than at 0.6.
+STEPS = 20  # cosines that are tried for a number of topics
 
 
 def merge_models(
@@ -46,7 +46,7 @@ def merge_models(
     models : sequence of TopicModel
         At least two, of any methods, with the same text settings and different clients.
     n_topics : int, optional
-        Merge the nearest topics, even two topics of one model, until this many remain.
+        Then merge the nearest topics, even two topics of one model, until this many remain.
     threshold : float in (0, 1], optional
         Without `n_topics`: the least cosine of topics that are the same. By default it is F-LDA's,
         which one in a hundred pairs of topics of one model reaches.
@@ -63,14 +63,17 @@ def merge_models(
         raise StudyError(f"threshold={threshold:g} is not valid; it must be above 0 and at most 1.")
     _check(models)
     joined = _side_by_side(models)
-    if n_topics is not None:
-        return joined.reduce_topics(n_topics)
     names = [f"{number:06d}" for number in range(len(models))]  # sorted like the models
     local = {name: word_weights(model) for name, model in zip(names, models, strict=True)}
     least_cosine = usual_threshold(local) if threshold is None else threshold
     first = dict(zip(names, _firsts(models), strict=True))
-    groups = group_topics(local, least_cosine, "average")
-    return joined.merge_topics([[first[name] + k for name, k in group] for group in groups])
+    # With a number, topics of different models are joined first, the most similar ones if few are.
+    for least in (least_cosine,) if n_topics is None else np.linspace(least_cosine, 1, STEPS):
+        groups = group_topics(local, least, "average")
+        if joined.n_topics - sum(len(group) - 1 for group in groups) >= (n_topics or 1):
+            break
+    merged = joined.merge_topics([[first[name] + k for name, k in group] for group in groups])
+    return merged if n_topics is None else merged.reduce_topics(n_topics)
 
 
 def _check(models: Sequence[TopicModel]) -> None:
