@@ -21,6 +21,7 @@ import fedtopics
 from fedtopics import cli, errors
 from fedtopics.contract.published import description_of
 from fedtopics.federation.data_sent import ALL_SEE, TOTAL, TableMaker
+from fedtopics.federation.exposure import expose
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
@@ -141,15 +142,15 @@ def shared() -> str:
     tables = {name: _short(find_method(name)) for name in METHODS.names}
     common = set.intersection(*({*rows} for rows in tables.values() if ("vocabulary", 0) in rows))
     parts = [
-        "| method | before the rounds | each round | at the end |",
-        "| --- | --- | --- | --- |",
+        "| method | before the rounds | each round | at the end | a client sends |",
+        "| --- | --- | --- | --- | --- |",
     ]
-    parts.append(
-        _row("all but F-LDA", {key: tables["nmf"][key] for key in tables["nmf"] if key in common})
-    )
+    of_all = {key: tables["nmf"][key] for key in tables["nmf"] if key in common}
+    parts.append(_row("all but F-LDA", of_all, ""))
     for name, rows in tables.items():
         own = {key: short for key, short in rows.items() if key not in common}
-        parts.append(_row(find_method(name).title, own))
+        most = expose(Study.make(method={"name": name}).with_clients("abc")).bytes
+        parts.append(_row(find_method(name).title, own, f"{most / 1e6:,.0f} MB"))
     return "\n".join(parts)
 
 
@@ -165,12 +166,12 @@ def _short(method: Method) -> dict[tuple[str, int], str]:
     }
 
 
-def _row(title: str, rows: dict[tuple[str, int], str]) -> str:
+def _row(title: str, rows: dict[tuple[str, int], str], most: str) -> str:
     cells = [
         "; ".join(dict.fromkeys(t for (_, at), t in rows.items() if at == phase))
         for phase in range(3)
     ]
-    return f"| {title} | " + " | ".join(cells) + " |"
+    return f"| {title} | {' | '.join(cells)} | {most} |"
 
 
 def _variants(method: Method) -> Iterator[tuple[type[TopicClient[Any]], str, Any]]:
