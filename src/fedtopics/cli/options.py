@@ -34,8 +34,7 @@ COLUMNS = {
     "sheet": "the sheet of a workbook",
 }
 OF_FILES = "encoding", "sheet"  # what every file can need
-KINDS = "|".join([*COLUMNS, r"by\.\w+"])
-NEXT_COLUMN = re.compile(f",(?=(?:{KINDS})=)")  # column names may contain commas
+NEXT_COLUMN = re.compile(r",(?=[\w.]+=)")  # column names may contain commas
 
 OVERWRITES = "Only files that fedtopics wrote are replaced."  # see `files.check_output`
 
@@ -93,7 +92,7 @@ def columns(
                 {
                     f"{kind!r} is not a kind of column of this command; "
                     f"{nearest_names(kind, kinds)}": kind not in kinds and not is_group,
-                    f"name the column of {kind}, as in {kind}=NAME": not (equals and name),
+                    f"give {kind} a value, as in {kind}=NAME": not (equals and name),
                 },
                 error=click.BadParameter,
             )

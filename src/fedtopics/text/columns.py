@@ -63,9 +63,11 @@ class Column:
             return None
 
     @property
-    def is_text(self) -> bool:
-        """Whether all values are strings or missing."""
-        return self.arrow is not None and is_text(self.arrow.type)
+    def has_text(self) -> bool:
+        """Whether values are strings: all but missing ones, or some among other types."""
+        if self.arrow is not None:
+            return is_text(self.arrow.type)
+        return any(isinstance(value, str) for value in self._values())
 
     def plain(self) -> list[Any]:
         """Return the values as Python objects, None for missing ones."""
@@ -106,7 +108,7 @@ class Column:
     def _refuse(self, row: int, problem: str) -> None:
         raise DataError(
             f"Documents must all be strings, or all lists of strings: row {row}{self._of} "
-            f"{problem}; correct it, or leave it out."
+            f"{problem}; correct it, leave it out, or make all values strings, as astype(str) does."
         )
 
     @property

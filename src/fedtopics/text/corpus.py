@@ -309,6 +309,16 @@ class Corpus:
         return len(whose)
 
     @property
+    def columns(self) -> pa.Table:
+        """The columns that were read for a role or a comparison, by their names in a study."""
+        roles = {"time": self.times, "label": self.labels, "person": self.persons}
+        columns = {name: column for name, column in roles.items() if column is not None}
+        if self.groups is not None:
+            groups = pa.Table.from_struct_array(self.groups)
+            columns |= dict(zip(groups.column_names, groups.columns, strict=True))
+        return pa.table(columns)
+
+    @property
     def unit(self) -> str:
         """What thresholds count, in the plural: by the column of persons, if there is one."""
         if self.owners is None:
@@ -407,6 +417,8 @@ def _check_words(words: Sequence[str]) -> None:
 
 def column_of(data: Any, name: str) -> list[Any]:
     """Return a column of a table or file of documents, None for missing values."""
+    if isinstance(data, Corpus):
+        data = data.columns
     if isinstance(data, (str, Path)) and Path(data).expanduser().exists():
         data = read_table(Path(data))
     if not is_table(data):

@@ -32,8 +32,8 @@ MAGIC = {  # first bytes of a file, what it is, and what to do
         "rename it to end in .xlsx or .ods, or unpack it",
     ),
     b"\xd0\xcf\x11\xe0": (
-        "a file of an older Office",
-        "rename it to end in .xls, or save its text",
+        "a file of an older Office, or one with a password",
+        "rename it to end in .xls, or save it as .xlsx without a password",
     ),
     b"\x1f\x8b": ("a gzip file", "rename it to end in .gz, as in data.csv.gz"),
     b"%PDF": ("a PDF", "save its text"),
@@ -93,6 +93,11 @@ def other_kind(head: bytes) -> str:
             ),
         }
     )
+
+
+def is_binary(head: bytes) -> bool:
+    """Whether a file has bytes that no text has."""
+    return not head or 0 in head
 
 
 def _share_of_controls(part: bytes) -> float:

@@ -60,7 +60,8 @@ def _apart(path: Path, option: str, package: tuple[str, str]) -> pa.Table:
             f"Reading {path} took more than {waiting.READ:.0f} s; give fewer rows."
         ) from None
     if done.returncode == REFUSED:
-        raise DataError(f"{path} {done.stderr.decode(errors='replace').strip()}")
+        problem, _, value = done.stderr.decode(errors="replace").partition("\0")
+        raise DataError(f"{path} {problem}", value)
     done.check_returncode()  # what it would say may quote a row
     return pa.ipc.open_stream(done.stdout).read_all()
 
@@ -82,7 +83,9 @@ def _sheet(path: str, wanted: str) -> pa.Table:
     header, *rows = sheets[filled[0]].to_python() if filled else [[]]
     names = [str(name).strip() for name in _of_one_type(header)]
     if 2 * names.count("") > len(names):
-        _refuse("names less than half of its columns in the first row; delete the rows above it.")
+        _refuse(
+            "names less than half of its columns in the first row; delete rows above these."
+        )
     # Columns without a name are those of notes next to the table.
     return _table(
         [
@@ -128,11 +131,11 @@ def _query(path: str, _: str) -> pa.Table:
             return _table([*zip(names, columns, strict=True)])
     except ModuleNotFoundError as error:
         _refuse(f"needs the package {error.name}; install it with: pip install {error.name}")
-    except (sql.exc.SQLAlchemyError, ValueError) as error:  # whose text may quote a row
-        _refuse(
-            f"has a query that failed ({type(error).__name__}); try the query and the address in "
-            "the first line with the database's own program."
-        )
+    except (sql.exc.ArgumentError, ValueError):
+        _refuse("has a first line that is no address of a database; correct it.")
+    except sql.exc.SQLAlchemyError as error:
+        says = str(getattr(error, "orig", ""))  # this may quote a row
+        _refuse("has a query that failed; try it with the database's own program.", says)
 
 
 def _table(columns: Sequence[tuple[str, Sequence[object]]]) -> pa.Table:
@@ -151,8 +154,8 @@ def _of_one_type(values: Sequence[object]) -> list[object]:
     return whole if is_plain else [None if v is None else str(v) for v in whole]
 
 
-def _refuse(problem: str) -> NoReturn:
-    sys.stderr.write(problem)
+def _refuse(problem: str, value: str = "") -> NoReturn:
+    sys.stderr.write(f"{problem}\0{value}")
     sys.exit(REFUSED)
 
 

@@ -158,8 +158,11 @@ def check_groups(corpus: Corpus, by: Mapping[str, GroupColumn]) -> None:
         n_levels = len(column.names) - 2
         if (codes == n_levels).any() and not (codes < n_levels).any():
             raise DataError(
-                f"No document has a level of {name} that the study lists; compare the values of "
-                "that column with the study's levels or periods, letter by letter."
+                f"No document has a level or period of {name} that the study lists; compare them "
+                "letter by letter: a file may have codes, such as 1, where the study has labels.",
+                value=", ".join(
+                    sorted({str(v) for v in Column([values_in(corpus, name)], "").plain()})
+                ),
             )
     if corpus.times is not None and TIME not in by:
         values = as_array(corpus.times)

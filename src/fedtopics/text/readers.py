@@ -21,7 +21,7 @@ import pyarrow.parquet
 from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.files import open_file, require_file
 from fedtopics.text.columns import NOT_ARROW, is_unicode
-from fedtopics.text.encodings import HEAD, UTF8, encoding_of, not_utf8, other_kind
+from fedtopics.text.encodings import HEAD, UTF8, encoding_of, is_binary, not_utf8, other_kind
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
@@ -36,6 +36,7 @@ SEPARATORS = ",;\t|"
 SAMPLED_CHARACTERS = 1 << 18  # characters to find the separator
 SAMPLED_ROWS = 100  # rows to find the separator
 EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # first line with the separator
+AS_TEXT = "rename it to end in .csv, .jsonl or .txt, or if it is a web page, save it as a workbook"
 NO_OPTIONS: Mapping[str, str] = {}
 OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like names with a dot
 T = TypeVar("T")
@@ -93,10 +94,11 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
 def _of_other_kind(path: Path, kind: str) -> str:
     """Say what a file is that cannot be read."""
     with open_file(path) as file:
-        is_ = other_kind(file.read(HEAD))
+        head = file.read(HEAD)
+    is_ = other_kind(head) or ("" if is_binary(head) else f"is a text; {AS_TEXT}")
     return (
         f"{path} {is_}."
-        if is_ and kind not in is_
+        if is_ and kind not in re.findall(r"\.\w+", is_)
         else f"{path} cannot be read as {kind}; it is damaged, a different kind of file, or too "
         "large for this computer's memory."
     )
@@ -138,7 +140,7 @@ def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[
         except LookupError:
             raise DataError(
                 f"{path} cannot be read, as there is no encoding {wanted!r}; give a name such as "
-                "utf-8, utf-16 or cp1252."
+                "utf-8, utf-16 or cp1252, which Windows calls ANSI."
             ) from None
         try:
             with text:
@@ -230,7 +232,9 @@ def _pattern_for(folder: Path) -> str:
         for path in paths
         if _suffix(path) in FORMATS.names
     ]
-    return f"for its tables, give {folder / f'*{max(endings)}'}; else " if endings else ""
+    return (
+        f"for its tables, give '{folder / f'*{max(endings)}'}' in quotes, else " if endings else ""
+    )
 
 
 def _collected(

@@ -26,6 +26,7 @@ OTHERS = {"client", "clients", "person", "time", "date", "year", "round", "title
 USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
 NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # safe column name: not a text
 HEAD = 100  # rows that show what a column has
+HIDDEN = "(a name that may be a text)"
 LONGEST_NAME = 40  # characters
 NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
 NO_SEPARATOR = (
@@ -40,7 +41,7 @@ FORMATS: Registry[Callable[[Path], Any]] = Registry(
         **dict.fromkeys((".csv", ".tsv"), "fedtopics.text.readers:read_csv"),
         **dict.fromkeys((".jsonl", ".ndjson"), "fedtopics.text.readers:read_json"),
         ".parquet": "fedtopics.text.readers:read_parquet",
-        **dict.fromkeys((".xlsx", ".xls", ".ods"), "fedtopics.text.foreign:read_sheet"),
+        **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "fedtopics.text.foreign:read_sheet"),
         **dict.fromkeys((".sav", ".zsav", ".dta"), "fedtopics.text.foreign:read_statistics"),
         ".sql": "fedtopics.text.foreign:read_query",
         "folder": "fedtopics.text.readers:read_folder",
@@ -172,7 +173,7 @@ class Table:
             texts = [
                 name
                 for name, parts in zip(self.names, self.parts, strict=True)
-                if Column(parts, "").is_text
+                if Column(parts, "").has_text
             ] or self.names
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
@@ -210,8 +211,8 @@ class Table:
         """The columns' names for an error message, unless they may be the first document."""
         has_header = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
         return (
-            f"it has: {', '.join(filter(None, self.names))}"
-            if has_header and all(_called(name) != "a column" for name in self.names if name)
+            f"it has: {', '.join(_shown(name) for name in self.names if name)}"
+            if has_header
             else f"it has {self._one}"
             if len(self.names) == 1
             else f"it has {len(self.names)} columns, whose names are not shown, as the first row "
@@ -221,7 +222,11 @@ class Table:
 
 def _called(name: str) -> str:
     """Return a column's name for an error; a name that may be a text is hidden."""
-    return f"column {name!r}" if len(name) <= LONGEST_NAME and NAME.fullmatch(name) else "a column"
+    return "a column" if _shown(name) == HIDDEN else f"column {name!r}"
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME and NAME.fullmatch(name) else HIDDEN
 
 
 def is_table(data: Any) -> bool:

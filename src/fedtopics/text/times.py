@@ -148,8 +148,8 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
         except (ValueError, TypeError, OverflowError, re.error):
             raise DataError(
                 f"Row {row + 1} of {place} does not fit date_format = {date_format!r}; correct the "
-                f'row or the format, which has the codes of strptime, or is "{EXCEL}" for numbers '
-                "of days.",
+                f'row or the format, such as %d.%m.%Y for day, month and year, or "{EXCEL}" for '
+                "numbers of days.",
                 value=value,
             ) from None
     return times
@@ -173,9 +173,8 @@ def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times
             return times
         if not all(number in YEARS for number in times):
             raise DataError(
-                "The documents' times are numbers that are not all years, but by= and periods need "
-                "dates; write them as dates, set a date_format, or the number of periods with "
-                "nr_bins."
+                "The documents' times are numbers that are not all years, but periods need dates; "
+                "write them as dates, set a date_format, or in Python, nr_bins without by."
             )
         times = (times - 1970).astype("datetime64[Y]")
     code, step = PERIODS[by or "month"]
