@@ -33,7 +33,7 @@ class FedTopicsError(Exception):
     """Base of all errors of fedtopics."""
 
     exit_code = 1
-    # The error of a library, before this one, may quote a document, and Dask sends it along.
+    # Dask would send the error before this one along, which may quote a document.
     __context__ = None
 
 

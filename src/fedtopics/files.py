@@ -34,6 +34,7 @@ LOCK = "lock"  # of a folder; its time is the last sign of life of the process t
 TAIL = 1 << 16  # bytes
 LARGEST_TEXT = 1 << 28  # bytes of a file of settings or records
 MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
+NOT_OURS = ValueError, LookupError, AttributeError, TypeError, RecursionError  # of other files
 FINGERPRINT_LENGTH = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -200,7 +201,10 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
     if suffix in MARKED:
         content = read_bytes(path)
         return content.endswith(_mark(content[: -len(_mark(b""))]))
-    with suppress(ValueError, LookupError, AttributeError), open_file(path) as file:
+    with (
+        suppress(ValueError, LookupError, AttributeError, TypeError, RecursionError),
+        open_file(path) as file,
+    ):
         if suffix == ".parquet":  # pyarrow's errors are ValueErrors
             from pyarrow import parquet
 

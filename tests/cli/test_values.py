@@ -1,6 +1,7 @@
 """A value that stops a command is shown to who typed it, and is in no file and no message."""
 
 import pickle
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,11 +69,13 @@ def test_a_value_is_on_the_terminal_and_not_in_the_journal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert fedtopics(monkeypatch, *arguments) == 2
-    out, err = capsys.readouterr()
-    assert "timestamp of document 31" in err
-    assert err.endswith(f"\nvalue: {CANARY}\n") is is_shown
-    assert (out + err).count(CANARY) == is_shown
+    for is_terminal in (False, True):  # else it may be a log
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        assert fedtopics(monkeypatch, *arguments) == 2
+        out, err = capsys.readouterr()
+        assert "timestamp of document 31" in err
+        assert err.endswith(f"\nvalue: {CANARY}\n") is (is_shown and is_terminal)
+        assert (out + err).count(CANARY) == (is_shown and is_terminal)
     files = filter(Path.is_file, place.rglob("*"))
     assert [path.name for path in files if CANARY.encode() in path.read_bytes()] == ["north.csv"]
 

@@ -3,10 +3,14 @@
 import gzip
 import os
 import re
+import sqlite3
 from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import openpyxl
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -77,7 +81,11 @@ def test_encodings(coding: str, named: str | None, suffix: str, tmp_path: Path) 
             f": {SET.format('cp1252')}, and compare some letters, or save it as UTF-8",
         ),
         ("utf-8", "ascii", "is not ascii; "),
-        ("utf-8", "utf8x", "no encoding 'utf8x'; give a name such as utf-8, utf-16 or cp1252."),
+        (
+            "utf-8",
+            "utf8x",
+            "no encoding 'utf8x'; give a name such as utf-8, utf-16 or cp1252, which",
+        ),
     ],
 )
 def test_encodings_that_do_not_fit(
@@ -120,7 +128,7 @@ def test_a_suffix_of_a_text(kind: str, says: str, suffix: str, tmp_path: Path) -
     [
         (b"%PDF-1.7", "is a PDF; save its text."),
         (b"{\\rtf1", "is a file in Rich Text Format; save its text."),
-        (b"\xd0\xcf\x11\xe0", "is a file of an older Office; rename it to end in .xls, or save"),
+        (b"\xd0\xcf\x11\xe0", "is a file of an older Office, or one with a password; rename it"),
         (b"SQLite format 3\0", "is an SQLite database; write a query for it into a file that"),
         (b"ARROW1\0\0", "is a Feather file; save it as Parquet."),
     ],
@@ -141,6 +149,7 @@ def test_a_text_with_a_suffix_of_another_format(
     suffix: str, content: bytes, tmp_path: Path
 ) -> None:
     says = f"cannot be read as {suffix}; it is damaged, a different kind of file, or too large for"
+    says = "is a text; rename it to end in .csv, .jsonl or .txt" if content else says
     assert (says if suffix != ".sql" else "needs a comment with the database's address") in refusal(
         write(tmp_path / f"wrong{suffix}", content)
     )
@@ -194,6 +203,60 @@ def test_a_folder_of_tables_names_their_pattern(tmp_path: Path) -> None:
     folder.mkdir()
     for part in "01":
         write_as(folder / f"part-{part}.parquet", [part, None])
-    assert f"for its tables, give {folder}/*.parquet; else give one file per" in refusal(folder)
+    assert (
+        f"for its tables, give '{folder}/*.parquet' in quotes, else give one file per"
+        in refusal(folder)
+    )
     for pattern in ("*.parquet", "part-*.parquet"):
         assert texts(folder / pattern) == ["0", "", "1", ""]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([["Anna Schmidt", CANARY], ["Bert", "well"]], "2 columns, whose names are not shown, as"),
+        ([[CANARY], ["well"]], "has one column, and its first line may be a document"),
+        ([["letters", None], ["id", "body"], [1, "oak"]], "has a column without a name; delete"),
+        ([["text", "x"], ["oak", 1e20], ["elm", None]], ["oak", "elm"]),
+        ([["text", "x"], ["oak", date(2026, 1, 2)], [5, datetime(2026, 1, 2, 3)]], ["oak", "5"]),
+        ([["text", None], ["oak", None], [None, None], ["elm", "a note"]], ["oak", "", "elm"]),
+    ],
+)
+def test_rows_of_a_sheet(rows: list[list[Any]], says: str | list[str], tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    hidden = book.create_sheet("hidden")
+    hidden.append(["text"])
+    hidden.sheet_state = "veryHidden"
+    for row in rows:
+        book.active.append(row)
+    book.save(path := tmp_path / "north.xlsx")
+    assert (says in refusal(path)) if isinstance(says, str) else texts(path) == says
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("-- sqlite:///{0}\nselect 'oak' as text where 'a%' like 'a%'", ""),
+        ("-- sqlite:///{0}\nselect nothing", "has a query that failed; try it"),
+        ("-- sqlite:///{0}\nattach 'new.db' as new", "does not begin with SELECT or WITH"),
+        ("-- of letters\nselect 1", "has a first line that is not the address of a database"),
+        ("select 1", "needs a comment with the database's address as first line"),
+    ],
+)
+def test_queries(query: str, says: str, tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "a.db").close()
+    path = write(tmp_path / "north.sql", query.format("a.db"))
+    assert says in refusal(path) if says else texts(path) == ["oak"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "north.sql"]
+
+
+def test_stata_of_earlier_times(tmp_path: Path) -> None:
+    """It names no encoding; weeks, months and quarters are numbers since 1960."""
+    table = pd.DataFrame({"text": ["café"], "when": pd.to_datetime(["2010-05-01"])})
+    table.to_stata(path := tmp_path / "old.dta", version=114, write_index=False)
+    assert "is of a Stata before 14, which names no encoding; set one" in refusal(path)
+    assert columns_of(Corpus.read(path, Columns(encoding="cp1252")))["documents"] == ["café"]
+    for unit, day in {"tw": "2010-04-30", "tm": "2010-05-01", "tq": "2010-04-01"}.items():
+        table.to_stata(path, version=118, write_index=False, convert_dates={"when": unit})
+        times = Corpus.read(path, Columns(time="when")).times
+        assert times is not None and str(times[0]).startswith(day)

@@ -100,7 +100,7 @@ def test_parquet(tmp_path: Path) -> None:
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n', "row 2 of column .* type int"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}', "row 3 of"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": "\\ud800"}}\n', "2 .* part of a char"),
-        ("a.parquet", CANARY, r"cannot be read as \.parquet; it is damaged, a different kind"),
+        ("a.parquet", CANARY, r"a\.parquet is a text; rename it to end in \.csv"),
         (
             "a.csv.gz",
             CANARY,

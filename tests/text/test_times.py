@@ -77,7 +77,7 @@ FEBRUARY = "2026-02-01T00:00"
         (["31/12/2026", CANARY], "%d/%m/%Y", 2),
         ([CANARY], "excel", 1),
         ([float("inf")], "excel", 1),
-        (["2026-03-31"], "%Q", 1),
+        (["2026-03-31"], "%Y%Q", 1),
     ],
 )
 def test_dates(values: list[Any], date_format: str | None, expected: list[str] | int) -> None:

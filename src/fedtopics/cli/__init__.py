@@ -148,9 +148,9 @@ def _ran(command: click.Command) -> int:
     try:
         return int(command(standalone_mode=False) or 0)
     except DataError as error:
-        # What a service writes to standard error is kept in the system's journal.
-        is_service = bool({*sys.argv[1:2]} & SECTIONS[SERVICES].keys())
-        return _complain(str(error), error.exit_code, value="" if is_service else error.value)
+        # Standard error may be a log, and that of a service the system's journal.
+        is_shown = sys.stderr.isatty() and not {*sys.argv[1:2]} & SECTIONS[SERVICES].keys()
+        return _complain(str(error), error.exit_code, value=error.value if is_shown else "")
     except FedTopicsError as error:
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -31,7 +31,8 @@ from fedtopics.versions import MODEL, VERSION
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
 SIGNS = {  # what our files have; those without a sign are somebody else's without a config.json
     "config.json": b'"fedtopics":',
-    "README.md": b"Written by fedtopics",
+    "README.md": b"This folder contains words and numbers, but no documents.",
+    "estimator.json": b'"estimator":',
     "model.safetensors": b'"words/sums"',
     "vocabulary.json": None,
     "topics.json": None,

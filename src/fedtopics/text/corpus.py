@@ -165,7 +165,12 @@ class Corpus:
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
         """Concatenate corpora, for the centralised scenario in which texts may be pooled."""
         corpora = list(corpora)
-        kinds = {"labels": "strings", "rounds": "numbers or to dates", "times": "dates"}
+        kinds = {
+            "labels": "strings",
+            "rounds": "numbers or to dates",
+            "times": "dates",
+            "groups": "the same columns, of one type each",
+        }
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
@@ -215,6 +220,10 @@ class Corpus:
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)
         dates = partial(_dates, columns.date_format)
+
+        def dates_of_texts(column: Column) -> pa.ChunkedArray:
+            return dates(column) if column.has_text else column.values()
+
         ids = table.read_column(columns.id, ID_NAMES, Column.names)
         corpus = cls(
             ids=_numbered(table.n_rows) if ids is None else ids,
@@ -230,12 +239,13 @@ class Corpus:
                 (),
                 lambda column: column.documents(may_be_words=False),
             ),
-            rounds=table.read_column(columns.rounds, (), dates),
+            rounds=table.read_column(columns.rounds, (), Column.values),
             persons=table.read_column(columns.person, (), Column.names),
             times=table.read_column(columns.time, (), dates),
             groups=_structs(
                 {
-                    name: table.read_column(None, [column.lower()], Column.values)
+                    name: table.read_column(None, [column.lower()], dates_of_texts)
+                    or table.read_column(None, [column.lower()], Column.values)
                     for name, column in columns.by.items()
                 }
             ),

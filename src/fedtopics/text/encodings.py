@@ -38,7 +38,8 @@ MAGIC = {  # first bytes of a file, what it is, and what to do
     b"\x1f\x8b": ("a gzip file", "rename it to end in .gz, as in data.csv.gz"),
     b"%PDF": ("a PDF", "save its text"),
     b"{\\rtf": ("a file in Rich Text Format", "save its text"),
-    b"$FL": ("an SPSS file", "rename it to end in .sav"),
+    b"$FL2": ("an SPSS file", "rename it to end in .sav"),
+    b"$FL3": ("a compressed SPSS file", "rename it to end in .zsav"),
     b"<stata_dta>": ("a Stata file", "rename it to end in .dta"),
     b"SQLite format 3": (
         "an SQLite database",
@@ -55,27 +56,17 @@ WINDOWS = "cp1252"  # Excel's in Western Europe and America
 
 
 def encoding_of(head: bytes, wanted: str) -> str:
-    """Return the encoding to open a text with: the one of its mark, the wanted one, or UTF-8.
-
-    Raises
-    ------
-    LookupError
-        If there is no such encoding.
-    """
+    """Return the encoding to open a text with: the one of its mark, the wanted one, or UTF-8."""
     mark = next((name for mark, name in MARKS.items() if head.startswith(mark)), "")
-    if not wanted:
-        return mark or UTF8
-    # A mark is not part of the first line, whichever of both encodings the user names.
-    is_marked = mark and mark.startswith(codecs.lookup(wanted).name[:6])
-    return mark if is_marked else wanted
+    return mark or wanted or UTF8
 
 
-def other_kind(head: bytes) -> str:
-    """Return what a file is, and what to do; "" if its first bytes may be those of a text."""
+def other_kind(head: bytes, wanted: str = "") -> str:
+    """Return what a file is, and what to do; "" if it may be a text in the `wanted` encoding."""
     for magic, (kind, remedy) in MAGIC.items():
         if head.startswith(magic):
             return f"is {kind}; {remedy}"
-    if any(map(head.startswith, MARKS)):
+    if wanted or any(map(head.startswith, MARKS)):
         return ""
     even, odd = (_share_of_controls(head[first::2]) for first in (0, 1))
     return first_problem(
@@ -88,16 +79,14 @@ def other_kind(head: bytes) -> str:
             > MOSTLY
             > MANY
             > odd,
+            f"is in an encoding with escapes; {advice('iso2022_jp')}": (
+                b"\x1b$" in head or b"\x1b(" in head
+            ),
             "is not a text, because many of its bytes are NUL; give a text, or another format": (
                 head.count(0) > MANY * len(head)
             ),
         }
     )
-
-
-def is_binary(head: bytes) -> bool:
-    """Whether a file has bytes that no text has."""
-    return not head or 0 in head
 
 
 def _share_of_controls(part: bytes) -> float:
@@ -111,8 +100,11 @@ def advice(encoding: str) -> str:
     )
 
 
-def not_utf8(file: IO[bytes]) -> str:
-    """Return what to do with a file that is not UTF-8, with a guess of its encoding for people."""
+def not_utf8(file: IO[bytes], wanted: str = "") -> str:
+    """Return what to do with a file that is not UTF-8, with a guess of its encoding for people.
+
+    It is not the `wanted` encoding.
+    """
     from charset_normalizer import from_bytes  # late, because it is seldom needed
 
     sample = b"".join(islice(_lines_not_utf8(file), SAMPLED_LINES))
@@ -120,7 +112,8 @@ def not_utf8(file: IO[bytes]) -> str:
     guesses = [WINDOWS if WINDOWS in m.could_be_from_charset else m.encoding for m in matches]
     if len(sample.translate(None, ASCII)) < TOO_FEW:
         guesses.append(WINDOWS)
-    guesses = sorted(dict.fromkeys(guesses), key=lambda name: name != WINDOWS)
+    guesses = [name for name in dict.fromkeys(guesses) if name != wanted]
+    guesses.sort(key=lambda name: name != WINDOWS)
     maybe = f"it may be {' or '.join(guesses)}: " if guesses else ""
     return (
         f"{maybe}{advice(guesses[0] if guesses else WINDOWS)}, and compare some letters, or save "

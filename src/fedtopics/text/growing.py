@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedtopics import files
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, InputError
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.encodings import HEAD, UTF8, encoding_of
-from fedtopics.text.readers import text_files
+from fedtopics.text.readers import open_text, text_files
 from fedtopics.text.tables import Columns
 
 ROWS_ONLY = (".jsonl", ".ndjson")
@@ -45,27 +43,21 @@ class Follow:
                 self._last = self._read(self._complete_lines())
             elif self._path.is_file() or text_files(self._path)[0]:
                 self._last = Corpus.read(self._path, self._columns)
-        except DataError as error:
+        except (InputError, OSError) as error:  # the file may be moved or written meanwhile
             self._notify(str(error))
         return self.choose(self._last)
 
-    def _complete_lines(self) -> bytes:
-        """Return the complete lines, in UTF-8 if another encoding is named or marked."""
-        content = files.read_bytes(self._path)
-        encoding = encoding_of(content[:HEAD], self._columns.encoding or "")
-        if encoding != UTF8:  # a line end can have several bytes
-            try:
-                content = codecs.getincrementaldecoder(encoding)().decode(content).encode()
-            except (LookupError, UnicodeDecodeError):
-                raise DataError(f"{self._path} is not {encoding}; check its encoding.") from None
-        return _lines(content)
+    def _complete_lines(self) -> str:
+        """Return the complete lines; bytes that are not UTF-8 are kept as surrogates."""
+        with open_text(self._path, self._columns.encoding or "") as file:
+            return _lines(file.read())
 
-    def _read(self, complete: bytes) -> Corpus:
+    def _read(self, complete: str) -> Corpus:
         if len(complete.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or only a header
         with TemporaryDirectory() as folder:
             copy = Path(folder) / self._path.name
-            copy.write_bytes(complete)
+            copy.write_bytes(complete.encode(errors="surrogateescape"))
             try:
                 corpus = Corpus.read(copy, replace(self._columns, encoding=None))
             except DataError as error:
@@ -75,19 +67,19 @@ class Follow:
                 raise
             return replace(corpus, source=corpus.source.replace(str(copy), str(self._path)))
 
-    def _without_open_row(self, complete: bytes) -> Corpus:
+    def _without_open_row(self, complete: str) -> Corpus:
         """Read the rows before one whose text has a line end, and is still being written."""
         self._notify(f"The last row of {self._path} has an open quote; it is read when that ends.")
         while is_open(complete):
-            complete = _lines(complete[: complete.rfind(b'"')])
+            complete = _lines(complete[: complete.rfind('"')])
         return self._read(complete)
 
 
-def is_open(rows: bytes) -> bool:
+def is_open(rows: str) -> bool:
     """Whether a quote is open at the end of rows; quotes in texts are doubled."""
-    return rows.count(b'"') % 2 > 0
+    return rows.count('"') % 2 > 0
 
 
-def _lines(content: bytes) -> bytes:
+def _lines(content: str) -> str:
     """Return the complete lines."""
-    return content[: content.rfind(b"\n") + 1]
+    return content[: max(content.rfind("\n"), content.rfind("\r")) + 1]

@@ -21,7 +21,7 @@ import pyarrow.parquet
 from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.files import open_file, require_file
 from fedtopics.text.columns import NOT_ARROW, is_unicode
-from fedtopics.text.encodings import HEAD, UTF8, encoding_of, is_binary, not_utf8, other_kind
+from fedtopics.text.encodings import HEAD, UTF8, encoding_of, not_utf8, other_kind
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
@@ -32,10 +32,12 @@ ROWS = 1 << 16  # rows of a Parquet file measured at once
 PART = 4096  # rows in one Arrow array
 PART_SIZE = 16 << 20  # characters in one Arrow array
 FOLDER = "folder"
+MOST_COLUMNS = 2000  # of a JSON file, in which each row can have names of its own
 SEPARATORS = ",;\t|"
 SAMPLED_CHARACTERS = 1 << 18  # characters to find the separator
 SAMPLED_ROWS = 100  # rows to find the separator
 EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # first line with the separator
+BINARY = {".parquet", ".xlsx", ".xlsm", ".xls", ".ods", ".sav", ".zsav", ".dta"}
 AS_TEXT = "rename it to end in .csv, .jsonl or .txt, or if it is a web page, save it as a workbook"
 NO_OPTIONS: Mapping[str, str] = {}
 OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like names with a dot
@@ -93,9 +95,12 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
 
 def _of_other_kind(path: Path, kind: str) -> str:
     """Say what a file is that cannot be read."""
-    with open_file(path) as file:
-        head = file.read(HEAD)
-    is_ = other_kind(head) or ("" if is_binary(head) else f"is a text; {AS_TEXT}")
+    head = b""
+    if path.is_file():
+        with open_file(path) as file:
+            head = file.read(HEAD)
+    is_text = kind in BINARY and head and 0 not in head
+    is_ = other_kind(head) or (f"is a text; {AS_TEXT}" if is_text else "")
     return (
         f"{path} {is_}."
         if is_ and kind not in re.findall(r"\.\w+", is_)
@@ -126,18 +131,18 @@ def _bomb(path: Path, remedy: str) -> DataError:
 
 
 @contextmanager
-def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[TextIO]:
+def open_text(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[TextIO]:
     """Open a text file; bytes that are not UTF-8 become surrogates, which columns refuse."""
     with _unpacked(path) as file:
         head = file.read(HEAD)
         file.seek(0)
-        if not wanted and (is_ := other_kind(head)):
+        if is_ := other_kind(head, wanted):
             raise DataError(f"{path} {is_}.")
         try:
             encoding = encoding_of(head, wanted)
             errors = "surrogateescape" if encoding == UTF8 else "strict"
             text = io.TextIOWrapper(file, encoding, errors, newline)
-        except LookupError:
+        except (LookupError, ValueError):
             raise DataError(
                 f"{path} cannot be read, as there is no encoding {wanted!r}; give a name such as "
                 "utf-8, utf-16 or cp1252, which Windows calls ANSI."
@@ -145,8 +150,10 @@ def _opened(path: Path, wanted: str = "", newline: str | None = "") -> Iterator[
         try:
             with text:
                 yield text
-        except UnicodeDecodeError:
-            remedy = _advice(path) if wanted else "it is not complete, so copy or save it again"
+        except UnicodeError:
+            remedy = (
+                _advice(path, wanted) if wanted else "it is not complete, so copy or save it again"
+            )
             raise DataError(f"{path} is not {encoding}; {remedy}.") from None
 
 
@@ -154,10 +161,10 @@ def _unpacked(path: Path) -> IO[bytes]:
     return gzip.open(path) if _is_packed(path) else open_file(path)  # type: ignore[return-value]
 
 
-def _advice(path: Path) -> str:
+def _advice(path: Path, wanted: str = "") -> str:
     """Return what to do with a file that is not UTF-8."""
     with _unpacked(path) as file:
-        return not_utf8(file)
+        return not_utf8(file, wanted)
 
 
 def text_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -208,7 +215,7 @@ def read_folder(path: Path, encoding: str = "") -> Table:
 
     def rows() -> Iterator[tuple[str, str]]:
         for file in files:
-            with _opened(file, encoding, None) as text:
+            with open_text(file, encoding, None) as text:
                 # A name can have bytes that are not UTF-8.
                 name = os.fsencode(file.relative_to(path).as_posix())
                 yield name.decode(errors="backslashreplace"), text.read()
@@ -271,10 +278,11 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 def read_csv(path: Path, encoding: str = "") -> Table:
     """Read a CSV file; its header and first rows show the separator."""
-    with _opened(path, encoding) as file:
+    csv.field_size_limit(max(BLOCK, csv.field_size_limit()))
+    with open_text(path, encoding) as file:
         sample = file.read(SAMPLED_CHARACTERS)
         separator = _separator(path, sample, not file.read(1))
-    with _opened(path, encoding) as file:
+    with open_text(path, encoding) as file:
         if EXCEL.match(sample):
             file.readline()
         rows = _csv_rows(path, file, separator)
@@ -318,7 +326,6 @@ def _separator(path: Path, sample: str, whole: bool) -> str:
 
 def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
     """Yield the header and the rows; raise DataError with the number of the first invalid row."""
-    csv.field_size_limit(max(BLOCK, csv.field_size_limit()))
     number = width = 0  # number of the row, and of its fields
     try:
         for row in csv.reader(file, delimiter=separator, strict=True):
@@ -352,7 +359,7 @@ def _broken(path: Path, number: int, problem: str) -> DataError:
 def read_json(path: Path, encoding: str = "") -> Table:
     columns: dict[str, list[Any]] = {}
     done = 0
-    with _opened(path, encoding) as file:
+    with open_text(path, encoding) as file:
         for part in _in_parts(filter(str.strip, file), len):
             rows = [_object(line, row, path) for row, line in enumerate(part, done + 1)]
             for name in dict.fromkeys(chain(columns, *rows)):
@@ -360,6 +367,10 @@ def read_json(path: Path, encoding: str = "") -> Table:
                     _packed([row.get(name) for row in rows])
                 )
             done += len(rows)
+            if len(columns) > MOST_COLUMNS:
+                raise DataError(
+                    f"{path} has more than {MOST_COLUMNS:,} different names; give fewer columns."
+                )
     return Table(where=str(path), names=tuple(columns), parts=tuple(columns.values()), n_rows=done)
 
 
@@ -396,19 +407,21 @@ def read_parquet(path: Path) -> pa.Table:
     most = _most(path)
     unpacked = 0
     with pa.parquet.ParquetFile(path) as file:
-        longest = max(
-            (
-                file.metadata.row_group(number).total_byte_size
-                for number in range(file.metadata.num_row_groups)
-            ),
-            default=0,
-        )
+        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+        # A list can repeat one stored value, so values count as well as bytes.
+        longest = max((max([of.total_byte_size, *_bytes_of_rows(of)]) for of in groups), default=0)
         # No value is longer than its column's pages, so a few rows fit into the memory.
         for batch in file.iter_batches(min(ROWS, max(1, most // max(1, longest)))):
             unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)
             if longest > most or unpacked > most:
                 raise _bomb(path, "give the documents as another file")
         return file.read()
+
+
+def _bytes_of_rows(group: pa.parquet.RowGroupMetaData) -> Iterator[int]:
+    """Yield the bytes of an average row's values, by column."""
+    for number in range(group.num_columns):
+        yield 8 * group.column(number).num_values // max(group.num_rows, 1)
 
 
 def _plain(column: pa.Array) -> pa.Array:

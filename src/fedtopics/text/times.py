@@ -1,8 +1,10 @@
 """Times of documents, as dates or numbers, and their periods."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal
 
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, first_problem
 from fedtopics.text.columns import Column, is_missing, is_text, plain_level
 from fedtopics.text.tables import is_table
 
@@ -32,16 +34,20 @@ DAY = (
     r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)",
     r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
 )
-# 9:30, 09:30:00.5, and a time zone, which is left out: a day is that of the place of writing.
-HOURS = r"[+-]\d\d(?::?\d\d)?"  # of a zone: after a clock or a whole day, as 2026-2027 has none
+# After a whole day, 9:30 or 09:30:00.5, and a zone, which is not used: a day is that of the place.
+ZONE = r"[+-](?:0\d|1[0-4])(?::?[0-5]\d)?"
 CLOCK = (
-    rf"(?:[T ]\s*(\d\d?)(:\d\d(?::\d\d(?:\.\d{{1,9}})?)?)(?:\s*{HOURS})?|(?<=\d-\d\d){HOURS})?"
-    r"\s*(?:Z|UTC|GMT)?"
+    rf"(?(day)(?:[T ]\s*(\d\d?)(:\d\d(?::\d\d(?:\.\d{{1,9}})?)?)(?:\s*{ZONE})?|{ZONE})?"
+    r"\s*(?:Z|UTC|GMT)?)"
 )
 TIMES = tuple(re.compile(day + CLOCK, re.ASCII) for day in DAY)
 EXCEL = "excel"  # a date_format: days since the day that Excel calls 0
 EXCEL_DAY_0 = datetime(1899, 12, 30)
-YEARS = range(1000, 3000)  # numbers among dates that are years
+FIRST_NUMBER = 1000  # of a number among dates that is a year
+LAST_NUMBER = 2999
+HAS_YEAR = re.compile("%[YyGcxD]")
+HAS_WEEK = re.compile("%[UWV]")
+HAS_DAY = re.compile("%[aAwud]")
 FIRST_YEAR = -1969  # since 1970: the first year that a date can have
 LAST_YEAR = 8029  # since 1970: the last year
 
@@ -78,7 +84,7 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
     times = values[present]
     if times.dtype.kind in "OUb":
         are_numbers = all(map(_is_number, times))
-        times = np.array([*times] if are_numbers else [*map(_time, times)])
+        times = np.array([*map(float, times)] if are_numbers else [*map(_time, times)])
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
@@ -96,15 +102,20 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.timedelta64))
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def _are_years(numbers: NDArray[Any]) -> bool:
+    inside = (numbers >= FIRST_NUMBER) & (numbers <= LAST_NUMBER)
+    return bool((inside & (numbers == np.floor(numbers))).all())
 
 
 def _time(value: Any) -> np.datetime64:
     """Return a time without its zone, NaT if it cannot be read."""
     if isinstance(value, str):
-        value = _written(value.strip())
+        value = _written(plain_level(value))
     elif _is_number(value):
-        value = f"{value:.0f}" if value in YEARS else "NaT"
+        value = f"{value:.0f}" if _are_years(np.array(float(value))) else "NaT"
     elif isinstance(value, bool):  # numpy would count it from 1970
         value = "NaT"
     elif getattr(value, "tzinfo", None) is not None:
@@ -135,17 +146,23 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
     """
     if date_format is None or values.dtype.kind == "M":
         return values
+    lacks = first_problem(
+        {
+            "has no year": HAS_YEAR.search(date_format) is None,
+            "has a week without a day": (
+                HAS_WEEK.search(date_format) is not None and HAS_DAY.search(date_format) is None
+            ),
+        }
+    )
+    if lacks and date_format != EXCEL:
+        raise DataError(f"date_format = {date_format!r} {lacks}; add it, such as %Y or %w.")
     times = np.array(values, object)
     for row, value in enumerate(values.tolist()):
         if is_missing(value) or isinstance(value, date):
             continue
         try:
-            times[row] = (
-                EXCEL_DAY_0 + timedelta(days=float(value))
-                if date_format == EXCEL
-                else datetime.strptime(plain_level(str(value)), date_format).replace(tzinfo=None)
-            )
-        except (ValueError, TypeError, OverflowError, re.error):
+            times[row] = _by_format(plain_level(str(value)), date_format)
+        except (ValueError, OverflowError, re.error):
             raise DataError(
                 f"Row {row + 1} of {place} does not fit date_format = {date_format!r}; correct the "
                 f'row or the format, such as %d.%m.%Y for day, month and year, or "{EXCEL}" for '
@@ -155,12 +172,23 @@ def dated(values: Times, date_format: str | None, place: str) -> Times:
     return times
 
 
+def _by_format(text: str, date_format: str) -> datetime:
+    if date_format != EXCEL:
+        return datetime.strptime(text, date_format).replace(tzinfo=None)
+    days = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else math.nan
+    if FIRST_NUMBER <= days <= LAST_NUMBER:  # a year, or a day around 1905
+        raise ValueError
+    return EXCEL_DAY_0 + timedelta(days=days)
+
+
 def are_dates(column: Column) -> bool:
     """Whether all values of a column that are not missing are dates, with a month at least."""
-    kind = column.arrow and column.arrow.type
-    values = column.plain() if kind and (is_text(kind) or pa.types.is_temporal(kind)) else []
-    present = [str(value).strip() for value in values if value is not None]
-    return bool(present) and all(len(v) > len("2026") and _written(v) != "NaT" for v in present)
+    if column.arrow is None or not is_text(column.arrow.type):
+        return column.arrow is not None and pa.types.is_temporal(column.arrow.type)
+    present = [value for value in column.plain() if value is not None]
+    return bool(present) and all(
+        len(value) > len("2026") and not np.isnat(_time(value)) for value in present
+    )
 
 
 def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times:
@@ -171,7 +199,7 @@ def begin_of(times: Times, by: Unit | None, edges: Times | None = None) -> Times
     if times.dtype.kind != "M":
         if by is None or not len(times):
             return times
-        if not all(number in YEARS for number in times):
+        if not _are_years(times):
             raise DataError(
                 "The documents' times are numbers that are not all years, but periods need dates; "
                 "write them as dates, set a date_format, or in Python, nr_bins without by."
