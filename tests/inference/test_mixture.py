@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy import sparse
 
 from fedtopics import Corpus, MixtureTM, TopicModel
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape, place
+from fedtopics.methods.mixture.method import without_empty_topics
 from fedtopics.text.embeddings import EmbeddingSettings
 
 SHAPE = MixtureShape(
@@ -61,3 +63,22 @@ def test_a_model_is_saved_and_read(tmp_path: Path) -> None:
     assert odd[1].argmax() == theta[1].argmax()
     np.testing.assert_allclose(odd[2], 0.5)
     assert again.main_topics(only)[2] == -1
+
+
+def test_topics_without_documents_are_left_out() -> None:
+    """Their words are those of others; an origin has no topics."""
+    sums = {
+        "origin": np.ones(2),
+        "directions": np.eye(3)[:, :2],
+        "words": np.arange(6.0).reshape(3, 2),
+        "weights": np.array([10.0, 0.0, 20.0]),
+    }
+    with pytest.warns(UserWarning, match="1 of 3 topics have hardly any documents, and are left"):
+        left = without_empty_topics(sums)
+    assert {name: array.tolist() for name, array in left.items()} == {
+        "origin": [1, 1],
+        "directions": [[1, 0], [0, 0]],
+        "words": [[0, 1], [4, 5]],
+        "weights": [10, 20],
+    }
+    assert without_empty_topics(left)["weights"].tolist() == [10, 20]

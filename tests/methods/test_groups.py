@@ -63,6 +63,8 @@ def apart(one: TopicModel, other: TopicModel) -> float:
     """By how much weights and words differ, relative to their largest number."""
     pairs = [tuple(np.asarray(m.weights[name]) for m in (one, other)) for name in one.weights]
     pairs.append((one.word_sums, other.word_sums))
+    if one.n_topics != other.n_topics:  # empty topics of a mixture are left out
+        return np.inf
     return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-9)) for a, b in pairs)
 
 

@@ -3,6 +3,7 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -156,6 +157,9 @@ class MixtureClient(TopicClient[MixtureSettings]):
     def find_usable(self) -> Documents:
         return self.part(MixtureSums).seen
 
+    def n_topics(self, **model: Any) -> int:
+        return len(model["evidence"]["bias"])
+
     def thetas(self, **model: Any) -> Thetas:
         evidence = Evidence(**model["evidence"])
         part = self.part(MixtureSums)
@@ -253,19 +257,33 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         return Mixture(n_words, settings.shape(MixtureShape)).beta(dict(arrays), {})
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
-        shape = self.settings.shape(MixtureShape)
-        sums = (
-            dict(state)
-            if agreement.is_example
-            else without_exact_sums(state, agreement.vocabulary.occurrences)
-        )
+        settings = self.settings
+        sums = dict(state)
+        if not agreement.is_example:
+            sums = without_exact_sums(sums, agreement.vocabulary.occurrences)
+            if self.plan.start is None:
+                sums = without_empty_topics(sums)
+                settings = settings.model_copy(update={"n_components": len(sums["weights"])})
+        shape = settings.shape(MixtureShape)
         return assemble_model(
             agreement,
-            self.settings,
+            settings,
             {"evidence": vars(Evidence.of(sums, shape))},
             self.made(Mixture(len(agreement.vocabulary), shape), sums, rounds),
             self.plan.start,
         )
+
+
+def without_empty_topics(sums: Sums) -> dict[str, Numbers]:
+    """Return rounded sums without topics of (nearly) no documents, which repeat others' words."""
+    full = sums["weights"] > 0
+    if full.all() or full.sum() < 2:
+        return dict(sums)
+    warnings.warn(
+        f"{int((~full).sum())} of {len(full)} topics have hardly any documents, and are left out.",
+        stacklevel=2,
+    )
+    return {name: array if name == "origin" else array[full] for name, array in sums.items()}
 
 
 def without_exact_sums(sums: Sums, occurrences: NDArray[np.int64]) -> dict[str, Numbers]:
