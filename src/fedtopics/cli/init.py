@@ -18,7 +18,7 @@ name = "{method}"{note}
 n_components = 20      # number of topics
 
 [clients.north]
-data = "north.csv"     # CSV, TSV, JSON lines, Parquet, Excel, SPSS, Stata, or a folder of .txt files
+data = "north.csv"     # CSV, JSON lines, Parquet, Excel, SPSS, Stata, or a folder of .txt files
 
 [clients.south]
 data = "south.csv"
