@@ -82,10 +82,11 @@ _DAMAGES = (
 def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
     """Write a model's files, and more by name; ModelError if others would be overwritten."""
     is_model = (folder / "config.json").exists()
-    # A failed write of a model may have left some of its files.
     for name, sign in SIGNS.items():
         path = folder / name
-        if path.exists() and not (is_model if sign is None else sign in _beginning(path)):
+        # Next to a model's config, its other files are a model's, even if a write of them failed.
+        is_part = is_model and name not in ("config.json", "README.md")
+        if path.exists() and not is_part and (sign is None or sign not in _beginning(path)):
             raise ModelError(f"The {name} in {folder} is not a model's; choose another folder.")
     tensors = save(
         {name: np.ascontiguousarray(array) for name, array in weight_arrays(model).items()}
