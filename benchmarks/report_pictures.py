@@ -2,9 +2,11 @@
 
 The study is made up: letters to five offices of a city over two years (`tests/helpers/letters.py`).
 Each picture shows one view side by side at 390, 768 and 1280 pixels, light and dark; one more is
-the printed page, and one the beginning of the report.
+the printed page, and one the beginning of the report. A digest of what the pictures show is next to
+them; a test fails when the report's templates and texts have another, until they are taken again.
 """
 
+import hashlib
 import io
 import shutil
 import tempfile
@@ -34,6 +36,15 @@ GAP = 24
 SCALE = 0.6
 PAPER = 720, 1040  # pixels of a printed page, less its margins
 QUALITY = 50
+PACKAGE = ROOT / "src" / "fedtopics"
+SHOWN = "report/templates/*", "model/templates/*", "report/*.py", "guarantees.toml"
+DIGEST = FIGURES / "report.sha256"
+
+
+def digest_of_texts() -> str:
+    """Return a digest of the templates and texts that the report shows."""
+    paths = sorted(path for pattern in SHOWN for path in PACKAGE.glob(pattern) if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str) -> Page:
@@ -97,3 +108,5 @@ def main() -> None:
         first.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
         save(shot(first), out, "print")
         browser.close()
+    if not given.quick:
+        DIGEST.write_text(f"{digest_of_texts()}\n", "utf-8")

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 import fedtopics
 from benchmarks.__main__ import benchmarks
+from benchmarks.report_pictures import DIGEST, digest_of_texts
 from experiments.commands import group as experiments
 from fedtopics import Policy, Study
 from fedtopics.cli import app
@@ -185,6 +186,11 @@ def test_what_a_page_names_is_there(page: Path) -> None:
         resolve_name(name)
     for file in FILE.findall(text):
         assert (ROOT / file).exists() or (ROOT / "src/fedtopics" / file).exists(), file
+
+
+def test_pictures_show_the_report_as_it_is() -> None:
+    """If this fails: make generate."""
+    assert DIGEST.read_text("utf-8").strip() == digest_of_texts(), "make generate"
 
 
 def test_the_table_of_contents_has_every_page() -> None:
