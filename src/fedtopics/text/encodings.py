@@ -71,14 +71,12 @@ def other_kind(head: bytes, wanted: str = "") -> str:
     even, odd = (_share_of_controls(head[first::2]) for first in (0, 1))
     return first_problem(
         {
-            f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": odd
-            > MOSTLY
-            > MANY
-            > even,
-            f"is UTF-16 without a byte order mark; {advice('utf-16-be')}": even
-            > MOSTLY
-            > MANY
-            > odd,
+            f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": (
+                odd > MOSTLY and even < MANY
+            ),
+            f"is UTF-16 without a byte order mark; {advice('utf-16-be')}": (
+                even > MOSTLY and odd < MANY
+            ),
             f"is in an encoding with escapes; {advice('iso2022_jp')}": (
                 b"\x1b$" in head or b"\x1b(" in head
             ),
