@@ -51,7 +51,7 @@ def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) 
     times = {"boats": np.repeat([2024, 2025], [31, 9]).tolist()}
     times["trees"] = np.repeat([2024, 2025, 2026, 2027], [20, 10, 9, 1]).tolist()
     rows = model.topics_over_time(TEXTS, times)
-    assert periods(rows) == [2024, 2025]
+    assert str(periods(rows)) == "[2024, 2025]"  # and not 2024.0
     assert [(row["documents"], row["clients"]) for row in rows] == [(51, 2)] * 2 + [(10, 1)] * 2
     theta = model.transform(TEXTS["trees"])
     assert rows[2]["share"] == pytest.approx(theta[20:30, 0].mean(), rel=1e-5)
@@ -237,3 +237,12 @@ def test_classes_in_any_order_and_documents_without() -> None:
         assert row["share"] == pytest.approx(theta[by_class[row["class"]], row["topic"]].mean())
     assert (grouped.without, grouped.unknown, grouped.few) == (1, 2, 0)
     assert grouped_by_class(made(), texts, classes, min_documents=2).few == 2
+
+
+def test_a_corpus_has_the_columns_that_were_read(model: TopicModel) -> None:
+    table = pd.DataFrame({"text": ALL, "ward": ["a", "b"] * (len(ALL) // 2), "when": 2026})
+    corpus = Corpus.of(table, Columns(time="when", by={"ward": "ward"}))
+    assert model.topics_per_class(corpus, "ward") == model.topics_per_class(table, "ward")
+    assert periods(model.topics_over_time(corpus, "time")) == [2026]
+    with pytest.raises(DataError, match="'month' names a column, but the documents are neither"):
+        model.topics_per_class(corpus, "month")

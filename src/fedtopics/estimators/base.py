@@ -167,10 +167,12 @@ class TopicEstimator(
         """Store the parameters of `__init__`; those from ``**others`` go into `settings`."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
-        method = str(self._fixed.get("method") or parameters.get("method"))
-        # scikit-learn tries "others" as a parameter, which must not fail before `fit`.
-        inputs.check_settings(parameters["others"], method, [*self._get_param_names(), "others"])
-        self._add(parameters["others"])
+        others = parameters["others"]
+        if others:  # else no method is loaded before `fit`
+            method = str(self._fixed.get("method") or parameters.get("method"))
+            # scikit-learn tries "others" as a parameter, which must not fail before `fit`.
+            inputs.check_settings(others, method, [*self._get_param_names(), "others"])
+        self._add(others)
 
     def _add(self, others: Mapping[str, Any]) -> None:
         # scikit-learn's clone requires the identical object if there are no others.

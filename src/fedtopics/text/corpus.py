@@ -427,7 +427,7 @@ def _check_words(words: Sequence[str]) -> None:
 
 def column_of(data: Any, name: str) -> list[Any]:
     """Return a column of a table or file of documents, None for missing values."""
-    if isinstance(data, Corpus):
+    if isinstance(data, Corpus) and name in data.columns.column_names:
         data = data.columns
     if isinstance(data, (str, Path)) and Path(data).expanduser().exists():
         data = read_table(Path(data))
@@ -440,7 +440,7 @@ def column_of(data: Any, name: str) -> list[Any]:
 
 
 def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
-    """Return rounds or times, which are those of a `date_format` if there is one."""
+    """Return the values of a column, as times if there is a `date_format`."""
     if date_format is None:
         return column.values()
     times = dated(np.fromiter(column.plain(), object), date_format, column.place)

@@ -84,7 +84,7 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
     times = values[present]
     if times.dtype.kind in "OUb":
         are_numbers = all(map(_is_number, times))
-        times = np.array([*map(float, times)] if are_numbers else [*map(_time, times)])
+        times = np.array([*map(_number, times)] if are_numbers else [*map(_time, times)])
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
@@ -105,6 +105,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.timedelta64))
 
 
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, Decimal) else value
+
+
 def _are_years(numbers: NDArray[Any]) -> bool:
     inside = (numbers >= FIRST_NUMBER) & (numbers <= LAST_NUMBER)
     return bool((inside & (numbers == np.floor(numbers))).all())
@@ -116,7 +120,7 @@ def _time(value: Any) -> np.datetime64:
         value = _written(plain_level(value))
     elif _is_number(value):
         value = f"{value:.0f}" if _are_years(np.array(float(value))) else "NaT"
-    elif isinstance(value, bool):  # numpy would count it from 1970
+    elif isinstance(value, (bool, np.bool_)):  # numpy would count it from 1970
         value = "NaT"
     elif getattr(value, "tzinfo", None) is not None:
         value = value.replace(tzinfo=None)
