@@ -202,3 +202,9 @@ def test_phrases_are_of_whole_words_in_the_texts_form() -> None:
     texts = Corpus.of(["हिन्दी में, l\u2019arbre est vert. Bee\u00adch don\u2019t"])
     segments = [*_segments(texts, TextRules(stop_words="fr"))]
     assert segments == [[["हिन्दी", "में"], ["arbre", "est", "vert"], ["beech", "don't"]]]
+
+
+def test_phrases_are_not_of_addresses_or_marks() -> None:
+    texts = Corpus.of(["see www.old-oaks.org/tall-trees now, <b>tall oak</b> &amp; elm at sea"])
+    [segments] = _segments(texts, TextRules(html=True, addresses="drop"))
+    assert segments == [["see", "now"], ["tall", "oak"], ["elm", "at", "sea"]]

@@ -71,6 +71,33 @@ def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> 
     assert model.documents == {"boats": 40, "trees": 40}
 
 
+def test_the_same_documents_are_read_once(
+    model: TopicModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = documents(TREES, 8)
+    first = model.transform(texts)
+    expected = first.copy()
+    first[:] = 0  # what a caller does with its array is its own matter
+    renamed = model.with_labels({0: "trees"})
+    monkeypatch.setattr(type(model.inference), "infer", None)  # a second reading would fail
+    for of in (model, renamed):
+        np.testing.assert_array_equal(of.transform(list(texts)), expected)
+    assert len(renamed.suggest_labels(texts)) == 2
+    with pytest.raises(TypeError):
+        model.transform([*texts, "oak"])
+    with pytest.raises(TypeError):  # other embeddings of the same texts
+        model.transform(seen(texts))
+
+
+def test_many_documents_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TopicModel.from_matrix(np.eye(2), ["oak", "ketch"])
+    monkeypatch.setattr("fedtopics.model.finding.MOST_RECALLED", 2)
+    model.transform(["oak"] * 3)
+    monkeypatch.setattr(type(model.inference), "infer", None)
+    with pytest.raises(TypeError):
+        model.transform(["oak"] * 3)
+
+
 def test_theta_of_a_document_does_not_depend_on_the_others(model: TopicModel) -> None:
     texts = documents(TREES, 7)
     together = model.transform([texts[0], "", *texts[1:]])

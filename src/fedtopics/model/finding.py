@@ -2,9 +2,10 @@
 
 import io
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,20 @@ from fedtopics.text.vocabulary import count_words
 THETA = "id", "known_words", "topic"  # columns before those of topics
 THETA_FILES = ".parquet", ".csv", ".jsonl"
 BEST = 3  # representative documents of a topic
+RECALLED = 4  # readings that stay in memory
+MOST_RECALLED = 200_000  # documents of a reading that stays
+
+
+class Reading(NamedTuple):
+    """What a model reads in documents."""
+
+    counts: Any  # float32 CSR array of shape (n_documents, n_words)
+    theta: NDArray[np.float32]
+    seen: NDArray[np.bool_]  # which documents contain something that the model knows
+
+
+# The last readings, because an analyst's next question is about the same documents.
+_recent: OrderedDict[tuple[Any, ...], tuple[Reading, "TopicFinder"]] = OrderedDict()
 
 
 class TopicFinder(Topics):
@@ -65,25 +80,26 @@ class TopicFinder(Topics):
                 "This model has clusters of documents, which cannot be refined or read out; "
                 "leave out refine and readout."
             )
-        corpus = self.embedded(Corpus.of(documents))
-        counts = self.count_words(corpus)
-        if self.inference.readouts:
-            return self._theta(counts, corpus.embeddings, readout=readout or "mean")[0]
-        theta, _ = self._theta(counts, corpus.embeddings)
-        if refine:
-            rows = np.flatnonzero(np.diff(counts.indptr))
-            theta[rows] = refined(
-                counts[rows],
-                beta=self.beta,
-                alpha=self._prior,
-                theta=theta[rows],
-                readout=readout or "mean",
-            )
-        elif readout is not None:
+        if readout is not None and not (refine or self.inference.readouts):
             raise StudyError(
                 "readout needs refine=True for this model; give both, or leave out readout."
             )
-        return theta
+        corpus = Corpus.of(documents)
+        if self.inference.readouts:
+            return self.read(corpus, readout or "mean").theta.copy()
+        counts, theta, _ = self.read(corpus)
+        if not refine:
+            return theta.copy()
+        rows = np.flatnonzero(np.diff(counts.indptr))
+        refined_theta = theta.copy()
+        refined_theta[rows] = refined(
+            counts[rows],
+            beta=self.beta,
+            alpha=self._prior,
+            theta=theta[rows],
+            readout=readout or "mean",
+        )
+        return refined_theta
 
     @property
     def _prior(self) -> float:
@@ -103,8 +119,40 @@ class TopicFinder(Topics):
 
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta as in `transform`, and which documents contain something the model knows."""
-        corpus = self.embedded(Corpus.of(documents))
-        return self._theta(self.count_words(corpus), corpus.embeddings)
+        _, theta, seen = self.read(Corpus.of(documents))
+        return theta.copy(), seen
+
+    def read(self, corpus: Corpus, readout: Readout = "mean") -> Reading:
+        """Return what the model reads in documents, at once if these were among the last.
+
+        Callers must not change its arrays.
+        """
+        key = corpus.content, readout, id(self.weights), id(self.shared)
+        reading, _ = _recent.pop(key, (None, None))
+        if reading is None:
+            embedded = self.inference.sees_embedding
+            embeddings = self.embedded(corpus).embeddings if embedded else None
+            counts = self.count_words(corpus)
+            theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
+            seen = np.zeros(counts.shape[0], bool)
+            if self.inference.sees_words:
+                seen |= np.diff(counts.indptr) > 0
+            if embeddings is not None:
+                seen |= embeddings.any(1)
+            for rows in batches(np.flatnonzero(seen)):
+                theta[rows] = self.inference.infer(
+                    self.weights,
+                    self.shared,
+                    counts[rows],
+                    None if embeddings is None else embeddings[rows],
+                    **({"readout": readout} if self.inference.readouts else {}),
+                )
+            reading = Reading(counts, theta, seen)
+        if len(corpus) <= MOST_RECALLED:
+            _recent[key] = reading, self  # with its weights alive, no other object has their id
+        while len(_recent) > RECALLED:
+            _recent.popitem(last=False)
+        return reading
 
     def embedded(
         self,
@@ -167,9 +215,8 @@ class TopicFinder(Topics):
         """
         inputs = [documents] if isinstance(documents, (str, Path)) else []
         check_output(path, THETA_FILES, inputs, THETA)
-        corpus = self.embedded(Corpus.of(documents))
-        counts = self.count_words(corpus)
-        theta, seen = self._theta(counts, corpus.embeddings)
+        corpus = Corpus.of(documents)
+        counts, theta, seen = self.read(corpus)
         main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
         words = counts.sum(1).astype("int64")
         columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True)) | {
@@ -183,26 +230,6 @@ class TopicFinder(Topics):
             names=THETA,
         )
         return int((~seen).sum())
-
-    def _theta(
-        self, counts: Any, embeddings: NDArray[Any] | None, **how: Any
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return theta, and which documents the network can use."""
-        theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
-        seen = np.zeros(counts.shape[0], bool)
-        if self.inference.sees_words:
-            seen |= np.diff(counts.indptr) > 0
-        if embeddings is not None:
-            seen |= embeddings.any(1)
-        for rows in batches(np.flatnonzero(seen)):
-            theta[rows] = self.inference.infer(
-                self.weights,
-                self.shared,
-                counts[rows],
-                None if embeddings is None else embeddings[rows],
-                **how,
-            )
-        return theta, seen
 
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST

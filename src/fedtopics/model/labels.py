@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from fedtopics.model.finding import TopicFinder
 from fedtopics.model.search import is_form
 from fedtopics.model.shown_words import LABEL_WORDS
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import TextRules
+from fedtopics.text.languages import is_unspaced
+from fedtopics.text.rules import TextRules, cleaner
 from fedtopics.text.vocabulary import tokens
-from fedtopics.text.words import WITHIN, composed, normal_form
+from fedtopics.text.words import WITHIN, composed
 
 LABEL_PARTS = 3  # parts of a label
 LONGEST_LABEL = 100  # characters
@@ -88,7 +89,8 @@ def _label(parts: Iterable[str]) -> str:
 def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
-    main = model.main_topics(corpus)
+    counts, theta, seen = model.read(corpus)
+    main = np.where(seen, theta.argmax(1), -1)
     column = model.vocabulary.index
     first = [{*topic} for topic in model.topics(LABEL_WORDS)]
     in_all = Counter[Phrase]()
@@ -98,7 +100,7 @@ def _phrases(model: TopicFinder, documents: Any, least: int) -> list[list[str]]:
         in_all.update(present)
         if topic >= 0:
             in_topic[topic].update(p for p in present if not first[topic].isdisjoint(p))
-    contains = (model.count_words(corpus) > 0).tocsc()
+    contains = (counts > 0).tocsc()
 
     def fits(phrase: Phrase, count: int) -> bool:
         """Whether it is frequent, and documents with its words mostly contain them as a phrase."""
@@ -123,6 +125,8 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
             "own_stop_words": (),
             "ngrams": (1, 1),
             "languages": rules.languages or (rules.stop_words,),  # needed to split texts
+            "html": False,  # removed before, with addresses, which punctuation would cut
+            "addresses": "keep",
         }
     )
     if corpus.is_tokenised:
@@ -131,8 +135,14 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
     import regex  # which treats marks as parts of words; imported late as in `compile_pattern`
 
     punctuation = regex.compile(rf"[^\w\s{WITHIN}]+|\n+")
+    clean = cleaner(rules.html, rules.addresses)
+    spaced = not is_unspaced(as_written.languages)
     for batch in corpus.texts():
-        documents = [punctuation.split(normal_form(text)) for text in batch]
+        parts = (map(str.strip, punctuation.split(clean(text))) for text in batch)
+        # A single word is not a phrase.
+        documents = [
+            [p for p in of_text if p and not (spaced and p.isalnum())] for of_text in parts
+        ]
         # One corpus of all segments, because tokenising many small ones is slow.
         flat = Corpus.of([segment for segments in documents for segment in segments])
         words_of_segments = iter([words for part in tokens(flat, as_written) for words in part])
@@ -141,11 +151,13 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
 
 def _of_segment(words: Sequence[str], vocabulary: Collection[str]) -> Iterator[Phrase]:
     """Yield phrases of different words of the vocabulary; a phrase may come more than once."""
-    for start in range(len(words)):
-        for length in range(2, LONGEST_PHRASE + 1):
-            phrase = tuple(words[start : start + length])
-            if len({*phrase}) == length and all(word in vocabulary for word in phrase):
-                yield phrase
+    runs = (tuple(run) for is_known, run in groupby(words, vocabulary.__contains__) if is_known)
+    for run in runs:
+        for length in range(2, min(LONGEST_PHRASE, len(run)) + 1):
+            for start in range(len(run) - length + 1):
+                phrase = run[start : start + length]
+                if len({*phrase}) == length:
+                    yield phrase
 
 
 def _ranked(counts: Counter[Phrase]) -> list[Phrase]:

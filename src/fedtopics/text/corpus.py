@@ -344,6 +344,20 @@ class Corpus:
         most = np.bincount(self.owners).max(initial=0)
         return f"of {self.n_persons():,} {self.unit}, at most {most:,} of one"
 
+    @cached_property
+    def content(self) -> bytes:
+        """A digest of texts and embeddings, by which the same documents are recognised."""
+        content = hashlib.sha256(self.embedded_by.encode())
+        for column in (self.documents, self.raw):
+            if column is not None:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, pa.schema([("", column.type)])) as stream:
+                    stream.write_table(pa.table([column], [""]))
+                content.update(sink.getvalue())
+        if self.embeddings is not None:
+            content.update(self.embeddings.tobytes())
+        return content.digest()
+
     @property
     def first_words(self) -> list[int]:
         """Numbers of words of the first documents, so that people can check what was read."""
