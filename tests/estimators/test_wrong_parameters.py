@@ -69,7 +69,7 @@ def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: N
 
 
 def test_names_of_bertopic_lead_to_ours(model: NMF) -> None:
-    with pytest.raises(AttributeError, match=r"'visualize_topics'; use model_.plot_map"):
+    with pytest.raises(AttributeError, match=r"'visualize_topics'; use plot_map"):
         model.visualize_topics()
     for ours in NAMES_HERE.values():
         name = re.split(",| or ", ours)[0]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedtopics import TopicModel
 from fedtopics.errors import DataError, StudyError
 from fedtopics.model import figure_layout as layout
 from fedtopics.model import figures
@@ -15,7 +16,9 @@ from fedtopics.model.figures import Panel, chart
 from tests.helpers.hostile import hostile
 from tests.helpers.models import effect, made, table
 
-PLOTS = ["plot_topics", "plot_clients", "plot_map"]
+PLOTS = [
+    f"plot_{name}" for name in ["topics", "clients", "map", "words", "similarity", "hierarchy"]
+]
 
 
 def cells_of(html: str) -> list[list[str]]:
@@ -55,6 +58,27 @@ def test_hidden_shares_are_not_in_the_facts() -> None:
     assert [row["owner"] for row in rows] == [None] * 3, "15 documents are too few to be sure"
     many = figures.figure_facts(made(documents={"north": 300, "south": 100}), min_documents=80)
     assert [row["owner"] for row in many["topics"]] == [None, "north", None]
+
+
+def test_words_with_the_readers_own_documents() -> None:
+    model = TopicModel.from_matrix([[3, 1, 0], [0, 2, 2]], ["oak", "elm", "sea"])
+    rows = re.findall(r"<span>(\w+)</span> .*?>([\d.]+%)<", model.plot_words(n_words=2).content)
+    assert rows[:2] == [("oak", "75.0%"), ("elm", "25.0%")]
+    texts = ["oak elm", "<b>elm sea", "elm", "oak", f"elm {'oak ' * 60}"]
+    content = model.plot_words(texts, n_words=2).content
+    [(oak, found)] = re.findall(r"<summary><span>(oak)</span>.*?<ul>(.*?)</ul>", content)[:1]
+    assert re.findall("<li>(.*?)</li>", found) == [f"elm {'oak ' * 39}", "oak", "oak elm"]
+    assert "&lt;b&gt;elm sea" in content and "<b>" not in content
+
+
+def test_similar_topics_are_next_to_each_other() -> None:
+    model = TopicModel.from_matrix([[8, 2, 0], [0, 0, 1], [2, 8, 0]], ["oak", "elm", "sea"])
+    titles = re.findall("<title>(.*?)</title>", model.plot_similarity().content)
+    order = [title.partition(" ")[0] for title in titles[::3]]
+    assert {*order[:2]} == {"0", "2"} or {*order[1:]} == {"0", "2"}
+    pair = next(t for t in titles if t.startswith("0 ") and ", 2 " in t)
+    assert pair.endswith("0.80")  # 2 sqrt(.8 x .2)
+    assert len(re.findall("<li data-topic", model.plot_hierarchy().content)) == 3
 
 
 def test_a_map_has_a_circle_a_topic() -> None:

@@ -23,6 +23,7 @@ from fedtopics.report import summarise, write_report
 from fedtopics.report.render import markdown
 from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, Opened, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
+from tests.helpers.models import made
 from tests.helpers.report_runs import Reported, embedded, report_of, reported
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -245,7 +246,46 @@ def test_words_names_and_titles_of_others(model: TopicModel, opening: Open, tmp_
         assert opened.violations() == []
 
 
-@pytest.mark.parametrize("name", ["plot_topics", "plot_clients", "plot_map"])
+FIRST = "report.csv", b'id;text\n1;"Oaks; here"\n2;"the ELM of\na line"\n3;an elm\n4;elmy\n'
+LATIN = "report.csv", "text\nth\u00e9 elm".encode("cp1252")
+LINES = "report.jsonl", b'{"text": "no"}\n{"text": "an elm"}\n'
+PLAIN = "report.txt", b"\xef\xbb\xbfan elm\nother\n"
+EMPTY = "report.csv", b"text\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "texts"),
+    [
+        (FIRST, "2 of 4 documents contain it.", ["the ELM of\na line", "an elm"]),
+        (LATIN, "1 of 1 documents contain it.", ["th\u00e9 elm"]),
+        (LINES, "1 of 2 documents contain it.", ["an elm"]),
+        (PLAIN, "1 of 2 documents contain it.", ["an elm"]),
+        (EMPTY, "This file has no documents", []),
+    ],
+)
+def test_a_word_leads_to_the_readers_own_documents(
+    opening: Open, tmp_path: Path, file: tuple[str, bytes], status: str, texts: list[str]
+) -> None:
+    opened = opening(write_report(summarise(made()), tmp_path / "report.html"))
+    name, content = file
+    opened.page.locator(".cloud span", has_text="elm").first.click()
+    dialog = opened.page.locator("dialog")
+    assert dialog.locator("h2").inner_text() == "\u201celm\u201d in your documents"
+    assert opened.violations() == []
+    chosen = {"name": name, "mimeType": "text/plain", "buffer": content}
+    dialog.locator("input").set_input_files(chosen)  # type: ignore[arg-type]
+    expect(dialog.locator("[role=status]")).to_contain_text(status)
+    assert [item.text_content() for item in dialog.locator("li").all()] == texts
+    assert [mark.text_content().lower() for mark in dialog.locator("mark").all()] == (
+        ["elm"] * len(texts)
+    )
+    assert opened.asked == [(tmp_path / "report.html").as_uri()]
+
+
+PLOTS = ["topics", "clients", "map", "words", "similarity", "hierarchy"]
+
+
+@pytest.mark.parametrize("name", [f"plot_{name}" for name in PLOTS])
 def test_a_figure_in_a_notebook(opening: Open, tmp_path: Path, name: str) -> None:
     """Its styles hold within it alone, and words of others are no elements."""
     figure = getattr(unchecked(), name)()
@@ -261,7 +301,7 @@ def test_a_figure_in_a_notebook(opening: Open, tmp_path: Path, name: str) -> Non
     for width in (PHONE, 900, WIDE):
         opened.page.set_viewport_size({"width": width, "height": 900})
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-        shown = opened.page.locator("svg.map, table.topics, table.bars")
+        shown = opened.page.locator("svg.map, .topics, .bars, .words, .heat, .tree")
         assert sum(element.is_visible() for element in shown.all()) >= 1
 
 

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,18 @@ from fedtopics.federation.sweep import held_out_loss
 from fedtopics.files import read_text
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.document_map import DocumentMap
+from fedtopics.model.effects import Effects
 from fedtopics.model.exports import data_frame, index_at
+from fedtopics.model.figures import Figure
 from fedtopics.model.finding import BEST
 from fedtopics.model.folder import model_folder, write_model
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
+P = ParamSpec("P")
+T = TypeVar("T")
 FILE = "estimator.json"
 HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
     "Parent_ID": "parent",
@@ -43,6 +48,16 @@ HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
     "Distance": "distance",
 }
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # parameters whose values are not plain
+
+
+def _of_model(method: Callable[Concatenate[TopicModel, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method of estimators that calls this method of the fitted model."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **others: P.kwargs) -> T:
+        return method(self._fitted(), *arguments, **others)
+
+    return call
 
 
 class FittedTopics(BaseEstimator):  # type: ignore[misc]
@@ -72,17 +87,18 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         """The vocabulary, the most frequent words first."""
         return self.model_.vocabulary.words
 
-    def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
-        """Return the words of each topic: see `TopicModel.topics`. `topics_` has ten per topic."""
-        return self._fitted().topics(n_words, relevance)
-
-    def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
-        """Return words of each topic with p(word | topic), by topic number."""
-        return self._fitted().get_topics(n_words)
-
-    def get_topic(self, topic: int, n_words: int = WORDS_SHOWN) -> list[tuple[str, float]]:
-        """Return words of a topic with p(word | topic)."""
-        return self._fitted().get_topic(topic, n_words)
+    # What needs no documents is as `TopicModel` has it.
+    topics = _of_model(TopicModel.topics)
+    get_topics = _of_model(TopicModel.get_topics)
+    get_topic = _of_model(TopicModel.get_topic)
+    match_terms = _of_model(TopicModel.match_terms)
+    plot_topics = _of_model(TopicModel.plot_topics)
+    plot_clients = _of_model(TopicModel.plot_clients)
+    plot_map = _of_model(TopicModel.plot_map)
+    plot_similarity = _of_model(TopicModel.plot_similarity)
+    plot_hierarchy = _of_model(TopicModel.plot_hierarchy)
+    plot_effects = _of_model(TopicModel.plot_effects)
+    plot_groups = _of_model(TopicModel.plot_groups)
 
     def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
         """Return a DataFrame, one row per topic or only for `topic`: `TopicModel.to_pandas`."""
@@ -91,10 +107,15 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         return info if topic is None else info[info["Topic"] == topic].reset_index(drop=True)
 
     def get_document_info(
-        self, documents: Any, n_words: int = WORDS_SHOWN, *, words: Sequence[str] | None = None
+        self,
+        documents: object,
+        n_words: int = WORDS_SHOWN,
+        *,
+        words: Sequence[str] | None = None,
+        text: str | None = None,
     ) -> Any:
         """Return a DataFrame, one row per document: see `TopicModel.get_document_info`."""
-        info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
+        info = self._fitted().get_document_info(self._corpus(documents, words, text), n_words)
         return info.set_axis(index_at(documents, info.index))
 
     def find_topics(
@@ -115,21 +136,28 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         """Set labels, by topic or as a list for all topics: see `TopicModel.with_labels`."""
         self.model_ = self._fitted().with_labels(labels)
 
-    def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
+    def suggest_labels(
+        self, documents: object = None, *, text: str | None = None, **how: Any
+    ) -> dict[int, str]:
         """Give unlabelled topics suggested labels, in place: see `TopicModel.suggest_labels`."""
-        self.model_ = self._fitted().with_suggested_labels(
-            None if documents is None else self._corpus(documents), **how
-        )
+        self.model_ = self._fitted().with_suggested_labels(self._corpora(documents, text), **how)
         return {topic: self.model_.labels[topic] for topic in sorted(self.model_.unconfirmed)}
 
-    def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
+    def score(
+        self,
+        documents: object,
+        y: object = None,
+        *,
+        words: Sequence[str] | None = None,
+        text: str | None = None,
+    ) -> float:
         """Return how well topics predict documents, in nats per word; higher is better.
 
         The score is the mean log-likelihood of the words of one half of each document, given the
         other half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` uses it by
         default. Without words to predict, it is the lowest, log(1e-12) = -27.6, with a warning.
         """
-        loss = held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
+        loss = held_out_loss(self._fitted(), {"": self._corpus(documents, words, text)}, 0)
         if not math.isnan(loss):
             return -loss
         warnings.warn(
@@ -166,7 +194,14 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             HIERARCHY,
         )
 
-    def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
+    def topics_over_time(
+        self,
+        documents: object = None,
+        timestamps: Any = None,
+        *,
+        text: str | None = None,
+        **how: Any,
+    ) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
 
         Arguments are those of `TopicModel.topics_over_time`. Without documents, the table shows
@@ -186,13 +221,15 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             "period",
             grouped_by_time(
                 self._fitted(),
-                _corpora(self._corpus, documents),
+                self._corpora(documents, text),
                 values_of(documents, timestamps),
                 **how,
             ),
         )
 
-    def topics_per_class(self, documents: Any = None, classes: Any = None, **how: Any) -> Any:
+    def topics_per_class(
+        self, documents: object = None, classes: Any = None, *, text: str | None = None, **how: Any
+    ) -> Any:
         """Return a DataFrame as in `topics_over_time`, with Class instead of Timestamp.
 
         Without documents, `classes` is a column of the study, or two such as "funded:year".
@@ -203,14 +240,19 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             "class",
             grouped_by_class(
                 self._fitted(),
-                _corpora(self._corpus, documents),
+                self._corpora(documents, text),
                 values_of(documents, classes),
                 **how,
             ),
         )
 
     def representative_documents(
-        self, documents: Any, topic: int | None = None, n_documents: int = BEST
+        self,
+        documents: object,
+        topic: int | None = None,
+        n_documents: int = BEST,
+        *,
+        text: str | None = None,
     ) -> Any:
         """Return a DataFrame of your documents with the largest shares of each topic, or of one.
 
@@ -227,7 +269,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         rows = [
             row | {"name": names[row["topic"]]}
             for row in self.model_.representative_documents(
-                _corpora(self._corpus, documents), topic, n_documents
+                self._corpora(documents, text), topic, n_documents
             )
         ]
         columns = {
@@ -242,10 +284,44 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
         return _table(rows, columns, index)
 
-    def document_map(self, documents: Any, **how: Any) -> DocumentMap:
+    def document_map(
+        self, documents: object, *, text: str | None = None, **how: Any
+    ) -> DocumentMap:
         """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
-        shown = self._fitted().document_map(self._corpus(documents), **how)
+        shown = self._fitted().document_map(self._corpus(documents, text=text), **how)
         return replace(shown, index=index_at(documents, shown.documents))
+
+    def plot_words(
+        self, documents: object = None, n_words: int = WORDS_SHOWN, *, text: str | None = None
+    ) -> Figure:
+        """Draw each topic's words: see `TopicModel.plot_words`."""
+        return self._fitted().plot_words(self._corpora(documents, text), n_words)
+
+    def plot_over_time(
+        self,
+        documents: object = None,
+        timestamps: Any = None,
+        *,
+        text: str | None = None,
+        **how: Any,
+    ) -> Figure:
+        """Draw which topics grew or shrank: see `TopicModel.plot_over_time`."""
+        return self._fitted().plot_over_time(
+            self._corpora(documents, text), values_of(documents, timestamps), **how
+        )
+
+    def effects(
+        self, formula: str, documents: object = None, *, text: str | None = None, **how: Any
+    ) -> Effects:
+        """Return effects of columns on topics' shares: see `TopicModel.effects`."""
+        columns = Columns(text=text or getattr(self, "text_column_", None))
+        return self._fitted().effects(formula, documents, **{"columns": columns} | how)
+
+    def _corpora(self, documents: object, text: str | None = None) -> Any:
+        """Return documents, or those of each client, as they are read for `fit`."""
+        if isinstance(documents, Mapping):
+            return {key: self._corpus(texts, text=text) for key, texts in documents.items()}
+        return None if documents is None else self._corpus(documents, text=text)
 
     def _fitted(self) -> TopicModel:
         """Return the fitted model, or raise scikit-learn's NotFittedError."""
@@ -308,12 +384,6 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             estimator._as_study(0)  # refuses unknown settings
         estimator.model_ = model
         return estimator
-
-
-def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
-    if isinstance(documents, Mapping):
-        return {key: corpus_of(texts) for key, texts in documents.items()}
-    return None if documents is None else corpus_of(documents)
 
 
 def _names(model: TopicModel) -> dict[int, str]:

@@ -109,9 +109,11 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         self._clusters = self._clusters[SINGLE]
         return self
 
-    def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:
+    def predict(
+        self, documents: Any, *, words: Sequence[str] | None = None, text: str | None = None
+    ) -> NDArray[np.int64]:
         """Return the cluster of each document, -1 if it contains nothing the model knows."""
-        return self._fitted().main_topics(self._corpus(documents, words))
+        return self._fitted().main_topics(self._corpus(documents, words, text))
 
     @property
     def labels_(self) -> Any:

@@ -13,7 +13,7 @@ from fedtopics.escaping import for_html, visible
 from fedtopics.inference.vectors import Numbers
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
-from fedtopics.model.figures import Figure, figure_templates, positions
+from fedtopics.model.figures import LONGEST_TEXT, Figure, figure_templates, positions
 from fedtopics.model.finding import TopicFinder
 from fedtopics.model.shown_words import CAPTION_WORDS
 from fedtopics.text.corpus import Corpus
@@ -24,7 +24,6 @@ PERPLEXITY = 30  # roughly the number of a document's neighbours
 STEPS = 500
 WIDTH = 800
 HEIGHT = 600
-LONGEST_TEXT = 160  # characters
 GOLDEN = (5**0.5 - 1) / 2  # its multiples spread hues evenly
 
 

@@ -16,7 +16,7 @@ SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and
 COLOURED = 8  # the largest clients, each with its own colour
 COVERED = 0.17  # part of the map that circles cover
 SMALLEST_RADIUS = 4.0
-GAP = 4.0
+GAPS = {"wide": 24.0, "narrow": 4.0}  # between circles: a line of text, where there is room
 EDGE = 6.0
 STEPS = 300  # most steps to move circles apart
 LETTER = 8.0  # width of a letter
@@ -87,7 +87,7 @@ def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -
     # Circles at the same point need different directions to move apart.
     turn = np.arange(len(places)) * 2.4
     places = places + 0.01 * np.column_stack([np.cos(turn), np.sin(turn)])
-    least = radii[:, None] + radii + GAP
+    least = radii[:, None] + radii + GAPS[size]
     np.fill_diagonal(least, 0)
     low = radii[:, None] + EDGE
     high = np.array(SIZES[size]) - low
@@ -109,18 +109,24 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
     ]
     for place, circle in enumerate(circles):
         topic = circle["topic"]
-        text = short(topic["label"] or ", ".join(topic["words"][:2]))
-        length = LETTER * len(text)
-        left = {"start": 0.0, "middle": length / 2, "end": length}
+        # Where two words find no room, one may.
         boxes = {
-            (x - left[anchor] - 3, y - LINE + 3, x - left[anchor] + length + 3, y + 4): (
-                {"x": round(x, 1), "y": round(y, 1), "anchor": anchor, "text": text}
+            box: {"x": round(x, 1), "y": round(y, 1), "anchor": anchor, "text": text}
+            for text in dict.fromkeys(
+                [short(topic["label"] or ", ".join(topic["words"][:2])), short(topic["words"][0])]
             )
             for x, y, anchor in _places_around(circle)
+            for box in [_box_of(text, x, y, anchor)]
         }
         for box in _free(boxes, taken[:place] + taken[place + 1 :], width, height, edge=2):
             circle["name"] = boxes[box]
             taken.append(box)
+
+
+def _box_of(text: str, x: float, y: float, anchor: str) -> Box:
+    length = LETTER * len(text)
+    left = x - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
+    return left - 3, y - LINE + 3, left + length + 3, y + 4
 
 
 def _places_around(circle: Shape) -> Iterator[tuple[float, float, str]]:

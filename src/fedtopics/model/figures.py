@@ -21,15 +21,19 @@ from fedtopics.model.finding import TopicFinder
 from fedtopics.model.formulas import CLIENT
 from fedtopics.model.labels import shown_label
 from fedtopics.model.local_effects import effects
+from fedtopics.model.merging import hierarchy
 from fedtopics.model.over_time import Change, changes, grouped_by_time, grown, growth
-from fedtopics.model.shown_words import CAPTION_WORDS
+from fedtopics.model.shown_words import CAPTION_WORDS, WORDS_SHOWN
 from fedtopics.model.topics import Topics
+from fedtopics.text.corpus import Corpus
 
 STYLES = "colours.css", "figures.css"
 OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
 OF_OWNERS = 0.01  # chance that any client is called the only owner of a topic and is not
 SPECIFIC = 3  # most specific topics listed for a client
 MORE = 1.05  # a client's specific topics have at least so many times their overall share
+EXAMPLES = 3  # documents of a word
+LONGEST_TEXT = 160  # characters of a document's beginning
 INTERCEPT = "Intercept"  # the term of a formula that compares nothing
 PANEL = (  # a notebook's colours may differ from those that the browser prefers
     "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
@@ -86,7 +90,7 @@ def plot_map(model: Topics) -> Figure:
 
 
 def plot_over_time(
-    model: TopicFinder, documents: Any = None, timestamps: Any = None, **how: Any
+    model: TopicFinder, documents: object = None, timestamps: object = None, **how: Any
 ) -> Figure:
     """Draw which topics grew or shrank by period, from `topics_over_time`."""
     change = changes(grouped_by_time(model, documents, timestamps, **how))
@@ -95,6 +99,90 @@ def plot_over_time(
             "Fewer than two periods have min_documents documents; choose longer periods."
         )
     return _figure(model, "what grew, what shrank", "topic_change.html.j2", change=change)
+
+
+def plot_words(model: TopicFinder, documents: object = None, n_words: int = WORDS_SHOWN) -> Figure:
+    """Draw each topic's words, with their probability in the topic and in all documents.
+
+    Leaves the client
+        Nothing. With `documents`, the figure contains beginnings of texts: keep it with them.
+
+    Parameters
+    ----------
+    documents : whatever `Corpus.of` takes, optional
+        Your own documents. A click on a word then shows those that contain it, and have most of
+        the topic.
+    n_words : int
+        Words of each topic.
+    """
+    columns = model.columns(model.word_ranking, n_words)
+    texts = {} if documents is None else _texts_by_word(model, Corpus.of(documents), columns)
+    rows = {
+        topic: [
+            {
+                "word": model.vocabulary.words[column],
+                "share": float(model.word_shares[topic, column]),
+                "overall": float(model.vocabulary.frequency[column]),
+                "texts": texts.get((topic, column), []),
+            }
+            for column in of_topic
+        ]
+        for topic, of_topic in enumerate(columns.tolist())
+    }
+    return _figure(model, "words of topics", "words.html.j2", words=rows)
+
+
+def _texts_by_word(
+    model: TopicFinder, corpus: Corpus, columns: NDArray[np.int64]
+) -> dict[tuple[int, int], list[str]]:
+    """Return beginnings of the documents of a topic that contain a word, largest shares first."""
+    counts, theta, _ = model.read(corpus)
+    with_word = counts.tocsc()
+    texts = [" ".join(text.split())[:LONGEST_TEXT] for batch in corpus.texts() for text in batch]
+
+    def best(topic: int, column: int) -> list[str]:
+        rows = with_word.indices[with_word.indptr[column] : with_word.indptr[column + 1]]
+        order = np.argsort(-theta[rows, topic], kind="stable")[:EXAMPLES]
+        return [texts[row] for row in rows[order]]
+
+    return {
+        (topic, column): best(topic, column)
+        for topic, of_topic in enumerate(columns.tolist())
+        for column in of_topic
+    }
+
+
+def plot_similarity(model: Topics) -> Figure:
+    """Draw how similar each two topics are, with similar topics next to each other.
+
+    The similarity is 1 for equal word probabilities, and 0 without a common word (Bhattacharyya's
+    coefficient).
+    """
+    order = [leaf for group in _tree(model)["groups"] for leaf in group["topics"]]
+    roots = np.sqrt(model.beta[order])
+    similarity = np.minimum(roots @ roots.T, 1)
+    return _figure(
+        model,
+        "similarity of topics",
+        "topic_similarity.html.j2",
+        ordered=order,
+        similarity=similarity.tolist(),
+        lowest=float(similarity.min()),
+    )
+
+
+def plot_hierarchy(model: Topics) -> Figure:
+    """Draw the tree of topics, from `hierarchy`."""
+    return _figure(model, "tree of topics", "topic_tree.html.j2", tree=_tree(model))
+
+
+def _tree(model: Topics) -> dict[str, Any]:
+    leaf = {"topics": [0], "words": [], "share": None}
+    return layout.tree(hierarchy(model), model.n_topics) or {
+        "path": "",
+        "height": layout.ROW,
+        "groups": [leaf],
+    }
 
 
 def plot_effects(model: TopicFinder, formula: str, term: str | None = None) -> Figure:

@@ -88,6 +88,9 @@ class TopicModel(TopicFinder):
     plot_topics = figures.plot_topics
     plot_clients = figures.plot_clients
     plot_map = figures.plot_map
+    plot_words = figures.plot_words
+    plot_similarity = figures.plot_similarity
+    plot_hierarchy = figures.plot_hierarchy
     plot_over_time = figures.plot_over_time
     plot_effects = figures.plot_effects
     plot_groups = figures.plot_groups

@@ -25,7 +25,7 @@ CURVES = {  # title by key of a round
     "seconds": "Seconds",
 }
 STYLES = "colours.css", "figures.css", "report.css", "topics.css", "print.css"
-SCRIPTS = "topics.js", "labels.js", "save.js"
+SCRIPTS = "topics.js", "documents.js", "labels.js", "save.js"
 
 
 def write_report(

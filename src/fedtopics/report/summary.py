@@ -25,6 +25,7 @@ from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.grouping import TIME
+from fedtopics.text.repeated import repeated_passages
 from fedtopics.versions import VERSION
 
 Summary = dict[str, Any]
@@ -164,7 +165,7 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
 def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary:
     """Return the parts of a summary that show single documents, or None for each."""
     if documents is None:
-        return dict.fromkeys(("examples", "document_map"))
+        return dict.fromkeys(("examples", "document_map", "repeated"))
     corpus = Corpus.of(documents)
     examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
     for row in model.representative_documents(corpus, n_documents=EXAMPLES):
@@ -174,6 +175,7 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
     document_map = model.document_map(corpus, with_text=with_text)
     return {
         "examples": examples,
+        "repeated": repeated_passages(corpus),
         "document_map": {
             "sentence": document_map.sentence,
             "svg": Markup(document_map.svg(in_report=True)),  # noqa: S704 - escaped already
