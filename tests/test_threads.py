@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fedtopics import Corpus, ProdLDA
+from fedtopics import Corpus, NeuralLDA, ProdLDA
 from fedtopics.threads import available, chosen_threads, small_products
 
 
@@ -56,6 +57,24 @@ def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.M
         model = ProdLDA(8, max_rounds=3, batch_size=256).fit(corpus).model_
         weights.append({name: weight.tolist() for name, weight in model.weights.items()})
     assert weights[0] == weights[1]
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_topics_of_documents_are_found_with_the_threads_of_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    model = NeuralLDA(2, max_rounds=1).fit(["oak elm", "ketch sloop"] * 20).model_
+    seen = []
+    infer = type(model.inference).infer
+
+    def noted(*arguments: Any) -> Any:
+        seen.append(torch.get_num_threads())
+        return infer(*arguments)
+
+    monkeypatch.setattr(type(model.inference), "infer", noted)
+    model.transform(["oak", "ketch elm"])
+    assert seen == [1] and torch.get_num_threads() == 3
 
 
 def product() -> tuple[int, float]:

@@ -66,7 +66,7 @@ def test_words_with_the_readers_own_documents() -> None:
     assert rows[:2] == [("oak", "75.0%"), ("elm", "25.0%")]
     texts = ["oak elm", "<b>elm sea", "elm", "oak", f"elm {'oak ' * 60}"]
     content = model.plot_words(texts, n_words=2).content
-    [(oak, found)] = re.findall(r"<summary><span>(oak)</span>.*?<ul>(.*?)</ul>", content)[:1]
+    [(_, found)] = re.findall(r"<summary><span>(oak)</span>.*?<ul>(.*?)</ul>", content)[:1]
     assert re.findall("<li>(.*?)</li>", found) == [f"elm {'oak ' * 39}", "oak", "oak elm"]
     assert "&lt;b&gt;elm sea" in content and "<b>" not in content
 

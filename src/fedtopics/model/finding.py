@@ -23,6 +23,7 @@ from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import count_words
+from fedtopics.threads import small_products
 
 THETA = "id", "known_words", "topic"  # columns before those of topics
 THETA_FILES = ".parquet", ".csv", ".jsonl"
@@ -139,14 +140,16 @@ class TopicFinder(Topics):
                 seen |= np.diff(counts.indptr) > 0
             if embeddings is not None:
                 seen |= embeddings.any(1)
-            for rows in batches(np.flatnonzero(seen)):
-                theta[rows] = self.inference.infer(
-                    self.weights,
-                    self.shared,
-                    counts[rows],
-                    None if embeddings is None else embeddings[rows],
-                    **({"readout": readout} if self.inference.readouts else {}),
-                )
+            how = {"readout": readout} if self.inference.readouts else {}
+            with small_products():  # the threads of training, also in notebooks and services
+                for rows in batches(np.flatnonzero(seen)):
+                    theta[rows] = self.inference.infer(
+                        self.weights,
+                        self.shared,
+                        counts[rows],
+                        None if embeddings is None else embeddings[rows],
+                        **how,
+                    )
             reading = Reading(counts, theta, seen)
         if len(corpus) <= MOST_RECALLED:
             _recent[key] = reading, self  # with its weights alive, no other object has their id
