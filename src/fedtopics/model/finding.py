@@ -5,7 +5,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +30,9 @@ THETA_FILES = ".parquet", ".csv", ".jsonl"
 BEST = 3  # representative documents of a topic
 RECALLED = 4  # readings that stay in memory
 MOST_RECALLED = 200_000  # documents of a reading that stays
-
-
-class Reading(NamedTuple):
-    """What a model reads in documents."""
-
-    counts: Any  # float32 CSR array of shape (n_documents, n_words)
-    theta: NDArray[np.float32]
-    seen: NDArray[np.bool_]  # which documents contain something that the model knows
-
-
+Reading = tuple[Any, NDArray[np.float32], NDArray[np.bool_]]
+"""Documents as a model reads them: float32 counts, (n_documents, n_words); theta; whether the
+model knows anything in each."""
 # The last readings, because an analyst's next question is about the same documents.
 _recent: OrderedDict[tuple[Any, ...], tuple[Reading, "TopicFinder"]] = OrderedDict()
 
@@ -87,7 +80,7 @@ class TopicFinder(Topics):
             )
         corpus = Corpus.of(documents)
         if self.inference.readouts:
-            return self.read(corpus, readout or "mean").theta.copy()
+            return self.read(corpus, readout or "mean")[1].copy()
         counts, theta, _ = self.read(corpus)
         if not refine:
             return theta.copy()
@@ -150,7 +143,7 @@ class TopicFinder(Topics):
                         None if embeddings is None else embeddings[rows],
                         **how,
                     )
-            reading = Reading(counts, theta, seen)
+            reading = counts, theta, seen
         if len(corpus) <= MOST_RECALLED:
             _recent[key] = reading, self  # with its weights alive, no other object has their id
         while len(_recent) > RECALLED:
