@@ -73,7 +73,7 @@ def test_topics_without_documents_are_left_out() -> None:
         "words": np.arange(6.0).reshape(3, 2),
         "weights": np.array([10.0, 0.0, 20.0]),
     }
-    with pytest.warns(UserWarning, match="1 of 3 topics have hardly any documents, and are left"):
+    with pytest.warns(UserWarning, match="1 of 3 topics have too few documents, and are left"):
         left = without_empty_topics(sums)
     assert {name: array.tolist() for name, array in left.items()} == {
         "origin": [1, 1],

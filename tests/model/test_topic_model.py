@@ -89,6 +89,15 @@ def test_the_same_documents_are_read_once(
         model.transform(seen(texts))
 
 
+def test_topics_that_repeat_the_words_of_others() -> None:
+    words = [f"word{letter}{number}" for letter in "abcde" for number in "1234567890"]
+    beta = np.full((4, 50), 0.001)
+    for topic, start in enumerate((0, 10, 2, 13)):  # 8 and 7 words are those of an earlier topic
+        beta[topic, start : start + 10] = np.arange(20, 10, -1)
+    assert TopicModel.from_matrix(beta, words).repeated == [2]
+    assert TopicModel.from_matrix(beta[:, :40], words[:40]).repeated == []
+
+
 def test_many_documents_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     model = TopicModel.from_matrix(np.eye(2), ["oak", "ketch"])
     monkeypatch.setattr("fedtopics.model.finding.MOST_RECALLED", 2)

@@ -373,6 +373,12 @@ class TopicEstimator(
                 on_event=on_event,
                 engine=engine,
             )
+        if repeated := self.model_.repeated:
+            warnings.warn(
+                f"{len(repeated)} of {self.model_.n_topics} topics have nearly the words of "
+                "another; set fewer, or train for more rounds.",
+                stacklevel=3,
+            )
         earlier = (
             getattr(self, "clients_", {}) if start is not None and start.adds_documents else {}
         )

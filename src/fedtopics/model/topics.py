@@ -19,6 +19,7 @@ from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
+SAME_WORDS = 0.8  # least part of a topic's first words that are those of another
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 
 
@@ -154,6 +155,19 @@ class Topics:
             If `n_words` is less than 1, or `relevance` is not between 0 and 1.
         """
         return self.words_by(self._ranking(relevance), n_words)
+
+    @property
+    def repeated(self) -> list[int]:
+        """Topics of whose ten first words an earlier topic has at least eight, of fifty or more."""
+        if len(self.vocabulary) < 5 * WORDS_SHOWN:  # any two topics have many in common
+            return []
+        first = [{*words} for words in self.topics(WORDS_SHOWN)]
+        least = SAME_WORDS * WORDS_SHOWN
+        return [
+            topic
+            for topic, words in enumerate(first)
+            if any(len(words & earlier) >= least for earlier in first[:topic])
+        ]
 
     def _ranking(self, relevance: float | None) -> WordRanking:
         return (

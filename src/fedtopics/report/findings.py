@@ -107,6 +107,10 @@ def sentences(
     lines = [
         _about(topics, sum(documents.values()), kind, counted_units(model)),
         _clients(topics) if len(documents) > 1 else "",
+        f"{len(model.repeated)} of {len(topics)} {kind}s have nearly the words of another: there "
+        f"may be fewer {kind}s."
+        if model.repeated
+        else "",
     ]
     questions = [*_of_groups(model, kind)]
     if change is not None:

@@ -3,7 +3,6 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ from fedtopics.methods.clusters.program import check_enough, find_origin
 from fedtopics.methods.clusters.settings import Clusterings, StartSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.final_model import assemble_model
+from fedtopics.methods.core.final_model import assemble_model, warn_of_empty
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
@@ -279,10 +278,7 @@ def without_empty_topics(sums: Sums) -> dict[str, Numbers]:
     full = sums["weights"] > 0
     if full.all() or full.sum() < 2:
         return dict(sums)
-    warnings.warn(
-        f"{int((~full).sum())} of {len(full)} topics have hardly any documents, and are left out.",
-        stacklevel=2,
-    )
+    warn_of_empty(full, "topics")
     return {name: array if name == "origin" else array[full] for name, array in sums.items()}
 
 
