@@ -46,7 +46,7 @@ class ClusterProgram(Program[AnyClusterSettings, State]):
         )
         inference = self.build(settings, len(agreement.vocabulary))
         filled = np.sum([reply["sizes"] for reply in sizes.values()], axis=0) > 0
-        # A model of an example has the number of clusters that its paper says.
+        # A model of an example keeps the number of clusters of its paper.
         if agreement.is_example or filled.sum() < 2 or not inference.by_cluster:
             filled[:] = True
         if not filled.all():
