@@ -393,6 +393,13 @@ def test_what_events_say(shown: Shown) -> None:
     assert str(shown.progress) == "round 10 of 10"
 
 
+def test_no_time_is_left_after_a_stop(shown: Shown) -> None:
+    shown.progress(TRAINING)
+    shown.rounds(1, 2, 2.0)
+    shown.progress({"event": "stopped", "round": 2, "reason": "no topic changed"})
+    assert str(shown.progress) == "round 2 of 2"
+
+
 def test_time_left_is_of_this_process(shown: Shown) -> None:
     """Rounds of before an interruption took it no time."""
     shown.progress({"event": "training", "done": 5, "rounds": 10})

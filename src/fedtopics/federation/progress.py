@@ -119,6 +119,8 @@ class ProgressDisplay:
                     completed=event["round"],
                     loss=f"loss {event['loss']:.2f}" if "loss" in event else "",
                 )
+            case "stopped":  # no round follows
+                self._bar.update(self._task.id, total=event["round"], completed=event["round"])
             case _:
                 return
         if time.monotonic() - self._when >= MINUTE or self._task.completed == self._task.total:
