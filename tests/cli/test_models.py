@@ -90,7 +90,9 @@ def test_merge(typed: Typed, done: Done) -> None:
         "models", "merge", "north", "south/model", "-o", "both", "--topics", 4
     )
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
-    assert typed("topics", "both")[0] == 0
+    shown = typed("topics", "both")
+    assert shown[0] == 0
+    assert "(others: unknown)" in shown[1] + shown[2]  # a topic of one model, in its client alone
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0
     assert typed("report", "both")[0] == 0
     assert (

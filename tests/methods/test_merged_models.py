@@ -75,6 +75,19 @@ def test_a_number_of_topics() -> None:
     assert merge_models([NORTH, SOUTH], 1).word_sums.tolist() == [[10, 9, 9, 5]]
 
 
+def test_topics_of_different_models_are_joined_before_those_of_one() -> None:
+    """North's two topics of teas are nearer to each other than oak and elm are across models."""
+    words = ("oak", "elm", "tea", "milk")
+    north = one_client("north", words, [[9, 6, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]], [0.4, 0.3, 0.3])
+    south = one_client("south", ("oak", "elm"), [[6, 9]], [1.0])
+    merged = merge_models([north, south], 3)
+    assert sorted(merged.word_sums.sum(1).tolist()) == [17, 17, 30]
+    assert {name: share.round(1).tolist() for name, share in merged.shares.items()} == {
+        "north": [0.4, 0.3, 0.3],
+        "south": [1.0, 0.0, 0.0],
+    }
+
+
 def test_the_order_of_models_changes_numbers_of_topics_alone() -> None:
     def sums(model: TopicModel) -> set[tuple[float, ...]]:
         columns = [model.vocabulary.index[word] for word in sorted(model.vocabulary.words)]
