@@ -1,5 +1,6 @@
 """What a fitted estimator says, by names that analysts know; folders, progress, a search."""
 
+import copy
 import json
 import math
 from pathlib import Path
@@ -42,6 +43,52 @@ def test_topics_are_the_same_by_every_name(model: LDA) -> None:
         assert share == shares[0, model.model_.vocabulary.index[word]]
     with pytest.raises(StudyError, match="topic=2 cannot be used; give a whole number, 0 to 1"):
         model.get_topic(2)
+
+
+LETTERS = pd.DataFrame(
+    {
+        "id": range(40),
+        "letter": documents(TREES, 5)[:20] + documents(BOATS, 5)[:20],
+        "comment": ["longer than any of the letters that people wrote about ships"] * 40,
+        "sent": ["2026-01-05"] * 20 + ["2026-02-07"] * 20,
+    }
+)
+TEXTS_OF_LETTERS = LETTERS["letter"].tolist()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m, of, **how: m.transform(of, **how).tolist(),
+        lambda m, of, **how: m.get_document_info(of, **how).to_dict(),
+        lambda m, of, **how: m.score(of, **how),
+        lambda m, of, **how: m.suggest_labels(of, **how),
+        lambda m, of, **how: m.representative_documents(of, **how).to_dict(),
+        lambda m, of, **how: m.document_map(of, **how).theta.tolist(),
+        lambda m, of, **how: m.plot_words(of, **how).content,
+        lambda m, of, **how: m.topics_over_time(of, LETTERS["sent"].tolist(), **how).to_dict(),
+        lambda m, of, **how: m.plot_over_time(of, LETTERS["sent"].tolist(), **how).content,
+        lambda m, of, **how: m.topics_per_class(of, LETTERS["sent"].tolist(), **how).to_dict(),
+    ],
+)
+def test_every_question_takes_a_table_and_the_column_of_its_text(model: LDA, ask: Any) -> None:
+    of_lists, of_tables = copy.copy(model), copy.copy(model)  # labels are suggested in place
+    assert ask(of_tables, LETTERS, text="letter") == ask(of_lists, TEXTS_OF_LETTERS)
+
+
+def test_columns_of_dates_and_effects_come_from_the_table() -> None:
+    model = LDA(**SETTINGS, text="letter").fit(LETTERS)
+    by_name = model.topics_over_time(LETTERS, "sent")
+    assert by_name.to_dict() == model.topics_over_time(LETTERS, LETTERS["sent"]).to_dict()
+    assert model.plot_over_time(LETTERS, "sent").title == "what grew, what shrank"
+    terms = {row["term"] for row in model.effects("sent", LETTERS).rows()}
+    assert terms == {"Intercept", "sent[T.2026-02-07]"}
+
+
+@pytest.mark.parametrize("name", ["topics", "clients", "map", "similarity", "hierarchy"])
+def test_figures_are_reached_from_the_estimator(model: LDA, name: str) -> None:
+    figure = getattr(model, f"plot_{name}")()
+    assert figure == getattr(model.model_, f"plot_{name}")()
 
 
 def test_document_info(model: LDA) -> None:
