@@ -266,13 +266,17 @@ def serve(
     document, word, number or model. With plain aggregation, it is a trusted server, which also
     trains and writes the model. To resume an interrupted run, start the same command again.
     """
+    from fedtopics import Study, TopicModel
     from fedtopics.federation.by_folders import exchange_of, relay_by_folders
     from fedtopics.federation.metrics import serve_metrics
-    from fedtopics.federation.relay import lead_relay, listening, read_apart
+    from fedtopics.federation.participant import start_of
+    from fedtopics.federation.relay import lead_relay, listening
+    from fedtopics.federation.serve import lead
     from fedtopics.protocol.roster import Key
 
-    plan = read_apart(study)
-    folder = out or Path("runs") / file_name(plan.name)
+    whole = Study.read(study)
+    plan = whole.server_plan
+    folder = out or Path("runs") / file_name(whole.name)
     key = Key.load(key_folder)
     news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
@@ -291,12 +295,6 @@ def serve(
         if plan.is_secure:
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
-        # Only a trusted server needs these: they load the methods.
-        from fedtopics import Study, TopicModel
-        from fedtopics.federation.participant import start_of
-        from fedtopics.federation.serve import lead
-
-        whole = Study.read(study)
         trained = lead(
             whole,
             folder,

@@ -1,22 +1,18 @@
-"""The relay of a study between machines; it loads no method, to need little memory.
+"""The relay of a study between machines.
 
 Look here for how a relay starts and ends, alone (lead_relay) or in a member's process (hosted).
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from fedtopics import errors, waiting
+from fedtopics import waiting
 from fedtopics.contract import events
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError
 from fedtopics.escaping import as_sentence
 from fedtopics.federation.progress import recording
 from fedtopics.federation.server_plan import ServerPlan
@@ -30,28 +26,6 @@ from fedtopics.transport.grpc import GrpcServer
 Notify = Callable[[events.Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """A server of the members, while its context is open."""
-
-
-def read_apart(study: Path) -> ServerPlan:
-    """Read a study in another process, whose memory is free again afterwards."""
-    command = [sys.executable, "-m", "fedtopics.federation.relay", str(study)]
-    encoded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
-    plan, error, why = msgspec.msgpack.decode(encoded, type=tuple[ServerPlan | None, str, str])
-    if plan is None:
-        raise getattr(errors, error)(why)
-    return plan
-
-
-def _write_plan(study: Path) -> None:
-    """Write the plan of a study, or its error, to the process that started this one."""
-    from fedtopics.federation.study import Study
-
-    try:
-        answer: Any = Study.read(study).server_plan, "", ""
-    except FedTopicsError as refusal:
-        answer = None, type(refusal).__name__, str(refusal)
-    with suppress(BrokenPipeError):  # that process was killed
-        sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 
 def _file_of(plan: ServerPlan, folder: Path) -> Path:
@@ -146,7 +120,3 @@ def hosted(
                 f"{waiting.HOST_STAYS / 60:.0f} minutes; start the same command again to serve "
                 "them."
             )
-
-
-if __name__ == "__main__":
-    _write_plan(Path(sys.argv[1]))

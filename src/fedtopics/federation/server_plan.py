@@ -1,6 +1,6 @@
-"""What the server of a study needs to know; this module loads fast and takes little memory."""
+"""What the server of a study needs to know, and the members' connections to it."""
 
-import msgspec
+from dataclasses import dataclass
 
 from fedtopics.errors import IdentityError, StudyError
 from fedtopics.protocol.link import split_address
@@ -8,10 +8,10 @@ from fedtopics.protocol.roster import Key, Roster
 from fedtopics.transport.grpc import GrpcLink
 
 
-class ServerPlan(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ServerPlan:
     """The members, address and certificates of a study between machines."""
 
-    name: str
     fingerprint: str
     is_secure: bool
     clients: list[str]

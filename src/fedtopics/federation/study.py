@@ -179,7 +179,6 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 'the study: [clients.NAME] certificate = "NAME.pem".'
             )
         return ServerPlan(
-            name=self.name,
             fingerprint=self.fingerprint,
             is_secure=self.is_secure,
             clients=list(self.clients),
