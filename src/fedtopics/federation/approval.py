@@ -328,7 +328,14 @@ class ApprovalGate:
                 self._record(text, verdicts[text])
                 study = self._exposure.study.fingerprint[:8]
                 self._keep(f"{file_name(self._client)}-{study}-{title}", secret, content, people)
-                self._ledger.write_released(keyed, len(content), digest(text))
+                self._ledger.add(
+                    "released",
+                    function=function,
+                    position=sent["position"],
+                    content=keyed,
+                    bytes=len(content),
+                    page=digest(text),
+                )
                 return self._passed(title)
         return self._pend(f"{title}.md", page, len(verdicts[page]))
 
@@ -349,7 +356,7 @@ class ApprovalGate:
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
         approvals = [msgspec.to_builtins(verdict) for verdict in verdicts.values()]
         if self._ledger.approved.get(digest(page)) != (page, approvals):
-            self._ledger.write_approved(page, approvals)
+            self._ledger.add("approved", page=page, approvals=approvals)
 
     def _pend(self, name: str, page: str, n_verdicts: int) -> str:
         """Write a page that waits; return since when it does."""

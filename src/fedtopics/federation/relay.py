@@ -56,11 +56,9 @@ def listening(
         members=plan.roster.members,
         study=plan.fingerprint,
     )
-    try:
+    with closing(server):
         notify(events.Listening(server.address, plan.clients))
         yield server
-    finally:
-        server.stop()
 
 
 def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -166,7 +166,7 @@ class _Member:
 
 
 class CarriedServer:
-    """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
+    """Serves the members at a carrier's addresses, in a thread, until it is closed."""
 
     def __init__(self, service: Service, carrier: Carrier, plan: ServerPlan) -> None:
         self._service = service
@@ -180,7 +180,7 @@ class CarriedServer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Bring the last results, and stop."""
         self._ends = time.monotonic() + waiting.LAST_RESULTS
         self._thread.join(2 * waiting.LAST_RESULTS)
@@ -201,7 +201,7 @@ class CarriedServer:
             self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
-        """Whether all members have ended, after `stop` was called."""
+        """Whether all members have ended, after `close` was called."""
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:
@@ -286,13 +286,8 @@ def lead_carried(
 ) -> TopicModel | None:
     """Serve a study as its relay or as its trusted server, which returns the model."""
 
-    @contextmanager
-    def listen(service: Service, notify: Any) -> Iterator[None]:
-        server = CarriedServer(service, carrier, study.server_plan)
-        try:
-            yield
-        finally:
-            server.stop()
+    def listen(service: Service, _: Any) -> closing[CarriedServer]:
+        return closing(CarriedServer(service, carrier, study.server_plan))
 
     if not study.is_secure:
         return lead(study, folder, listen, on_event)
