@@ -257,4 +257,4 @@ def test_only_the_first_certificate_of_a_file_is_trusted(north: Key, tmp_path: P
 def test_a_server_on_a_network_has_a_certificate(north: Key) -> None:
     study = Study.make(clients={"north": {"certificate": north.certificate.decode()}})
     with pytest.raises(IdentityError, match="no certificate of its server; add it to"):
-        _ = study.server_plan.certificate
+        _ = study.server_certificate

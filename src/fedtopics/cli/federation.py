@@ -274,16 +274,16 @@ def serve(
     from fedtopics.federation.serve import lead
     from fedtopics.protocol.roster import Key
 
-    whole = Study.read(study)
-    plan = whole.server_plan
-    folder = out or Path("runs") / file_name(whole.name)
+    plan = Study.read(study)
+    plan.members  # noqa: B018 - an error at once, if it has none
+    folder = out or Path("runs") / file_name(plan.name)
     key = Key.load(key_folder)
     news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
     with nullcontext() if as_json else news, serve_metrics(metrics, lambda: folder):
         if exchange is not None:
             relay_by_folders(
-                plan=plan,
+                study=plan,
                 key=key,
                 exchange=exchange_of(plan, exchange, exchange, notify=say),
                 folder=folder,
@@ -296,11 +296,11 @@ def serve(
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
         trained = lead(
-            whole,
+            plan,
             folder,
             listen_there,
             on_event=on_event,
-            start=None if start is None else start_of(TopicModel.from_pretrained(start), whole),
+            start=None if start is None else start_of(TopicModel.from_pretrained(start), plan),
         )
     show_run(trained, folder, quiet=as_json)
 
@@ -442,16 +442,15 @@ def step(
 
     key = Key.load(key_folder)
     plan = Study.read(study)
-    server = plan.server_plan
-    exchange = exchange_of(server, inbox, outbox, notify=say)
+    exchange = exchange_of(plan, inbox, outbox, notify=say)
     news = RunDisplay(MEMBER_SENTENCES, key.name)
     has_begun = any(outbox.glob(f"{key.name}@{plan.fingerprint[:8]}-*"))
     on_event = partial(_tell, print_event if as_json else news, has_begun)
     with news:
         try:
-            if key.certificate == server.roster.server and key.name not in server.roster.names:
+            if key.certificate == plan.members.server and key.name not in plan.members.names:
                 folder = member["out"] or Path("runs") / file_name(plan.name)
-                relay_by_folders(server, key, exchange, folder, lambda e: on_event(e.plain()))
+                relay_by_folders(plan, key, exchange, folder, lambda e: on_event(e.plain()))
                 return
             check_key(plan, key)
             part = _participation(plan, key, on_event, outbox=outbox, follow=False, **member)

@@ -38,7 +38,7 @@ def proposed(study: Study) -> dict[str, Any]:
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence or raise FederationError."""
     key = Key.load(folder)
-    with closing(study.server_plan.link(key)) as link:
+    with closing(study.link(key)) as link:
         link.fetch(b"")
     news = (
         ""

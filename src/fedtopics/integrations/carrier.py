@@ -27,7 +27,6 @@ from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
-from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
@@ -168,15 +167,16 @@ class _Member:
 class CarriedServer:
     """Serves the members at a carrier's addresses, in a thread, until it is closed."""
 
-    def __init__(self, service: Service, carrier: Carrier, plan: ServerPlan) -> None:
+    def __init__(self, service: Service, carrier: Carrier, study: Study) -> None:
         self._service = service
         self._carrier = carrier
-        self._plan = plan
+        self._study = study.fingerprint
+        self._roster = study.members
         self._session = os.urandom(16)
         self._members: dict[str, _Member] = {}  # by address
         self._served: SimpleQueue[tuple[str, Results]] = SimpleQueue()
         self._ends = float("inf")
-        self._pool = ThreadPoolExecutor(2 * len(plan.roster.names) + 2)
+        self._pool = ThreadPoolExecutor(2 * len(self._roster.names) + 2)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -223,8 +223,8 @@ class CarriedServer:
             calls = decode(content or b"", Calls)
         except FederationError:
             calls = None
-        if calls is None or not self._plan.roster.verify(
-            calls.name, calls.signature, _signed(self._plan.fingerprint, self._session, calls)
+        if calls is None or not self._roster.verify(
+            calls.name, calls.signature, _signed(self._study, self._session, calls)
         ):
             member.due = time.monotonic() + member.pause  # its process may be back by then
             member.pause = min(2 * member.pause, waiting.LAST_FAILED_MEMBER)
@@ -287,9 +287,9 @@ def lead_carried(
     """Serve a study as its relay or as its trusted server, which returns the model."""
 
     def listen(service: Service, _: Any) -> closing[CarriedServer]:
-        return closing(CarriedServer(service, carrier, study.server_plan))
+        return closing(CarriedServer(service, carrier, study))
 
     if not study.is_secure:
         return lead(study, folder, listen, on_event)
-    lead_relay(study.server_plan, folder, listen, lambda event: on_event(event.plain()))
+    lead_relay(study, folder, listen, lambda event: on_event(event.plain()))
     return None
