@@ -25,7 +25,7 @@ from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.plan import ClientContext, Plan, Settings
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.privacy import BOUND, Budget, Noise, Privacy, contributions, estimates
+from fedtopics.privacy import BOUND, Budget, Noise, PrivacySettings, contributions, estimates
 from fedtopics.text.vocabulary import fingerprint
 
 LEAST_PER_TOPIC = 10  # least number of words per topic
@@ -65,11 +65,9 @@ def why_too_few(n_words: int, n_topics: int) -> str:
 class PrivatePlan(Plan[Any]):
     """A study with [differential_privacy], as its method sees it."""
 
-    privacy: Privacy  # the promise for each document
+    privacy: PrivacySettings  # the promise for each document, and public words
     budget: Budget  # of all releases together
     clients: int  # number of clients of the study
-    words: tuple[str, ...] = ()  # public words, if the study contains a list
-    nearest_words: int = 8  # number of a document's words that describe its cluster
     number: int = 1  # which repetition of a stage it is
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
@@ -97,7 +95,7 @@ class NoisyClient(TopicClient[Settings]):
         super().__init__(plan, site)
         self.noise = Noise(self.secret.derive, plan.clients)
         self._budget = plan.budget
-        self._n_nearest = plan.nearest_words
+        self._n_nearest = plan.privacy.nearest_words
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
             self.corpus = site.corpus.take(rows)

@@ -176,7 +176,7 @@ class PrivateProgram(Program[Any, Arrays]):
             )
         super().__init__(plan)
         self._recipe = recipe
-        self._words = plan.words
+        self._words = plan.privacy.words
         self.stages = [
             *(partial(stage, plan) for stage in recipe.first),
             *(
