@@ -64,15 +64,6 @@ def print_event(event: dict[str, Any]) -> None:
 
 
 SHOWN_ONCE = {"offer", "documents", "memory", "languages", "joined"}  # events of each process
-EACH_A_PERSON = (
-    "Thresholds count documents: one person may have written all of them. If so, name the column "
-    "of persons, with --columns person=NAME or as person in the client's table."
-)
-FEWER_ROUNDS = (
-    "Each round draws a minibatch. Unless the policy sets max_rounds, there are at most half as "
-    "many rounds as the persons that a total is over (with plain aggregation, as this client has): "
-    "from more, documents could be computed. The method's own number of rounds falls to that."
-)
 
 
 @click.command()
@@ -214,9 +205,17 @@ def _show_own_policy(
     if problem is None:
         say("\n".join(unlisted(corpus, study.method.compared)))
     if corpus.persons is None:
-        say(EACH_A_PERSON)
+        say(
+            "Thresholds count documents: one person may have written all of them. If so, name the "
+            "column of persons, with --columns person=NAME or as person in the client's table."
+        )
     if study.method.draws:
-        say(FEWER_ROUNDS)
+        say(
+            "Each round draws a minibatch. Unless the policy sets max_rounds, there are at most "
+            "half as many rounds as the persons that a total is over (with plain aggregation, as "
+            "this client has): from more, documents could be computed. The method's own number of "
+            "rounds falls to that."
+        )
 
 
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
