@@ -267,6 +267,7 @@ def serve(
     """
     from fedtopics import Study, TopicModel
     from fedtopics.federation.by_folders import exchange_of, relay_by_folders
+    from fedtopics.federation.connection import listen_address
     from fedtopics.federation.metrics import serve_metrics
     from fedtopics.federation.participant import start_of
     from fedtopics.federation.relay import lead_relay, listening
@@ -290,7 +291,7 @@ def serve(
                 turns=inf,
             )
             return
-        listen_there = partial(listening, plan, key, plan.listen_address(listen))
+        listen_there = partial(listening, plan, key, listen_address(plan, listen))
         if plan.is_secure:
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return

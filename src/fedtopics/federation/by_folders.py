@@ -12,6 +12,7 @@ from pathlib import Path
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Finished, WaitsFor
 from fedtopics.errors import StudyError
+from fedtopics.federation.connection import require_server_key
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import relay_of
@@ -61,7 +62,7 @@ def relay_by_folders(
     turns: float = 1,
 ) -> None:
     """Take turns of a relay until all members have the model; NotYetError after the last turn."""
-    study.require_server_key(key)
+    require_server_key(study, key)
     with hold(folder):
         service = relay_of(study, folder)
         shown: Mapping[str, str] = {}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedtopics import waiting
 from fedtopics.contract.events import Allowed, Event, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.federation.connection import link_to_server, listen_address
 from fedtopics.federation.door import Door
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.participant import DONE, Participation
@@ -65,7 +66,7 @@ def join(
     if not (dry_run or host) and (model := part.finished(study)) is not None:
         with suppress(FedTopicsError):  # a relay that was restarted does not know that
             if study.is_secure:
-                (link or study.link(key)).ask(encode(Ask(b"", 0, "done", b"")))
+                (link or link_to_server(study, key)).ask(encode(Ask(b"", 0, "done", b"")))
         return model
     if dry_run:
         part.review(study)
@@ -77,13 +78,13 @@ def join(
             server = hosted(
                 study=study,
                 key=key,
-                address=study.listen_address(listen),
+                address=listen_address(study, listen),
                 folder=part.out,
                 notify=part.notify,
             )
             return _train(part, study, LoopbackLink(files.enter_context(server), key.name), timeout)
         if link is None:
-            link = study.link(key)
+            link = link_to_server(study, key)
             part.require_server(study, partial(link.fetch, b""))
         try:
             part.review(study)

@@ -14,6 +14,7 @@ from fedtopics import waiting
 from fedtopics.contract import events
 from fedtopics.errors import FederationError
 from fedtopics.escaping import as_sentence
+from fedtopics.federation.connection import require_server_key
 from fedtopics.federation.progress import recording
 from fedtopics.federation.study import Study
 from fedtopics.files import EVENTS, LineFile, hold, make_folder, read_bytes, write_durably
@@ -47,7 +48,7 @@ def listening(
     study: Study, key: Key, address: str, service: Service, notify: Notify
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT; port 0 means any free port."""
-    study.require_server_key(key)
+    require_server_key(study, key)
     server = GrpcServer(
         service=service,
         address=address,

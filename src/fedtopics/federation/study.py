@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedtopics.errors import IdentityError, StudyError, first_problem, refuse
+from fedtopics.errors import StudyError, first_problem, refuse
 from fedtopics.escaping import check_client_name, check_different
 from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
@@ -29,15 +29,13 @@ from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, Method, find_method
 from fedtopics.privacy import PrivacySettings
-from fedtopics.protocol.link import split_address
-from fedtopics.protocol.roster import Key, Roster
+from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import RULES
-from fedtopics.transport.grpc import GrpcLink
 
 
 def _settings_of(value: Any) -> Any:
@@ -180,44 +178,6 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 'the study: [clients.NAME] certificate = "NAME.pem".'
             )
         return roster
-
-    @property
-    def server_address(self) -> str:
-        """The server's address; StudyError if the study has none."""
-        if self.server.address is None:
-            raise StudyError('The study has no server address; add [server] address = "HOST:PORT".')
-        return self.server.address
-
-    @property
-    def server_certificate(self) -> bytes:
-        """The server's certificate; IdentityError if the study has none."""
-        if self.members.server is None:
-            raise IdentityError(
-                "The study names no certificate of its server; add it to [server], or name a "
-                'member that hosts the server: host = "NAME".'
-            )
-        return self.members.server
-
-    def require_server_key(self, key: Key) -> None:
-        """Raise IdentityError for another key than the server's."""
-        if self.server_certificate != key.certificate:
-            raise IdentityError(
-                f"The certificate of {key.name!r} is not the one that the study names for its "
-                "server; give the server's key, or correct [server] in all members' study files."
-            )
-
-    def link(self, key: Key) -> GrpcLink:
-        return GrpcLink(
-            address=self.server_address,
-            key=key.in_pem(),
-            certificate=key.certificate,
-            server=self.server_certificate,
-            study=self.fingerprint,
-        )
-
-    def listen_address(self, address: str) -> str:
-        """Return the given address, or the study's port on this machine."""
-        return address or f"0.0.0.0:{split_address(self.server_address)[1]}"
 
     @property
     def agreed(self) -> dict[str, Any]:

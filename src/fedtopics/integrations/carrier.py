@@ -25,6 +25,7 @@ from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.study import Study
@@ -277,7 +278,15 @@ def join_carried(
 ) -> None:
     """Take part in a study with a site's documents."""
     switches = settings.model_dump(include={"insecure_seed", "first_release", "texts_changed"})
-    part = Participation.of(key, settings, folder, on_event, by=study.method.by, **switches)
+    part = Participation(
+        key=key,
+        policy=Policy.of(settings.policy),
+        corpus=settings.read(key.name, study.method.by),
+        out=folder,
+        on_event=on_event,
+        embedding_model=settings.embedding_model,
+        **switches,
+    )
     join(part, study, link=link)
 
 
