@@ -171,7 +171,7 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         yield sent, take
         link.ask(run.members["ann"].question())  # it still serves
         link.close()
-        server.stop()
+        server.close()
 
 
 PARTS = {

@@ -22,7 +22,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import ClientContext, Secret
-from fedtopics.privacy import Noise, Privacy, estimates
+from fedtopics.privacy import Noise, PrivacySettings, estimates
 from fedtopics.privacy.client import NoisyClient, PrivatePlan
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.protocol.layout import Layout
@@ -117,7 +117,7 @@ def plan_of(case: Case) -> PrivatePlan:
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, differential_privacy=bound)
-    privacy = Privacy(**bound)
+    privacy = PrivacySettings(**bound)
     budget = RECIPES.find(case.method).budget(privacy, study.method)
     return PrivatePlan(
         settings=study.method,

@@ -238,7 +238,7 @@ class Scene:
         folder = self.folder / "server"
         events = self.events
         if plan.is_secure:
-            work = Background(lambda: lead_relay(plan.server_plan, folder, listen, events))
+            work = Background(lambda: lead_relay(plan, folder, listen, events))
         else:
             work = Background(lambda: lead(plan, folder, listen, events.append))
         until(lambda: self.service is not None or not work.running)
@@ -376,7 +376,7 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
         partners = scene.join_all()  # with one study now, and the same server
         assert [partner.result().documents for partner in partners] == [SIZES] * 3
         server.result()
-        lead_relay(scene.plan.server_plan, tmp_path / "server", None, scene.events)  # type: ignore[arg-type]
+        lead_relay(scene.plan, tmp_path / "server", None, scene.events)  # type: ignore[arg-type]
         assert scene.events[-1]["event"] == "already finished"
     else:
         assert other.fingerprint in str(error)

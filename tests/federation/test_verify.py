@@ -259,7 +259,7 @@ def test_a_name_that_leads_out_of_the_folder_is_not_opened(name: str, tmp_path: 
     path = written(tmp_path / "run")
     (path.parent / "link").symlink_to(tmp_path / "secret")
     ledger = opened(path.parent)
-    ledger._add("stored", file=name, bytes=6, sha256=hashlib.sha256(b"secret").hexdigest())
+    ledger.add("stored", file=name, bytes=6, sha256=hashlib.sha256(b"secret").hexdigest())
     ledger.close()
     (check,) = [check for check in verify(path.parent) if check.holds is False]
     assert check.text.endswith(f"names a file outside {path.parent}; it was not opened.")

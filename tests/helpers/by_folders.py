@@ -55,7 +55,7 @@ class Carried:
     def turn(self, name: str) -> str:
         """Take a participant's turn; return for what it waits, "" if it has ended."""
         folder = self.folders[name]
-        plan = self.plan.server_plan
+        plan = self.plan
         exchange = exchange_of(plan, self.inbox(name), self.outbox(name), self.problems.append)
         try:
             if name in self.corpora:

@@ -75,7 +75,7 @@ def serving(
     try:
         yield server
     finally:
-        server.stop()
+        server.close()
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def main(folder: Path, port: str) -> None:
     unwanted = {"torch", "numba"} & set(sys.modules)
     print(server.port if not unwanted else f"imports {unwanted}", flush=True)
     time.sleep(300)
-    server.stop()
+    server.close()
 
 
 if __name__ == "__main__":

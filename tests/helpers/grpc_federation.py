@@ -175,7 +175,7 @@ def federated(
         yield
 
     if plan.is_secure:
-        lead_relay(plan.server_plan, folder / "server", listen, events)
+        lead_relay(plan, folder / "server", listen, events)
     else:
         begun = None if start is None else start_of(start, plan)
         lead(plan, folder / "server", listen, on_event=events.append, start=begun)

@@ -15,7 +15,7 @@ from fedtopics.methods.flda.state import (
     GlobalTopic,
     LocalTopics,
     link_rounds,
-    read_replies,
+    read_reply,
     round_facts,
 )
 from fedtopics.methods.flda.topic_lists import (
@@ -351,8 +351,8 @@ def reply(**other: Any) -> dict[str, Any]:
     ],
 )
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
-    assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
-    assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}
+    assert read_reply(reply()) == LocalTopics([FRUIT], [4], [9.0], 50)
+    assert read_reply(reply(**spoil)) == LocalTopics([], [], [], 0)
 
 
 def test_given_words_guide_whatever_was_learned() -> None:

@@ -20,7 +20,7 @@ from fedtopics.protocol.outliers import Robust, Rule
 from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.plain_log import Log
-from fedtopics.protocol.plain_rounds import Rounds, Rules
+from fedtopics.protocol.plain_rounds import FederationSettings, Rounds
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import dumps, loads
 from tests.helpers.background import KilledError, until
@@ -28,6 +28,19 @@ from tests.helpers.background import KilledError, until
 NAMES = ("east", "north", "south")
 ROUNDS = 5
 TEMPLATE = {"documents": Announced({}), "x": Bounds((3,))}
+
+
+def rules_of(
+    quorum: int, join: float, wait: float, round_: float, outliers: Rule = "none"
+) -> FederationSettings:
+    """The settings of plain aggregation, in the order of a round."""
+    return FederationSettings(
+        quorum=quorum,
+        join_timeout=join,
+        quorum_timeout=wait,
+        round_timeout=round_,
+        outliers=outliers,
+    )
 
 
 class TinyDoor:
@@ -147,7 +160,7 @@ class TinyLink:
 class Scene:
     """A server and clients, each in a thread, that are started again when they are killed."""
 
-    def __init__(self, folder: Path, rules: Rules) -> None:
+    def __init__(self, folder: Path, rules: FederationSettings) -> None:
         self.folder = folder
         self.rules = rules
         self.timeout = 60.0
@@ -210,7 +223,7 @@ class Scene:
             notify=notify,
         )
         clients = PlainClients(
-            source=Rounds(server, self.rules, notify),
+            source=Rounds(server, self.rules, self.rules.quorum or 1, notify),
             names=NAMES,
             own="",
             door=None,

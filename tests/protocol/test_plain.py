@@ -16,11 +16,11 @@ from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.outliers import Rule
 from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
 from fedtopics.protocol.plain_log import Log
-from fedtopics.protocol.plain_rounds import Rounds, Rules
+from fedtopics.protocol.plain_rounds import Rounds
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import dumps, loads
 from tests.helpers.background import until
-from tests.protocol.plain_scene import NAMES, ROUNDS, Scene, here
+from tests.protocol.plain_scene import NAMES, ROUNDS, Scene, here, rules_of
 
 LATE = "it was away, or too late"
 
@@ -29,7 +29,7 @@ LATE = "it was away, or too late"
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     for name, seconds in {"ASK_HELD": 0.2, "NO_NEWS": 0.01, "FIRST_RETRY": 0.02}.items():
         monkeypatch.setattr(waiting, name, seconds)
-    made = Scene(tmp_path, Rules(3, 20, 20, 20))
+    made = Scene(tmp_path, rules_of(3, 20, 20, 20))
     yield made
     made.close()
 
@@ -57,7 +57,7 @@ def slowly(seconds: float, when: Callable[[str], bool] = lambda function: True) 
 
 @pytest.mark.parametrize("rule", ["none", "clip", "median"])
 def test_the_model_has_the_bits_of_one_process(scene: Scene, rule: Rule) -> None:
-    scene.rules = Rules(3, 20, 20, 20, rule)
+    scene.rules = rules_of(3, 20, 20, 20, rule)
     assert_bits(models(scene), here(NAMES, rule=rule))
     assert members(scene) == [list(NAMES)] * ROUNDS
     assert not any(report["missing"] for report in scene.reports)
@@ -65,7 +65,7 @@ def test_the_model_has_the_bits_of_one_process(scene: Scene, rule: Rule) -> None
 
 
 def test_a_round_goes_on_without_a_client_that_is_away(scene: Scene) -> None:
-    scene.rules = Rules(2, 0.3, 20, 20)
+    scene.rules = rules_of(2, 0.3, 20, 20)
     assert_bits(models(scene, NAMES[:2]), here(NAMES[:2]))
     assert {report["missing"]["south"] for report in scene.reports} == {"not connected"}
     assert "waiting" in scene.kinds()
@@ -73,7 +73,7 @@ def test_a_round_goes_on_without_a_client_that_is_away(scene: Scene) -> None:
 
 @pytest.mark.parametrize("function", ["first", "second"])
 def test_a_client_that_is_late_is_lost_and_comes_back(scene: Scene, function: str) -> None:
-    scene.rules = Rules(2, 20, 20, 0.5)
+    scene.rules = rules_of(2, 20, 20, 0.5)
     may_go_on = threading.Event()
 
     def late(called: str, reply: Any) -> Any:
@@ -100,7 +100,7 @@ def test_a_client_that_is_late_is_lost_and_comes_back(scene: Scene, function: st
 
 
 def test_a_lost_client_is_taken_back_if_the_quorum_needs_it(scene: Scene) -> None:
-    scene.rules = Rules(3, 20, 20, 0.4)
+    scene.rules = rules_of(3, 20, 20, 0.4)
     once = iter([True])
     scene.doors["south"].change = slowly(0.8, lambda name: name == "second" and next(once, False))
     assert_bits(models(scene), here(NAMES))
@@ -109,7 +109,7 @@ def test_a_lost_client_is_taken_back_if_the_quorum_needs_it(scene: Scene) -> Non
 
 
 def test_a_client_that_is_always_late_ends_a_run_that_needs_it(scene: Scene) -> None:
-    scene.rules = Rules(3, 20, 0.3, 0.1)
+    scene.rules = rules_of(3, 20, 0.3, 0.1)
     scene.doors["south"].change = slowly(0.15)
     server = scene.serve()
     assert all(map(scene.join, NAMES))
@@ -118,7 +118,7 @@ def test_a_client_that_is_always_late_ends_a_run_that_needs_it(scene: Scene) -> 
 
 
 def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
-    scene.rules = Rules(3, 0.1, 0.1, 20)
+    scene.rules = rules_of(3, 0.1, 0.1, 20)
     scene.timeout = 0.1
     server = scene.serve()
     client = scene.join("east")
@@ -132,7 +132,7 @@ def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
 def test_clients_that_compute_are_not_away(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "AWAY", -1.0)
     monkeypatch.setattr(scene.doors["south"], "write_total", lambda *what: time.sleep(0.05))
-    scene.rules = Rules(2, 20, 20, 20)
+    scene.rules = rules_of(2, 20, 20, 20)
     assert_bits(models(scene), here(NAMES))
 
 
@@ -150,7 +150,7 @@ def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.Monke
 
 
 def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
-    scene.rules = Rules(2, 20, 20, 20)
+    scene.rules = rules_of(2, 20, 20, 20)
     bad = {"x": np.full(3, math.nan)}
     scene.doors["south"].change = lambda called, reply: reply | bad if "x" in reply else reply
     server, east, _, south = scene.serve(), *map(scene.join, NAMES)
@@ -172,7 +172,7 @@ def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
 def test_nobody_waits_for_who_ends(
     scene: Scene, failure: Exception, reason: str, error: str
 ) -> None:
-    scene.rules = Rules(2, 20, 20, 20)
+    scene.rules = rules_of(2, 20, 20, 20)
 
     def change(called: str, reply: Any) -> Any:
         raise failure
@@ -193,7 +193,7 @@ def ask(scene: Scene, step: int = 0, run: bytes = b"", phase: Any = "begin", lea
 
 
 def test_a_policy_that_requires_more_clients_leaves_a_client_out(scene: Scene) -> None:
-    scene.rules = Rules(2, 20, 20, 20)
+    scene.rules = rules_of(2, 20, 20, 20)
     server = scene.serve()
     ask(scene, least=4)
     others = map(scene.join, NAMES[:2])
@@ -258,7 +258,7 @@ def test_killed_clients_resume(scene: Scene, first: int, arrives: bool) -> None:
 
 
 def test_a_client_that_was_away_for_long_gets_the_checkpoint(scene: Scene) -> None:
-    scene.rules = Rules(2, 0.2, 20, 20)
+    scene.rules = rules_of(2, 0.2, 20, 20)
     may_end = threading.Event()
     scene.doors["east"].change = lambda called, reply: (
         may_end.wait(20) if len(scene.doors["east"].calls) == 10 else None,
@@ -313,7 +313,7 @@ def test_a_log_forgets_what_is_before_the_last_checkpoint(tmp_path: Path) -> Non
         names=NAMES, software="", log=log, largest=1, state=bytes, notify=lambda _: None
     )
     with pytest.raises(RunError, match="The log lacks step 2 of this run; restore the whole"):
-        Rounds(server, Rules(1, 1, 1, 1), lambda _: None)._written(2)
+        Rounds(server, rules_of(1, 1, 1, 1), 1, lambda _: None)._written(2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "more"])

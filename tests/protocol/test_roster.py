@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fedtopics import Study
 from fedtopics.errors import IdentityError, StudyError
+from fedtopics.federation.connection import server_certificate
 from fedtopics.protocol import roster
 from fedtopics.protocol.roster import (
     Key,
@@ -257,4 +258,4 @@ def test_only_the_first_certificate_of_a_file_is_trusted(north: Key, tmp_path: P
 def test_a_server_on_a_network_has_a_certificate(north: Key) -> None:
     study = Study.make(clients={"north": {"certificate": north.certificate.decode()}})
     with pytest.raises(IdentityError, match="no certificate of its server; add it to"):
-        _ = study.server_plan.certificate
+        server_certificate(study)

@@ -8,7 +8,7 @@ import pytest
 from stop_words import AVAILABLE_LANGUAGES
 
 from fedtopics.errors import FedTopicsError
-from fedtopics.text.languages import _lemma, check_installed, find_likely, stop_words
+from fedtopics.text.languages import check_installed, find_likely, lemma_of, stop_words
 from fedtopics.text.rules import TextRules
 
 
@@ -27,9 +27,9 @@ def test_stop_words_of_scripts_without_spaces_are_words() -> None:
 def test_words_that_are_too_long_are_not_kept_in_memory() -> None:
     analyse = TextRules(languages="de", lemmas=True).analyser()
     assert analyse("Wälder " + 101 * "a") == ["wald"]
-    before = _lemma.cache_info().currsize
+    before = lemma_of.cache_info().currsize
     analyse(" ".join(n * "a" for n in range(101, 120)))
-    assert _lemma.cache_info().currsize == before
+    assert lemma_of.cache_info().currsize == before
 
 
 @pytest.mark.parametrize(

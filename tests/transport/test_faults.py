@@ -118,7 +118,7 @@ def test_an_answer_on_its_way_arrives_though_the_server_stops() -> None:
     with serving() as server, linked(server.port) as link, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(link.fetch, b"content")
         time.sleep(0.05)
-        server.stop()
+        server.close()
         assert len(waiting.result(5)) == CONTENT
 
 

@@ -66,7 +66,7 @@ def test_a_trusted_certificate_that_is_no_members_is_refused() -> None:
         with linked(server.port, "north") as link:
             assert link.ask(b"1") == b"north:1"
     finally:
-        server.stop()
+        server.close()
     assert service.asked == 1
 
 

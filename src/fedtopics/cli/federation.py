@@ -64,15 +64,6 @@ def print_event(event: dict[str, Any]) -> None:
 
 
 SHOWN_ONCE = {"offer", "documents", "memory", "languages", "joined"}  # events of each process
-EACH_A_PERSON = (
-    "Thresholds count documents: one person may have written all of them. If so, name the column "
-    "of persons, with --columns person=NAME or as person in the client's table."
-)
-FEWER_ROUNDS = (
-    "Each round draws a minibatch. Unless the policy sets max_rounds, there are at most half as "
-    "many rounds as the persons that a total is over (with plain aggregation, as this client has): "
-    "from more, documents could be computed. The method's own number of rounds falls to that."
-)
 
 
 @click.command()
@@ -214,9 +205,17 @@ def _show_own_policy(
     if problem is None:
         say("\n".join(unlisted(corpus, study.method.compared)))
     if corpus.persons is None:
-        say(EACH_A_PERSON)
+        say(
+            "Thresholds count documents: one person may have written all of them. If so, name the "
+            "column of persons, with --columns person=NAME or as person in the client's table."
+        )
     if study.method.draws:
-        say(FEWER_ROUNDS)
+        say(
+            "Each round draws a minibatch. Unless the policy sets max_rounds, there are at most "
+            "half as many rounds as the persons that a total is over (with plain aggregation, as "
+            "this client has): from more, documents could be computed. The method's own number of "
+            "rounds falls to that."
+        )
 
 
 def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
@@ -266,12 +265,17 @@ def serve(
     document, word, number or model. With plain aggregation, it is a trusted server, which also
     trains and writes the model. To resume an interrupted run, start the same command again.
     """
+    from fedtopics import Study, TopicModel
     from fedtopics.federation.by_folders import exchange_of, relay_by_folders
+    from fedtopics.federation.connection import listen_address
     from fedtopics.federation.metrics import serve_metrics
-    from fedtopics.federation.relay import lead_relay, listening, read_apart
+    from fedtopics.federation.participant import start_of
+    from fedtopics.federation.relay import lead_relay, listening
+    from fedtopics.federation.serve import lead
     from fedtopics.protocol.roster import Key
 
-    plan = read_apart(study)
+    plan = Study.read(study)
+    plan.members  # noqa: B018 - an error at once, if it has none
     folder = out or Path("runs") / file_name(plan.name)
     key = Key.load(key_folder)
     news = RunDisplay()
@@ -279,7 +283,7 @@ def serve(
     with nullcontext() if as_json else news, serve_metrics(metrics, lambda: folder):
         if exchange is not None:
             relay_by_folders(
-                plan=plan,
+                study=plan,
                 key=key,
                 exchange=exchange_of(plan, exchange, exchange, notify=say),
                 folder=folder,
@@ -287,22 +291,16 @@ def serve(
                 turns=inf,
             )
             return
-        listen_there = partial(listening, plan, key, plan.listen_address(listen))
+        listen_there = partial(listening, plan, key, listen_address(plan, listen))
         if plan.is_secure:
             lead_relay(plan, folder, listen_there, notify=lambda e: on_event(e.plain()))
             return
-        # Only a trusted server needs these: they load the methods.
-        from fedtopics import Study, TopicModel
-        from fedtopics.federation.participant import start_of
-        from fedtopics.federation.serve import lead
-
-        whole = Study.read(study)
         trained = lead(
-            whole,
+            plan,
             folder,
             listen_there,
             on_event=on_event,
-            start=None if start is None else start_of(TopicModel.from_pretrained(start), whole),
+            start=None if start is None else start_of(TopicModel.from_pretrained(start), plan),
         )
     show_run(trained, folder, quiet=as_json)
 
@@ -444,16 +442,15 @@ def step(
 
     key = Key.load(key_folder)
     plan = Study.read(study)
-    server = plan.server_plan
-    exchange = exchange_of(server, inbox, outbox, notify=say)
+    exchange = exchange_of(plan, inbox, outbox, notify=say)
     news = RunDisplay(MEMBER_SENTENCES, key.name)
     has_begun = any(outbox.glob(f"{key.name}@{plan.fingerprint[:8]}-*"))
     on_event = partial(_tell, print_event if as_json else news, has_begun)
     with news:
         try:
-            if key.certificate == server.roster.server and key.name not in server.roster.names:
+            if key.certificate == plan.members.server and key.name not in plan.members.names:
                 folder = member["out"] or Path("runs") / file_name(plan.name)
-                relay_by_folders(server, key, exchange, folder, lambda e: on_event(e.plain()))
+                relay_by_folders(plan, key, exchange, folder, lambda e: on_event(e.plain()))
                 return
             check_key(plan, key)
             part = _participation(plan, key, on_event, outbox=outbox, follow=False, **member)

@@ -60,7 +60,7 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
     with closing(_reopened(path, lines[-1], key)) as ledger:
         for name in chosen:
             # First the line: if the power fails in between, `verify` finds the file.
-            ledger.write_deleted(name)
+            ledger.add("deleted", file=name)
             (folder / name).unlink(missing_ok=True)
     return chosen
 

@@ -145,6 +145,26 @@ def follow(page: str, people: People, needed: int, place: str, verdicts: Verdict
     return others
 
 
+def after_farewells(
+    pages: Iterable[tuple[str, VerdictsOf]], policy: Policy, client: str, study: str
+) -> tuple[People, list[tuple[str, People]]]:
+    """Return who may approve after these pages, and each farewell among them with who signed it."""
+    people: People = policy.approvers_by_name
+    farewells: list[tuple[str, People]] = []
+    for page, verdicts in pages:
+        before = people
+        people = follow(
+            page=page,
+            people=before,
+            needed=policy.approvals,
+            place=where_of(client, study, len(farewells)),
+            verdicts=verdicts,
+        )
+        if people != before:
+            farewells.append((page, before))
+    return people, farewells
+
+
 class Approval(BaseModel, frozen=True, use_attribute_docstrings=True):
     """That a person approved a page."""
 
@@ -198,19 +218,8 @@ def approved_pages(lines: Iterable[Line]) -> dict[str, ApprovedPage]:
                 )
             case "approved":
                 verdicts = partial(newest, msgspec.convert(content["approvals"], list[Verdict]))
-                people: People = policy.approvers_by_name
-                number = 0
                 # Approvers who were replaced before this page do not count any more.
-                for page, about in earlier:
-                    before = people
-                    people = follow(
-                        page=page,
-                        people=before,
-                        needed=policy.approvals,
-                        place=where_of(client, content["study"], number),
-                        verdicts=about,
-                    )
-                    number += people != before
+                people, _ = after_farewells(earlier, policy, client, content["study"])
                 text = content["page"]
                 earlier.append((text, verdicts))
                 approvals = [
@@ -266,29 +275,22 @@ class ApprovalGate:
 
     def people(self) -> People:
         """Return who may approve now, after the farewells that the others have signed."""
-        policy = self._exposure.policy
         study = self._exposure.study.fingerprint
-        people: People = policy.approvers_by_name
-        number = 0
         # Those that were followed before count first, and also if their files are gone.
         recorded = [page for page, _ in self._ledger.approved.values()]
         pages = [*recorded, *texts_in(self._folder, f"{FAREWELL}*.md").values()]
-        for page in pages * len(pages):  # one can follow from another
-            before = people
-            people = follow(
-                page=page,
-                people=before,
-                needed=policy.approvals,
-                place=where_of(self._client, study, number),
-                verdicts=self._verdicts,
-            )
-            if people != before:
-                number += 1
-                self._record(page, self._verdicts(page, before))
+        people, farewells = after_farewells(
+            ((page, self._verdicts) for page in pages * len(pages)),  # one can follow from another
+            self._exposure.policy,
+            self._client,
+            study,
+        )
+        for page, before in farewells:
+            self._record(page, self._verdicts(page, before))
         notice = Notice(
             client=self._client,
             study=study,
-            number=number,
+            number=len(farewells),
             people={name: certificate_fingerprint(pem) for name, pem in people.items()},
         )
         self._write(PEOPLE, msgspec.json.encode(notice).decode())
@@ -328,7 +330,14 @@ class ApprovalGate:
                 self._record(text, verdicts[text])
                 study = self._exposure.study.fingerprint[:8]
                 self._keep(f"{file_name(self._client)}-{study}-{title}", secret, content, people)
-                self._ledger.write_released(keyed, len(content), digest(text))
+                self._ledger.add(
+                    "released",
+                    function=function,
+                    position=sent["position"],
+                    content=keyed,
+                    bytes=len(content),
+                    page=digest(text),
+                )
                 return self._passed(title)
         return self._pend(f"{title}.md", page, len(verdicts[page]))
 
@@ -349,7 +358,7 @@ class ApprovalGate:
     def _record(self, page: str, verdicts: Mapping[str, Verdict]) -> None:
         approvals = [msgspec.to_builtins(verdict) for verdict in verdicts.values()]
         if self._ledger.approved.get(digest(page)) != (page, approvals):
-            self._ledger.write_approved(page, approvals)
+            self._ledger.add("approved", page=page, approvals=approvals)
 
     def _pend(self, name: str, page: str, n_verdicts: int) -> str:
         """Write a page that waits; return since when it does."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Finished, WaitsFor
 from fedtopics.errors import StudyError
+from fedtopics.federation.connection import require_server_key
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.relay import relay_of
-from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
 from fedtopics.files import hold
 from fedtopics.model.topic_model import TopicModel
@@ -24,9 +24,9 @@ from fedtopics.protocol.roster import Key
 from fedtopics.transport.folders import Exchange, FolderLink, Notify, relay_turn
 
 
-def exchange_of(plan: ServerPlan, inbox: Path, outbox: Path, notify: Notify) -> Exchange:
+def exchange_of(study: Study, inbox: Path, outbox: Path, notify: Notify) -> Exchange:
     """Return the files of a study in two folders; StudyError if it cannot be run by files."""
-    if not plan.is_secure:
+    if not study.is_secure:
         raise StudyError(
             "The study has plain aggregation, whose rounds do not wait for people; set aggregation "
             '= "secure" to exchange files.'
@@ -34,28 +34,27 @@ def exchange_of(plan: ServerPlan, inbox: Path, outbox: Path, notify: Notify) -> 
     return Exchange(
         inbox=inbox,
         outbox=outbox,
-        study=plan.fingerprint,
-        roster=plan.roster,
-        largest=plan.largest_message,
+        study=study.fingerprint,
+        roster=study.members,
+        largest=study.federation.largest_message << 20,
         notify=notify,
     )
 
 
 def take_turn(part: Participation, study: Study, exchange: Exchange) -> TopicModel | None:
     """Take a member's turn; NotYetError if the others have to act before there is a model."""
-    plan = study.server_plan
     place = part.state_folder(study) / "exchange"
     with hold(place):
         host = (
-            partial(relay_turn, exchange, relay_of(plan, part.out), part.key)
-            if plan.roster.server == part.key.certificate
+            partial(relay_turn, exchange, relay_of(study, part.out), part.key)
+            if study.members.server == part.key.certificate
             else None
         )
         return join(part, study, link=FolderLink(exchange, part.key, place / "sent", host))
 
 
 def relay_by_folders(
-    plan: ServerPlan,
+    study: Study,
     key: Key,
     exchange: Exchange,
     folder: Path,
@@ -63,9 +62,9 @@ def relay_by_folders(
     turns: float = 1,
 ) -> None:
     """Take turns of a relay until all members have the model; NotYetError after the last turn."""
-    plan.require_key(key)
+    require_server_key(study, key)
     with hold(folder):
-        service = relay_of(plan, folder)
+        service = relay_of(study, folder)
         shown: Mapping[str, str] = {}
         while True:
             relay_turn(exchange, service, key)

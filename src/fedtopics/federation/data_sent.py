@@ -40,7 +40,6 @@ ALL_SEE = "all members"
 KNOWN_WORDS = "known_words"  # only of models that are trained further
 TOTAL = "members, as a total"
 SERVER_SEES = "the server"
-ONE_PROCESS = "one process; between machines: "
 MASKED = 8  # bytes of a number in a secure sum
 NUMBER_AS_TEXT = 25  # bytes of a number that is not in an array, at most
 WORD_AS_TEXT = 12 * (LONGEST_WORD + 1)  # bytes of a word, at most
@@ -176,7 +175,7 @@ class TableMaker:
             calls=often.total(rounds),
             data_sent=of.data_sent,
             short=of.short,
-            seen=(ONE_PROCESS if self.is_simulation else "")
+            seen=("one process; between machines: " if self.is_simulation else "")
             + (ALL_SEE if of.seen_by_all else TOTAL if self.is_secure else SERVER_SEES),
             over=of.over.text,
             numbers=int(numbers) if is_known else None,

@@ -3,8 +3,8 @@
 Look here for what a client refuses to send during a run; `policy` has the checks before it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -172,31 +172,34 @@ class Door:
             )
 
 
-@dataclass(repr=False)  # its own repr would print clients
-class AtOnce:
-    """Computes sums over all clients of a simulation at once; policies apply, no ledger is kept."""
+def sums_at_once(
+    doors: Mapping[str, Door],
+) -> Callable[[Sequence[str], Call], dict[str, Any] | None]:
+    """Return a function that sums over these clients of a simulation at once, without a ledger.
 
-    doors: Mapping[str, Door]
-    _round: tuple[Sequence[str], Any] = ((), None)  # clients, and what computes for them
+    Policies apply. It returns None if each client's reply must be computed separately.
+    """
 
-    def sum(self, names: Sequence[str], call: Call) -> dict[str, Any] | None:
-        """Return the sum of clients' replies, or None if each must be computed separately."""
-        doors = [self.doors[name] for name in names]
-        if self._round[0] != names:
-            join = doors[0]._client.together
-            self._round = names, join and join([door._client for door in doors])
-        together = self._round[1]
+    @lru_cache(maxsize=1)  # all calls of a round are to the same clients
+    def joined(*names: str) -> Any:
+        clients = [doors[name]._client for name in names]
+        return clients[0].together and clients[0].together(clients)
+
+    def summed(names: Sequence[str], call: Call) -> dict[str, Any] | None:
+        together = joined(*names)
         if together is None or call.function not in together.functions:
             return None
         payload: dict[str, Any] = {}
-        for door in doors:
+        for door in (doors[name] for name in names):
             door._admit(call)
             door._client.attempt = call.position.attempt
             payload = door._client.checked(call.function, call.payload)
         total: dict[str, Any] = getattr(together, call.function)(**payload)
-        for door, documents in zip(doors, together.documents, strict=True):
-            door._let_out(call, {"documents": documents})
+        for name, documents in zip(names, together.documents, strict=True):
+            doors[name]._let_out(call, {"documents": documents})
         return total
+
+    return summed
 
 
 def _question(call: Call) -> tuple[str, str]:

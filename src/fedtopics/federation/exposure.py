@@ -38,10 +38,6 @@ OF_GROUPS = (
     " A sum over a topic, cluster or group counts persons of all members, so it can be over one "
     "of this client."
 )
-WITHOUT_NOISE = (
-    "There is no noise, so a model differs with and without a person's documents: `fedtopics audit "
-    "attack` measures how often a guess is right."
-)
 
 
 @dataclass(frozen=True)
@@ -168,7 +164,9 @@ class Exposure:
             "topics, counts of words, rounded by lot, and, exactly, each member's number of "
             "documents and shares of topics. A word is in the model only if "
             f"{limits.min_clients_per_word} or more members each have it in documents of at least "
-            f"{limits.min_persons_per_word} persons. {WITHOUT_NOISE}"
+            f"{limits.min_persons_per_word} persons. There is no noise, so a model differs with "
+            "and without a person's documents: `fedtopics audit attack` measures how often a guess "
+            "is right."
         )
 
     @property

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedtopics import waiting
 from fedtopics.contract.events import Allowed, Event, Joined
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
+from fedtopics.federation.connection import link_to_server, listen_address
 from fedtopics.federation.door import Door
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.participant import DONE, Participation
@@ -65,26 +66,25 @@ def join(
     if not (dry_run or host) and (model := part.finished(study)) is not None:
         with suppress(FedTopicsError):  # a relay that was restarted does not know that
             if study.is_secure:
-                (link or study.server_plan.link(key)).ask(encode(Ask(b"", 0, "done", b"")))
+                (link or link_to_server(study, key)).ask(encode(Ask(b"", 0, "done", b"")))
         return model
     if dry_run:
         part.review(study)
         part.notify(Allowed(part.exposed(study)))
         return None
-    plan = study.server_plan
     with ExitStack() as files:
         if host:
             part.review(study)
             server = hosted(
-                plan=plan,
+                study=study,
                 key=key,
-                address=plan.listen_address(listen),
+                address=listen_address(study, listen),
                 folder=part.out,
                 notify=part.notify,
             )
             return _train(part, study, LoopbackLink(files.enter_context(server), key.name), timeout)
         if link is None:
-            link = plan.link(key)
+            link = link_to_server(study, key)
             part.require_server(study, partial(link.fetch, b""))
         try:
             part.review(study)
@@ -117,7 +117,7 @@ def _tell_cause(part: Participation, study: Study, link: Link, error: Exception)
 
 
 def check_key(study: Study, key: Key) -> None:
-    roster = study.server_plan.roster
+    roster = study.members
     if roster.members.get(key.name) != key.certificate:
         raise IdentityError(
             f"The study does not contain the certificate of this key ({key.name}), but those of "
@@ -153,7 +153,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                     door=door,
                     run=run,
                     files=open_files,
-                    patience=Patience(timeout, run.event, study.server_plan.roster.names),
+                    patience=Patience(timeout, run.event, study.members.names),
                 )
                 run.clients = clients
                 part.notify(Joined(study.fingerprint, str(part.out)))
@@ -219,7 +219,7 @@ def _secure(
     files: ExitStack,
     patience: Patience,
 ) -> SecureClients:
-    roster = study.server_plan.roster
+    roster = study.members
     disk = Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()

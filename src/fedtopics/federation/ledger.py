@@ -243,7 +243,7 @@ class Ledger:
         if self.sent.get(call.position, answer) != answer or (once and answer.reply != before):
             return False
         masked = {"masked": True} if call.hidden else {}
-        self._add(
+        self.add(
             "sent",
             client=client,
             round=call.payload.get("round", 0),
@@ -272,7 +272,7 @@ class Ledger:
             self.shares[release] = max(share, self.shares.get(release, 0.0))
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
-        self._add(
+        self.add(
             "received", function=function, position=astuple(position), bytes=size, sha256=digest
         )
 
@@ -294,7 +294,7 @@ class Ledger:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
             budget = {} if spent is None else {"epsilon_spent": spent}
             answers = {"confirmed": list(confirmed)} if confirmed else {}
-            self._add(
+            self.add(
                 "started",
                 client=client,
                 format=LEDGER,
@@ -310,36 +310,18 @@ class Ledger:
                 **shown,
             )
 
-    def write_approved(self, page: str, verdicts: Sequence[Mapping[str, Any]]) -> None:
-        """Record who approved a page."""
-        self._add("approved", page=page, approvals=list(verdicts))
-
-    def write_released(self, keyed: str, size: int, page: str) -> None:
-        """Record that what the last line about a reply describes may leave, by which page."""
-        self._add(
-            "released",
-            function=self.newest["function"],
-            position=self.newest["position"],
-            content=keyed,
-            bytes=size,
-            page=page,
-        )
-
     def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
-            self._add(
+            self.add(
                 "stored",
                 file=name,
                 bytes=len(content),
                 sha256=hashlib.sha256(content).hexdigest(),
             )
 
-    def write_deleted(self, name: str) -> None:
-        """Record that a file of the run is deleted on purpose."""
-        self._add("deleted", file=name)
-
-    def _add(self, what: str, **content: Any) -> None:
+    def add(self, what: str, **content: Any) -> None:
+        """Add a line of a kind; the content is its own keys."""
         if self._file is None:
             return
         entry = {

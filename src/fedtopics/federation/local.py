@@ -44,8 +44,7 @@ class LocalClients:
         self._doors = doors
         self._drawn = self.names
         self._position = Position(turns, exchange=0)
-        self._in_round = False
-        self._round = 0
+        self._round: int | None = None  # its number, inside of one
         self._at_once = at_once
         self._robust = robust or Robust("none", notify)
         self._notify = notify
@@ -65,7 +64,7 @@ class LocalClients:
                 if name in self._drawn:
                     raise
                 self._validator.excluded[name] = str(error)  # it has no part in the agreement
-                self._notify(Excluded(name, self._round, str(error)))
+                self._notify(Excluded(name, self._round or 0, str(error)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -73,7 +72,6 @@ class LocalClients:
         """Do a round's steps; the drawn clients take part in all of them."""
         missing = {name: f"excluded: {why}" for name, why in self._validator.excluded.items()}
         self._begin()
-        self._in_round = True
         self._round = number
         try:
             while True:
@@ -86,15 +84,14 @@ class LocalClients:
                     missing |= again.without
                     self._begin(self._position.attempt + 1)
         finally:
-            self._in_round = False
-            self._round = 0
+            self._round = None
 
     def _begin(self, attempt: int = 1) -> None:
         self._position = Position(self._position.turn + (attempt == 1), attempt, exchange=0)
 
     def _exchanged(self, work: Callable[[Call], T], function: str, payload: Mapping[str, Any]) -> T:
         """Do the next exchange; outside a round, it is a round of its own."""
-        if not self._in_round:
+        if self._round is None:
             again = partial(self._exchanged, work, function, payload)
             return self.round(int(payload.get("round", 0)), again)[0]
         self._position = replace(self._position, exchange=self._position.exchange + 1)
@@ -104,7 +101,9 @@ class LocalClients:
         if self._at_once is not None and (total := self._at_once(self._drawn, call)) is not None:
             return total
         # Replies are added as they come, so that memory does not grow with clients.
-        running = self._robust.sum(call.function, template, call.position.exchange, self._round)
+        running = self._robust.sum(
+            call.function, template, call.position.exchange, self._round or 0
+        )
         for name, reply in self._replies(call, template):
             running.add(reply, name)
         return running.total()
@@ -119,4 +118,4 @@ class LocalClients:
             else:
                 yield name, reply
         if faults:
-            raise AgainError(self._validator.blame(faults, self._drawn, self._round))
+            raise AgainError(self._validator.blame(faults, self._drawn, self._round or 0))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.extras import require
+from fedtopics.federation.run_status import read_run
 from fedtopics.protocol.link import split_address
 from fedtopics.transport.grpc import TRAFFIC
 
@@ -29,9 +30,6 @@ class Collector:
 def collect(folder: Callable[[], Path]) -> Iterator[Metric]:
     """Yield the metrics of one run."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    # A relay without metrics does not load what reads a run.
-    from fedtopics.federation.run_status import read_run
 
     for direction, number in TRAFFIC.items():
         yield CounterMetricFamily(

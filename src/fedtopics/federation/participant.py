@@ -6,13 +6,12 @@ Participation is the same for all engines; `join` connects it to the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fedtopics import waiting
 from fedtopics.contract import events
@@ -37,7 +36,6 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import check_growth, client_of, recipe_of
 from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_bytes, write_durably
 from fedtopics.methods.core.plan import ClientContext, Secret, WarmStart, default_vocabulary
 from fedtopics.model.folder import UNEDITED
@@ -103,26 +101,6 @@ class Participation:
         self._noise = ""  # identity of the secret behind the noise of the run
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
-
-    @classmethod
-    def of(
-        cls,
-        key: Key,
-        data: ClientData,
-        out: Path,
-        on_event: events.OnEvent | None = None,
-        by: Iterable[str] = (),  # columns by which the study compares documents
-        **more: Any,
-    ) -> Participation:
-        return cls(
-            key=key,
-            policy=Policy.of(data.policy),
-            corpus=data.read(key.name, by),
-            out=out,
-            on_event=on_event,
-            embedding_model=data.embedding_model,
-            **more,
-        )
 
     def close(self) -> None:
         if self._ledger is not None:

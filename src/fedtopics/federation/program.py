@@ -38,11 +38,9 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Any:
         limits=study.vocabulary,
         seed=study.seed,
         start=start,
-        privacy=privacy.promise,
+        privacy=privacy,
         budget=recipe.budget(privacy.promise, study.method),
         clients=len(study.clients),
-        words=privacy.words,
-        nearest_words=privacy.nearest_words,
     )
 
 

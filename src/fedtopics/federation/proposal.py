@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from fedtopics.federation.connection import link_to_server
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.protocol.roster import Key
 from fedtopics.versions import VERSION
@@ -38,7 +39,7 @@ def proposed(study: Study) -> dict[str, Any]:
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence or raise FederationError."""
     key = Key.load(folder)
-    with closing(study.server_plan.link(key)) as link:
+    with closing(link_to_server(study, key)) as link:
         link.fetch(b"")
     news = (
         ""

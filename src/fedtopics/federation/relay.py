@@ -1,25 +1,22 @@
-"""The relay of a study between machines; it loads no method, to need little memory.
+"""The relay of a study between machines.
 
 Look here for how a relay starts and ends, alone (lead_relay) or in a member's process (hosted).
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from fedtopics import errors, waiting
+from fedtopics import waiting
 from fedtopics.contract import events
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError
 from fedtopics.escaping import as_sentence
+from fedtopics.federation.connection import require_server_key
 from fedtopics.federation.progress import recording
-from fedtopics.federation.server_plan import ServerPlan
+from fedtopics.federation.study import Study
 from fedtopics.files import EVENTS, LineFile, hold, make_folder, read_bytes, write_durably
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
@@ -32,67 +29,43 @@ Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """A server of the members, while its context is open."""
 
 
-def read_apart(study: Path) -> ServerPlan:
-    """Read a study in another process, whose memory is free again afterwards."""
-    command = [sys.executable, "-m", "fedtopics.federation.relay", str(study)]
-    encoded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
-    plan, error, why = msgspec.msgpack.decode(encoded, type=tuple[ServerPlan | None, str, str])
-    if plan is None:
-        raise getattr(errors, error)(why)
-    return plan
+def _file_of(study: Study, folder: Path) -> Path:
+    return folder / f"relay-{study.fingerprint[:16]}"
 
 
-def _write_plan(study: Path) -> None:
-    """Write the plan of a study, or its error, to the process that started this one."""
-    from fedtopics.federation.study import Study
-
-    try:
-        answer: Any = Study.read(study).server_plan, "", ""
-    except FedTopicsError as refusal:
-        answer = None, type(refusal).__name__, str(refusal)
-    with suppress(BrokenPipeError):  # that process was killed
-        sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
-
-
-def _file_of(plan: ServerPlan, folder: Path) -> Path:
-    return folder / f"relay-{plan.fingerprint[:16]}"
-
-
-def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
+def relay_of(study: Study, folder: Path) -> RelayService:
     make_folder(folder)
-    path = _file_of(plan, folder)
+    path = _file_of(study, folder)
     file = read_bytes(path) if path.exists() else b""
     return RelayService(
-        Relay(plan.roster.names, file, lambda content: write_durably(path, content)),
-        plan.largest_message,
+        Relay(study.members.names, file, lambda content: write_durably(path, content)),
+        study.federation.largest_message << 20,
     )
 
 
 @contextmanager
 def listening(
-    plan: ServerPlan, key: Key, address: str, service: Service, notify: Notify
+    study: Study, key: Key, address: str, service: Service, notify: Notify
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT; port 0 means any free port."""
-    plan.require_key(key)
+    require_server_key(study, key)
     server = GrpcServer(
         service=service,
         address=address,
         key=key.in_pem(),
         certificate=key.certificate,
-        members=plan.roster.members,
-        study=plan.fingerprint,
+        members=study.members.members,
+        study=study.fingerprint,
     )
-    try:
-        notify(events.Listening(server.address, plan.clients))
+    with closing(server):
+        notify(events.Listening(server.address, [*study.clients]))
         yield server
-    finally:
-        server.stop()
 
 
-def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -> None:
+def lead_relay(study: Study, folder: Path, listen: Listen, notify: Notify) -> None:
     """Serve a study as its relay until all members have the model."""
     with hold(folder):
-        run = _file_of(plan, folder)
+        run = _file_of(study, folder)
         if (done := run.with_name(f"{run.name}-done")).exists():
             notify(events.AlreadyFinished(str(folder)))
             return
@@ -104,7 +77,7 @@ def lead_relay(plan: ServerPlan, folder: Path, listen: Listen, notify: Notify) -
                 notify(event)
 
             with recording(log_and_notify):
-                _lead(relay_of(plan, folder), listen, log_and_notify)
+                _lead(relay_of(study, folder), listen, log_and_notify)
         write_durably(done, b"")
 
 
@@ -134,11 +107,11 @@ def _lead(service: RelayService, listen: Listen, notify: Notify) -> None:
 
 @contextmanager
 def hosted(
-    plan: ServerPlan, key: Key, address: str, folder: Path, notify: Notify
+    study: Study, key: Key, address: str, folder: Path, notify: Notify
 ) -> Iterator[RelayService]:
     """Serve a study inside a member's process until the others have the model."""
-    service = relay_of(plan, folder)
-    with listening(plan, key, address, service, notify):
+    service = relay_of(study, folder)
+    with listening(study, key, address, service, notify):
         yield service
         if missing := service.wait_until_done(waiting.HOST_STAYS):
             raise FederationError(
@@ -146,7 +119,3 @@ def hosted(
                 f"{waiting.HOST_STAYS / 60:.0f} minutes; start the same command again to serve "
                 "them."
             )
-
-
-if __name__ == "__main__":
-    _write_plan(Path(sys.argv[1]))

@@ -16,7 +16,7 @@ from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_log import Log
-from fedtopics.protocol.plain_rounds import Rounds, Rules
+from fedtopics.protocol.plain_rounds import Rounds
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.versions import WIRE
 
@@ -60,15 +60,8 @@ def lead(
                 state=run.state,
                 notify=run.event,
             )
-            rules = Rules(
-                quorum=study.quorum,
-                join_timeout=network.join_timeout,
-                quorum_timeout=network.quorum_timeout,
-                round_timeout=network.round_timeout,
-                outliers=network.outliers or "clip",
-            )
             run.clients = PlainClients(
-                source=Rounds(server, rules, run.event),
+                source=Rounds(server, network, study.quorum, run.event),
                 names=server.names,
                 own="",
                 door=None,

@@ -24,7 +24,7 @@ from fedtopics.errors import (
 )
 from fedtopics.escaping import check_client_name
 from fedtopics.federation.data_sent import Rows, data_sent_in
-from fedtopics.federation.door import AtOnce, Door
+from fedtopics.federation.door import Door, sums_at_once
 from fedtopics.federation.engines import ENGINES
 from fedtopics.federation.finished_model import finished
 from fedtopics.federation.ledger import Ledger
@@ -234,7 +234,7 @@ class Simulation:
         run.keep("documents", digests)
 
     def _at_once(self, doors: Mapping[str, Door]) -> Callable[..., Any] | None:
-        return AtOnce(doors).sum if self.at_once else None
+        return sums_at_once(doors) if self.at_once else None
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None, rows: Rows) -> Door:
         embedding_model = self.study.clients[name].embedding_model

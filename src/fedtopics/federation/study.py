@@ -24,7 +24,6 @@ from fedtopics.errors import StudyError, first_problem, refuse
 from fedtopics.escaping import check_client_name, check_different
 from fedtopics.federation import study_tables as tables
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import digest, read_toml
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
@@ -170,23 +169,15 @@ class Study(BaseModel, extra="forbid", frozen=True):
         )
 
     @property
-    def server_plan(self) -> ServerPlan:
-        """The plan for the server; StudyError for a study without certificates."""
+    def members(self) -> Roster:
+        """The certificates of members and server; StudyError for a study without any."""
         if (roster := self.roster) is None:
             raise StudyError(
                 "The study has no certificates, so it cannot be run between machines; let each "
                 'member make a key with "fedtopics key create NAME", and add its certificate to '
                 'the study: [clients.NAME] certificate = "NAME.pem".'
             )
-        return ServerPlan(
-            name=self.name,
-            fingerprint=self.fingerprint,
-            is_secure=self.is_secure,
-            clients=list(self.clients),
-            roster=roster,
-            study_address=self.server.address,
-            largest_message=self.federation.largest_message << 20,
-        )
+        return roster
 
     @property
     def agreed(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from fedtopics import escaping, waiting
+from fedtopics import escaping
 from fedtopics.errors import DataError, StudyError, nearest_names, of_client, refuse
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
@@ -27,6 +27,7 @@ from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
 from fedtopics.protocol.link import split_address
 from fedtopics.protocol.outliers import Rule
+from fedtopics.protocol.plain_rounds import FederationSettings as FederationSettings
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
@@ -191,39 +192,6 @@ class ObserverData(BaseModel, extra="forbid", frozen=True):
     """A member without documents, which gets the model; the run waits for it too."""
 
     certificate: str = Field(description="the observer's certificate, as a PEM file or its content")
-
-
-class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """How plain aggregation treats absent, late or faulty clients.
-
-    These settings are not part of the fingerprint, so they may change before a run is resumed.
-    """
-
-    quorum: int | None = Field(
-        None, ge=1, description="fewest clients in a round; by default more than half"
-    )
-    round_timeout: float = Field(
-        waiting.ROUND,
-        gt=0,
-        description="seconds for a round, which then continues without missing clients",
-    )
-    join_timeout: float = Field(
-        waiting.JOIN, ge=0, description="seconds that the server waits for all clients at the start"
-    )
-    quorum_timeout: float = Field(
-        waiting.QUORUM,
-        ge=0,
-        description="seconds that a round waits for the quorum before the run ends",
-    )
-    outliers: Rule | None = Field(
-        None,
-        description='how plain aggregation treats updates far from the others: "none" changes '
-        'nothing, "clip" limits them, "median" takes the median over clients; by default "clip"',
-    )
-    round_interval: float = Field(
-        0.0, ge=0, description="seconds between two rounds, in which documents can arrive"
-    )
-    largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:

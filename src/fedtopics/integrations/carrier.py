@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,9 +25,9 @@ from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.escaping import as_sentence
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
-from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
@@ -166,21 +166,22 @@ class _Member:
 
 
 class CarriedServer:
-    """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
+    """Serves the members at a carrier's addresses, in a thread, until it is closed."""
 
-    def __init__(self, service: Service, carrier: Carrier, plan: ServerPlan) -> None:
+    def __init__(self, service: Service, carrier: Carrier, study: Study) -> None:
         self._service = service
         self._carrier = carrier
-        self._plan = plan
+        self._study = study.fingerprint
+        self._roster = study.members
         self._session = os.urandom(16)
         self._members: dict[str, _Member] = {}  # by address
         self._served: SimpleQueue[tuple[str, Results]] = SimpleQueue()
         self._ends = float("inf")
-        self._pool = ThreadPoolExecutor(2 * len(plan.roster.names) + 2)
+        self._pool = ThreadPoolExecutor(2 * len(self._roster.names) + 2)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Bring the last results, and stop."""
         self._ends = time.monotonic() + waiting.LAST_RESULTS
         self._thread.join(2 * waiting.LAST_RESULTS)
@@ -201,7 +202,7 @@ class CarriedServer:
             self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
-        """Whether all members have ended, after `stop` was called."""
+        """Whether all members have ended, after `close` was called."""
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:
@@ -223,8 +224,8 @@ class CarriedServer:
             calls = decode(content or b"", Calls)
         except FederationError:
             calls = None
-        if calls is None or not self._plan.roster.verify(
-            calls.name, calls.signature, _signed(self._plan.fingerprint, self._session, calls)
+        if calls is None or not self._roster.verify(
+            calls.name, calls.signature, _signed(self._study, self._session, calls)
         ):
             member.due = time.monotonic() + member.pause  # its process may be back by then
             member.pause = min(2 * member.pause, waiting.LAST_FAILED_MEMBER)
@@ -277,7 +278,15 @@ def join_carried(
 ) -> None:
     """Take part in a study with a site's documents."""
     switches = settings.model_dump(include={"insecure_seed", "first_release", "texts_changed"})
-    part = Participation.of(key, settings, folder, on_event, by=study.method.by, **switches)
+    part = Participation(
+        key=key,
+        policy=Policy.of(settings.policy),
+        corpus=settings.read(key.name, study.method.by),
+        out=folder,
+        on_event=on_event,
+        embedding_model=settings.embedding_model,
+        **switches,
+    )
     join(part, study, link=link)
 
 
@@ -286,15 +295,10 @@ def lead_carried(
 ) -> TopicModel | None:
     """Serve a study as its relay or as its trusted server, which returns the model."""
 
-    @contextmanager
-    def listen(service: Service, notify: Any) -> Iterator[None]:
-        server = CarriedServer(service, carrier, study.server_plan)
-        try:
-            yield
-        finally:
-            server.stop()
+    def listen(service: Service, _: Any) -> closing[CarriedServer]:
+        return closing(CarriedServer(service, carrier, study))
 
     if not study.is_secure:
         return lead(study, folder, listen, on_event)
-    lead_relay(study.server_plan, folder, listen, lambda event: on_event(event.plain()))
+    lead_relay(study, folder, listen, lambda event: on_event(event.plain()))
     return None

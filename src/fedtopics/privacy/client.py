@@ -20,14 +20,15 @@ from fedtopics.contract.published import (
     unknown,
 )
 from fedtopics.contract.replies import Bounds, Template
-from fedtopics.errors import PolicyError
+from fedtopics.errors import PolicyError, StudyError
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.plan import ClientContext, Plan, Settings
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.privacy import BOUND, Budget, Noise, Privacy, contributions, estimates
+from fedtopics.privacy import BOUND, Budget, Noise, PrivacySettings, contributions, estimates
 from fedtopics.text.vocabulary import fingerprint
 
+LEAST_PER_TOPIC = 10  # least number of words per topic
 Shape = tuple[int, ...]
 COUNTED = replace(ALL_DOCUMENTS, text="the documents that count")  # of a person, not all
 WHOSE = "a document, or all documents of a person, are"
@@ -51,15 +52,38 @@ def repeated(others: int) -> Callable[[TopicSettings], Often]:
     )
 
 
+def why_too_few(n_words: int, n_topics: int) -> str:
+    """Return why topics cannot come from so few words; "" if they can."""
+    return (
+        ""
+        if n_words >= LEAST_PER_TOPIC * n_topics
+        else f"fewer than {LEAST_PER_TOPIC} words for each of {n_topics} topics"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan(Plan[Any]):
     """A study with [differential_privacy], as its method sees it."""
 
-    privacy: Privacy  # the promise for each document
+    privacy: PrivacySettings  # the promise for each document, and public words
     budget: Budget  # of all releases together
     clients: int  # number of clients of the study
-    words: tuple[str, ...] = ()  # public words, if the study contains a list
-    nearest_words: int = 8  # number of a document's words that describe its cluster
+    number: int = 1  # which repetition of a stage it is
+
+    def known_words(self, counts: Numbers) -> NDArray[np.int64]:
+        """Return the columns of words that surely occur; StudyError if they are too few."""
+        columns = estimates.surely_there(counts, self.budget.sigma("words"), self.limits.max_words)
+        if why := why_too_few(len(columns), self.settings.n_components):
+            raise self.refusal(f"only {len(columns)} words surely occur, {why}")
+        return columns
+
+    def refusal(self, what: str) -> StudyError:
+        """Return the error for results hidden by noise."""
+        return StudyError(
+            f"{what[0].upper()}{what[1:]}; at epsilon {self.budget.privacy.epsilon:g} noise "
+            "hides the rest. Ask for fewer topics or give more documents. A larger epsilon also "
+            "helps, but protects less."
+        )
 
 
 class NoisyClient(TopicClient[Settings]):
@@ -71,7 +95,7 @@ class NoisyClient(TopicClient[Settings]):
         super().__init__(plan, site)
         self.noise = Noise(self.secret.derive, plan.clients)
         self._budget = plan.budget
-        self._n_nearest = plan.nearest_words
+        self._n_nearest = plan.privacy.nearest_words
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
             self.corpus = site.corpus.take(rows)

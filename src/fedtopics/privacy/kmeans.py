@@ -17,9 +17,16 @@ from fedtopics.methods.clusters.sums import sums_by_label
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, WHOSE, NoisyClient, n_pairs, noisy, repeated
+from fedtopics.privacy.client import (
+    NOISE,
+    WHOSE,
+    NoisyClient,
+    PrivatePlan,
+    n_pairs,
+    noisy,
+    repeated,
+)
 from fedtopics.privacy.recipe import Recipe
-from fedtopics.privacy.stages import Releases
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 
@@ -150,11 +157,11 @@ def _vectors_of(
     )
 
 
-def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def key_words(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words that occur, and the directions in which embeddings spread."""
     reply = agreement.ask(NoisyKMeansClient.noisy_key_words)
-    columns = releases.known_words(reply["words"])
-    products = contributions.unpacked(reply["products"], releases.plan.settings.embedding.dimension)
+    columns = plan.known_words(reply["words"])
+    products = contributions.unpacked(reply["products"], plan.settings.embedding.dimension)
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
     return {
@@ -162,12 +169,12 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
         "frequency": reply["words"][columns],
         "origin": origin,
         "directions": estimates.find_directions(
-            origin, products, number, releases.plan.budget.sigma("products")
+            origin, products, number, plan.budget.sigma("products")
         ),
     }
 
 
-def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def word_vectors(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Place public words among the embeddings, by their public vectors, and cluster them."""
     frequency = state["frequency"]
     reply = agreement.ask(NoisyKMeansClient.word_vectors, columns=state["kept"])
@@ -178,19 +185,19 @@ def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
         "centres": estimates.first_centres(
             centred @ state["directions"],
             frequency,
-            releases.plan.settings.n_components,
-            releases.plan.seed,
+            plan.settings.n_components,
+            plan.seed,
         ),
     }
 
 
-def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def cluster_sums(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the new centres from sums of embeddings: a round of spherical k-means."""
-    n_topics = releases.plan.settings.n_components
+    n_topics = plan.settings.n_components
     clusters = clusters_of(state)
     sums = agreement.ask(
         NoisyKMeansClient.noisy_cluster_sums,
-        number=releases.number,
+        number=plan.number,
         origin=clusters["origin"],
         centres=clusters["centres"],
     )["sums"]
@@ -198,28 +205,28 @@ def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
         state["centres"],
         sums,
         state["directions"],
-        releases.plan.budget.sigma(f"clusters {releases.number}"),
+        plan.budget.sigma(f"clusters {plan.number}"),
     )
     dead = int(np.count_nonzero(~alive))
     if dead > DEAD_SHARE * n_topics:
-        raise releases.refusal(
+        raise plan.refusal(
             f"{dead} of {n_topics} clusters have too few documents to be distinct from noise"
         )
     return {"centres": centres, "sums": sums}
 
 
-def words_of_clusters(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def words_of_clusters(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the words of the clusters."""
     summed = agreement.ask(
         NoisyKMeansClient.noisy_cluster_words, columns=state["kept"], **clusters_of(state)
     )["counts"]
-    sigma = releases.plan.budget.sigma("histogram")
+    sigma = plan.budget.sigma("histogram")
     chance = estimates.expected_by_chance(
-        summed, sigma, state["frequency"], releases.plan.budget.sigma("words")
+        summed, sigma, state["frequency"], plan.budget.sigma("words")
     )
     expected = estimates.by_closeness(summed, chance, state["vectors"] @ unit_rows(state["sums"]).T)
     counts = estimates.shrunk(summed, expected, sigma)
-    others = OTHERS_SHARE / releases.plan.settings.n_components * counts.sum(1, keepdims=True)
+    others = OTHERS_SHARE / plan.settings.n_components * counts.sum(1, keepdims=True)
     return {
         "frequency": chance.sum(1),
         "counts": counts,

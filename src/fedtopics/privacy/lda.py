@@ -11,9 +11,9 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.lda.method import LDASettings
 from fedtopics.privacy import contributions, estimates
-from fedtopics.privacy.client import NOISE, WHOSE, ByWords, noisy, repeated
+from fedtopics.privacy.client import NOISE, WHOSE, ByWords, PrivatePlan, noisy, repeated
 from fedtopics.privacy.recipe import Recipe
-from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
+from fedtopics.privacy.stages import sketch, sum_occurrences
 
 SMOOTHING = 1e-2  # added to each word in each topic
 
@@ -50,18 +50,18 @@ class NoisyLDAClient(ByWords[LDASettings]):
         return {"counts": self._noisy(f"topics {number}", counts)}
 
 
-def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def topic_words(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find each topic's share of each word: a variational round."""
     summed = agreement.ask(
         NoisyLDAClient.noisy_topic_words,
-        number=releases.number,
+        number=plan.number,
         columns=state["kept"],
         topics=state["topics"],
     )["counts"]
     counts = estimates.shrunk(
         summed,
         state["topics"] * np.maximum(summed.sum(0), 1),
-        releases.plan.budget.sigma(f"topics {releases.number}"),
+        plan.budget.sigma(f"topics {plan.number}"),
     )
     return {
         "frequency": counts.sum(1),

@@ -23,13 +23,14 @@ from fedtopics.privacy.client import (
     NOISE,
     WHOSE,
     ByWords,
+    PrivatePlan,
     n_pairs,
     noisy,
     relative,
     repeated,
 )
 from fedtopics.privacy.recipe import Recipe
-from fedtopics.privacy.stages import Releases, sketch, sum_occurrences
+from fedtopics.privacy.stages import sketch, sum_occurrences
 
 
 class NoisyNMFClient(ByWords[NMFSettings]):
@@ -68,10 +69,10 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         }
 
 
-def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def first_factors(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find first topics, as directions of weighted words; topics with seed words come first."""
-    topics = sketch(releases, agreement, state)["topics"]
-    settings: NMFSettings = releases.plan.settings
+    topics = sketch(plan, agreement, state)["topics"]
+    settings: NMFSettings = plan.settings
     rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
     first = unit_rows((topics * rarity[:, None]).T).T
     if (seeds := _seed_directions(settings, agreement, state)) is not None:
@@ -79,23 +80,23 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
     return {"topics": np.ascontiguousarray(first), "weights": rarity}
 
 
-def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+def factor_sums(plan: PrivatePlan, agreement: Agreement, state: Arrays) -> Arrays:
     """Find the shares of words in topics and the products of topics: a round of NMF."""
     topics = state["topics"]
     reply = agreement.ask(
         NoisyNMFClient.noisy_factors,
-        number=releases.number,
+        number=plan.number,
         columns=state["kept"],
         rarity=state["weights"],
         topics=topics,
     )
-    products = contributions.unpacked(reply["products"], releases.plan.settings.n_components)
+    products = contributions.unpacked(reply["products"], plan.settings.n_components)
     factors = estimates.shrunk(
         reply["factors"],
         topics @ np.maximum(products, 0),
-        releases.plan.budget.sigma(f"factors {releases.number}"),
+        plan.budget.sigma(f"factors {plan.number}"),
     )
-    settings: NMFSettings = releases.plan.settings
+    settings: NMFSettings = plan.settings
     rounds = Factorisation(
         rarity=state["weights"],
         seed_vectors=_seed_directions(settings, agreement, state),
@@ -103,7 +104,7 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     )
     sums = {"sums": factors, "products": products, "documents": agreement.documents}
     after = rounds.step(
-        agreement, NMFState(topics, factors, products, np.zeros(())), sums, releases.number
+        agreement, NMFState(topics, factors, products, np.zeros(())), sums, plan.number
     )
     counts = factors / np.maximum(state["weights"], TINY)[:, None]
     return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}

@@ -21,7 +21,7 @@ from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget, Privacy, stages
-from fedtopics.privacy.client import NoisyClient, PrivatePlan
+from fedtopics.privacy.client import NoisyClient, PrivatePlan, why_too_few
 from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
@@ -102,7 +102,7 @@ class Recipe:
         """Return the words that are known without any document; StudyError if there are none."""
         if words:
             forms = text.forms_of_words()(words)[0]
-            if why := stages.why_too_few(len(forms), settings.n_components):
+            if why := why_too_few(len(forms), settings.n_components):
                 raise StudyError(
                     f"[differential_privacy] lists {len(forms)} public words, {why}; list more "
                     "words, or ask for fewer topics."
@@ -176,15 +176,14 @@ class PrivateProgram(Program[Any, Arrays]):
             )
         super().__init__(plan)
         self._recipe = recipe
-        self._words = plan.words
-        releases = stages.Releases(plan)
+        self._words = plan.privacy.words
         self.stages = [
-            *(partial(stage, releases) for stage in recipe.first),
+            *(partial(stage, plan) for stage in recipe.first),
             *(
-                partial(recipe.repeated, replace(releases, number=number + 1))
+                partial(recipe.repeated, replace(plan, number=number + 1))
                 for number in range(recipe.repeats(plan.settings))
             ),
-            *(partial(stage, releases) for stage in recipe.last),
+            *(partial(stage, plan) for stage in recipe.last),
         ]
 
     @property

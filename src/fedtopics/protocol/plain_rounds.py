@@ -3,8 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from pydantic import BaseModel, Field
 
 from fedtopics import waiting
 from fedtopics.contract.events import Event, Repeated, Waiting
@@ -19,25 +20,54 @@ from fedtopics.protocol.values import loads
 LATE = "it was away, or too late"
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Conditions of rounds; times are in seconds."""
+class FederationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
+    """How plain aggregation treats absent, late or faulty clients.
 
-    quorum: int  # fewest clients of a round
-    join_timeout: float  # of the first round of a process, for all clients
-    quorum_timeout: float  # of any round, for the quorum
-    round_timeout: float  # for the updates of a step
-    outliers: Rule = "none"
+    These settings are not part of the fingerprint, so they may change before a run is resumed.
+    """
+
+    quorum: int | None = Field(
+        None, ge=1, description="fewest clients in a round; by default more than half"
+    )
+    round_timeout: float = Field(
+        waiting.ROUND,
+        gt=0,
+        description="seconds for a round, which then continues without missing clients",
+    )
+    join_timeout: float = Field(
+        waiting.JOIN, ge=0, description="seconds that the server waits for all clients at the start"
+    )
+    quorum_timeout: float = Field(
+        waiting.QUORUM,
+        ge=0,
+        description="seconds that a round waits for the quorum before the run ends",
+    )
+    outliers: Rule | None = Field(
+        None,
+        description='how plain aggregation treats updates far from the others: "none" changes '
+        'nothing, "clip" limits them, "median" takes the median over clients; by default "clip"',
+    )
+    round_interval: float = Field(
+        0.0, ge=0, description="seconds between two rounds, in which documents can arrive"
+    )
+    largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
 
 class Rounds:
     """The `Source` of the server's own program, which decides on the entries."""
 
-    def __init__(self, server: PlainServer, rules: Rules, notify: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        server: PlainServer,
+        rules: FederationSettings,
+        quorum: int,  # fewest clients of a round
+        notify: Callable[[Event], None],
+    ) -> None:
         self._server = server
         self._rules = rules
+        self._quorum = quorum
         self._notify = notify
-        self._robust = Robust(rules.outliers, notify)
+        self._robust = Robust(rules.outliers or "clip", notify)
         self._validator = ReplyValidator(len(server.names), notify)
         self._has_gathered = False
         self._limit = math.inf  # time after which a round is not repeated with lost clients
@@ -90,17 +120,17 @@ class Rounds:
         self._wait(
             number,
             rules.quorum_timeout,
-            lambda present: len(chosen(present)) >= rules.quorum,
+            lambda present: len(chosen(present)) >= self._quorum,
             True,
         )
         with server.changed:
             present = server.there()
             now = time.monotonic()
             members = chosen([name for name in present if name not in left_out])
-            if len(members) < rules.quorum and left_out:  # too few without the lost clients
+            if len(members) < self._quorum and left_out:  # too few without the lost clients
                 members = chosen(present) if now <= self._limit else []
                 self._limit = min(self._limit, now + rules.quorum_timeout)
-            if len(members) < rules.quorum:
+            if len(members) < self._quorum:
                 raise self._too_few(number)
             missing = {
                 name: left_out.get(name) or self._why_not(name)
@@ -125,7 +155,7 @@ class Rounds:
             for name in self._server.names
         )
         return FederationError(
-            f"Round {round_} has fewer than quorum = {self._rules.quorum} clients "
+            f"Round {round_} has fewer than quorum = {self._quorum} clients "
             f"({'; '.join(states)}); start the same command again when the others are back. If "
             "they do not return, lower quorum in the study's [federation]."
         )
@@ -181,7 +211,7 @@ class Rounds:
             server.lose(name, reason)
         missing = {**lost, **reasons}
         left = [name for name in members if name not in missing]
-        few = len(left) < self._rules.quorum or self._enough(left) != left
+        few = len(left) < self._quorum or self._enough(left) != left
         again = bool(faults or (lost and attempt.exchanges) or few)
         entry = {"name": request.function, "missing": missing, "again": again}
         if again:

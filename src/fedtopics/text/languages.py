@@ -1,15 +1,14 @@
 """Languages of texts: detection, stop words, base forms, and words of unspaced scripts."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.extras import require
-from fedtopics.text.words import LONGEST_WORD, lower, normal_form
+from fedtopics.text.words import lower, normal_form
 
 DETECT = "detect"
 OF_LANGUAGES = "languages"  # stop words of the named languages
@@ -112,95 +111,8 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-@dataclass
-class WordsOfLanguages:
-    """Finds the words of clean texts, without stop words, as base forms if requested."""
-
-    split: Callable[[str], list[str]]
-    is_own: bool  # whether a user's function splits
-    languages: tuple[str, ...]
-    stop_words: str
-    own_stop_words: tuple[str, ...]
-    lemmas: bool
-    lowercase: bool
-    ngrams: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        check_installed(self.languages, self.lemmas)
-        if is_unspaced(self.languages):
-            self.split = _cutting(self.split)
-        self.languages = self.languages or (self.stop_words,)
-        self._is_one_language = len(self.languages) == 1 and DETECT not in self.languages
-        # Base forms depend on a word's case, so they come before lower case.
-        self._lower_first = self.lowercase and (self.is_own or not self.lemmas)
-        self._left_out = cache(self._find_left_out)
-
-    def __call__(self, text: str) -> list[str]:
-        likely = (
-            self.languages
-            if self._is_one_language
-            else tuple(find_likely(lower(text) if self._lower_first else text, self.languages))
-        )
-        words = self._find_words(text, likely[0])
-        left_out = self._left_out(likely)
-        if self.lemmas:
-            words = self._base_forms(words, likely[0], left_out)
-        words = [word for word in words if word not in left_out]
-        least, most = self.ngrams
-        if most == 1:
-            return words
-        grams = (
-            " ".join(words[start : start + n])
-            for n in range(least, most + 1)
-            for start in range(len(words) - n + 1)
-        )
-        return [gram for gram in grams if gram not in left_out]
-
-    def _find_words(self, text: str, language: str) -> list[str]:
-        words = self.split(lower(text, language) if self._lower_first else text)
-        if language not in ELIDED or self.is_own or "'" not in text:
-            return words
-        return [
-            part
-            for word, prefix in ((word, ELIDED[language](word)) for word in words)
-            for part in (self.split(word[prefix.end() :]) if prefix else [word])
-        ]
-
-    def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
-        case = _lower(language) if self.lowercase and not self._lower_first else str
-        # Longer words are in no study's vocabulary, and would fill the cache.
-        usable = (word for word in words if len(word) <= LONGEST_WORD)
-        return [
-            case(_lemma(word, NAMES[language])) for word in usable if case(word) not in left_out
-        ]
-
-    def _find_left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
-        """Return stop words as they appear in texts of these languages."""
-        forms = {*self._in_texts(self.own_stop_words, likely[0])}
-        for language in likely if self.stop_words == OF_LANGUAGES else (self.stop_words,):
-            for word in stop_words(language):
-                written, words = self._read(word, language)
-                forms |= {written, " ".join(words)}
-        return frozenset(forms)
-
-    def _in_texts(self, terms: Iterable[str], language: str) -> Iterator[str]:
-        """Yield people's words in the form they have in texts, split if longer than an n-gram."""
-        for word in terms:
-            written, words = self._read(word, language)
-            yield from words if len(words) > self.ngrams[1] else [" ".join(words) or written]
-
-    def _read(self, word: str, language: str) -> tuple[str, list[str]]:
-        written = lower(normal_form(word), language) if self.lowercase else normal_form(word)
-        return written, [written] if self.is_own else self._find_words(written, language)
-
-    def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
-        """Return people's words in the form they have in texts, once each, and any stop words."""
-        forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
-        return forms, self._left_out(self.languages).intersection(forms)
-
-
 @lru_cache(CACHED_WORDS)
-def _lemma(word: str, code: str) -> str:
+def lemma_of(word: str, code: str) -> str:
     """Return the base form of a word, or the word itself if its base form is unknown."""
     import simplemma
     from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
@@ -212,7 +124,7 @@ def _lemma(word: str, code: str) -> str:
 
 
 @cache
-def _lower(language: str) -> Callable[[str], str]:
+def lower_of(language: str) -> Callable[[str], str]:
     """Return a cached `lower` for a language."""
     return lru_cache(CACHED_WORDS)(lambda word: lower(word, language))
 
@@ -229,7 +141,7 @@ def unspaced_runs() -> Any:
     return regex.compile(rf"([{letters}ー々]+)")
 
 
-def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+def cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     """Return a splitter that uses ICU's dictionaries for scripts without spaces."""
     import regex
     from icu4py.breakers import WordBreaker

@@ -6,6 +6,8 @@ import html
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
@@ -13,17 +15,26 @@ from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
 from fedtopics.text.languages import (
     DETECT,
+    ELIDED,
+    NAMES,
     OF_LANGUAGES,
-    WordsOfLanguages,
+    check_installed,
+    cutting,
+    find_likely,
     is_unspaced,
     language_name,
+    lemma_of,
+    lower_of,
+    stop_words,
 )
 from fedtopics.text.words import (
     LISTS,
+    LONGEST_WORD,
     PATTERNS,
     RULES,
     check_pattern,
     folded,
+    lower,
     normal_form,
     splitter,
 )
@@ -184,8 +195,93 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         return WordsOfLanguages(
             split=tokeniser or splitter(self.token_pattern),
             is_own=tokeniser is not None,
-            **self.model_dump(exclude={"version", "html", "addresses", "token_pattern"}),
+            rules=self,
         )
+
+
+@dataclass
+class WordsOfLanguages:
+    """Finds the words of clean texts, without stop words, as base forms if requested."""
+
+    split: Callable[[str], list[str]]
+    is_own: bool  # whether a user's function splits
+    rules: TextRules
+
+    def __post_init__(self) -> None:
+        rules = self.rules
+        check_installed(rules.languages, rules.lemmas)
+        if is_unspaced(rules.languages):
+            self.split = cutting(self.split)
+        self.languages = rules.languages or (rules.stop_words,)
+        self._is_one_language = len(self.languages) == 1 and DETECT not in self.languages
+        # Base forms depend on a word's case, so they come before lower case.
+        self._lower_first = rules.lowercase and (self.is_own or not rules.lemmas)
+        self._left_out = cache(self._find_left_out)
+
+    def __call__(self, text: str) -> list[str]:
+        likely = (
+            self.languages
+            if self._is_one_language
+            else tuple(find_likely(lower(text) if self._lower_first else text, self.languages))
+        )
+        words = self._find_words(text, likely[0])
+        left_out = self._left_out(likely)
+        if self.rules.lemmas:
+            words = self._base_forms(words, likely[0], left_out)
+        words = [word for word in words if word not in left_out]
+        least, most = self.rules.ngrams
+        if most == 1:
+            return words
+        grams = (
+            " ".join(words[start : start + n])
+            for n in range(least, most + 1)
+            for start in range(len(words) - n + 1)
+        )
+        return [gram for gram in grams if gram not in left_out]
+
+    def _find_words(self, text: str, language: str) -> list[str]:
+        words = self.split(lower(text, language) if self._lower_first else text)
+        if language not in ELIDED or self.is_own or "'" not in text:
+            return words
+        return [
+            part
+            for word, prefix in ((word, ELIDED[language](word)) for word in words)
+            for part in (self.split(word[prefix.end() :]) if prefix else [word])
+        ]
+
+    def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
+        case = lower_of(language) if self.rules.lowercase and not self._lower_first else str
+        # Longer words are in no study's vocabulary, and would fill the cache.
+        usable = (word for word in words if len(word) <= LONGEST_WORD)
+        return [
+            case(lemma_of(word, NAMES[language])) for word in usable if case(word) not in left_out
+        ]
+
+    def _find_left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
+        """Return stop words as they appear in texts of these languages."""
+        forms = {*self._in_texts(self.rules.own_stop_words, likely[0])}
+        for language in (
+            likely if self.rules.stop_words == OF_LANGUAGES else (self.rules.stop_words,)
+        ):
+            for word in stop_words(language):
+                written, words = self._read(word, language)
+                forms |= {written, " ".join(words)}
+        return frozenset(forms)
+
+    def _in_texts(self, terms: Iterable[str], language: str) -> Iterator[str]:
+        """Yield people's words in the form they have in texts, split if longer than an n-gram."""
+        for word in terms:
+            written, words = self._read(word, language)
+            yield from words if len(words) > self.rules.ngrams[1] else [" ".join(words) or written]
+
+    def _read(self, word: str, language: str) -> tuple[str, list[str]]:
+        written = lower(normal_form(word), language) if self.rules.lowercase else normal_form(word)
+        return written, [written] if self.is_own else self._find_words(written, language)
+
+    def forms_of(self, words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
+        """Return people's words in the form they have in texts, once each, and any stop words."""
+        forms = [*dict.fromkeys(self._in_texts(words, self.languages[0]))]
+        return forms, self._left_out(self.languages).intersection(forms)
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:

@@ -157,7 +157,7 @@ class _Deadline:
 
 
 class GrpcServer:
-    """Serves the members of a study until `stop`; port 0 of the address picks a free one."""
+    """Serves the members of a study until `close`; port 0 of the address picks a free one."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class GrpcServer:
         self.address = f"{address.rpartition(':')[0]}:{self.port}"
         self._server.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._server.stop(waiting.ANSWERS_ON_THEIR_WAY).wait(waiting.SERVER_STOPS)
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -71,8 +71,7 @@ def with_number(
         notify(Candidate(number, scores[number]))
     if not scores:
         raise StudyError(TOO_FEW)
-    best = best_of(scores, settings.candidates)
-    return settings.model_copy(update={"n_components": best})
+    return settings.model_copy(update={"n_components": best_of(scores, settings.candidates)})
 
 
 def _moments_of_parts(agreement: Agreement, origin: Numbers, documents: int) -> dict[Part, Moments]:

@@ -36,7 +36,7 @@ from fedtopics.methods.flda.state import (
     LocalTopics,
     info_of,
     link_rounds,
-    read_replies,
+    read_reply,
     round_facts,
     state_of_model,
 )
@@ -175,7 +175,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
             first=self._guiding_ids(state, [topic.id for topic in state.topics]),
             **pack_topics([self._guide(topic) for topic in state.topics]),
         )
-        local = read_replies(replies)
+        local = {name: read_reply(reply) for name, reply in replies.items()}
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
         if self.settings.stop == "coherence" and with_documents:

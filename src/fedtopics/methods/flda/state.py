@@ -119,12 +119,8 @@ def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float) -> FLDA
     }
 
 
-def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
-    """Convert the replies; an invalid one counts as one without documents."""
-    return {name: _read_reply(reply) for name, reply in replies.items()}
-
-
-def _read_reply(reply: Mapping[str, Any]) -> LocalTopics:
+def read_reply(reply: Mapping[str, Any]) -> LocalTopics:
+    """Convert a reply; an invalid one counts as one without documents."""
     topics = unpack_topics(reply)
     sizes = reply["occurrences"]
     if topics is None or not (sizes >= 0).all() or reply["documents"] < 0:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fedtopics.errors import refuse
 from fedtopics.methods.core.settings import (
@@ -71,7 +71,7 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     TABLES: ClassVar = {"paper": _PLAIN}
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
-    network: str = Field(
+    network: Annotated[str, AfterValidator(lambda name: find_network(name).name)] = Field(
         "prodlda",
         description='the neural topic model: "prodlda", "neurallda", "combinedtm" or "zeroshottm"',
     )
@@ -109,11 +109,6 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     validate_every: int = Field(50, ge=1, description="number of rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
     precision: Literal["float32", "float64"] = Field("float32", description="for all computations")
-
-    @field_validator("network")
-    @classmethod
-    def _exists(cls, network: str) -> str:
-        return find_network(network).name
 
     @model_validator(mode="before")
     @classmethod
