@@ -175,8 +175,8 @@ def test_the_change_is_within_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     theta = {"a": rng.dirichlet([1, 1, 1], 60), "b": rng.dirichlet([9, 1, 1], 40)}
     monkeypatch.setattr(
         TopicModel,
-        "theta_and_seen",
-        lambda _, corpus: (theta["a" if len(corpus) == 60 else "b"], np.ones(len(corpus), bool)),
+        "read",
+        lambda _, of: (None, theta["a" if len(of) == 60 else "b"], np.ones(len(of), bool)),
     )
     who = pa.table({"text": ["oak"] * 60, "who": [f"p{row % 20}" for row in range(60)]})
     corpora = {
@@ -214,7 +214,7 @@ def test_many_classes_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one pass over the documents a class, 200,000 of them would take minutes."""
     n = 200_000
     theta = np.random.default_rng(0).dirichlet([1, 1, 1], n).astype(np.float32)
-    monkeypatch.setattr(TopicModel, "theta_and_seen", lambda *_: (theta, np.ones(n, bool)))
+    monkeypatch.setattr(TopicModel, "read", lambda *_: (None, theta, np.ones(n, bool)))
     classes = np.arange(n).astype(str)
     start = perf_counter()
     grouped = grouped_by_class(made(), Corpus.of(["oak"] * n), classes)

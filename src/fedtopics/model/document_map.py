@@ -177,7 +177,7 @@ def document_map(
     check_number(most, "most")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
-    sampled_theta, seen = model.theta_and_seen(corpus.take(rows))
+    _, sampled_theta, seen = model.read(corpus.take(rows))
     theta = sampled_theta[seen].astype(np.float64)
     shown = rows[seen]
     texts = (

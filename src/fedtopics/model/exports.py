@@ -91,7 +91,7 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
         whether the document is one of the topic's three best. Missing where there is no topic.
     """
     corpus = Corpus.of(documents)
-    theta, seen = model.theta_and_seen(corpus)
+    _, theta, seen = model.read(corpus)
     main = np.where(seen, theta.argmax(1), -1)
     rows = {
         row["topic"]: (row["name"], shown_label(row) or None, row["words"])

@@ -108,13 +108,8 @@ class TopicFinder(Topics):
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:
         """Return each document's largest topic, -1 where it contains nothing the model knows."""
-        theta, seen = self.theta_and_seen(documents)
-        return np.where(seen, theta.argmax(1), -1)
-
-    def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return theta as in `transform`, and which documents contain something the model knows."""
         _, theta, seen = self.read(Corpus.of(documents))
-        return theta.copy(), seen
+        return np.where(seen, theta.argmax(1), -1)
 
     def read(self, corpus: Corpus, readout: Readout = "mean") -> Reading:
         """Return what the model reads in documents, at once if these were among the last.
@@ -262,7 +257,7 @@ class TopicFinder(Topics):
         check_number(0 if topic is None else topic, "topic", 0, self.n_topics - 1)
         by_client = documents if isinstance(documents, Mapping) else {None: documents}
         corpora = {client: Corpus.of(texts) for client, texts in by_client.items()}
-        by_corpus = [self.theta_and_seen(corpus) for corpus in corpora.values()]
+        by_corpus = [self.read(corpus)[1:] for corpus in corpora.values()]
         theta, seen = (np.concatenate(arrays) for arrays in zip(*by_corpus, strict=True))
         origins = [
             (client, row) for client, corpus in corpora.items() for row in range(len(corpus))

@@ -161,7 +161,7 @@ def pooled(
 
 def _seen(model: TopicFinder, corpus: Corpus) -> tuple[Corpus, NDArray[np.float64]]:
     """Return the documents that contain something the model knows, and their theta."""
-    theta, seen = model.theta_and_seen(corpus)
+    _, theta, seen = model.read(corpus)
     return corpus.take(np.flatnonzero(seen)), theta[seen].astype(np.float64)
 
 

@@ -268,7 +268,7 @@ def _grouped(
     without = few = unknown = 0
     for client, corpus in corpora.items():
         has_value = ~missing(arrays[client])
-        theta, seen = model.theta_and_seen(corpus)
+        _, theta, seen = model.read(corpus)
         without += int((~has_value).sum())
         unknown += int((~seen[has_value]).sum())
         values, places, sizes = np.unique(

@@ -19,7 +19,7 @@ from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
-SAME_WORDS = 0.8  # least part of a topic's first words that are those of another
+ALIKE = 0.8  # least part of a topic's first words that are those of another
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 
 
@@ -162,7 +162,7 @@ class Topics:
         if len(self.vocabulary) < 5 * WORDS_SHOWN:  # any two topics have many in common
             return []
         first = [{*words} for words in self.topics(WORDS_SHOWN)]
-        least = SAME_WORDS * WORDS_SHOWN
+        least = ALIKE * WORDS_SHOWN
         return [
             topic
             for topic, words in enumerate(first)

@@ -203,7 +203,7 @@ def _persons(model: TopicModel, corpus: Corpus) -> tuple[dict[str, int], list[in
             "No document contains a word of the model; give the documents of its training, as "
             "lists of words if the model's library splits texts otherwise."
         )
-    theta, seen = model.theta_and_seen(corpus)
+    _, theta, seen = model.read(corpus)
     shares = np.zeros((corpus.n_persons(), model.n_topics))
     np.add.at(shares, corpus.person_numbers[seen], theta[seen])
     return (
