@@ -38,7 +38,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     "consensus without words": {"word_weight": 0},
     "consensus": {},
 }
+SMALL = 200, 400, 800, 1600  # texts, drawn anew for each seed
+COMPARED = RECIPES | {"k-means": {"name": "kmeans"}}
 SPREAD = (4, None), (4, 0.5), (20, None), (20, 0.5)  # clients; alpha of Dirichlet, None is even
+FEW = """\
+NMI in %, mean of seeds, where two clients have few texts, plain aggregation. A dash: a client has \
+too few texts."""
 EXACT = "m10"  # whose words are all known, however texts are spread
 INTRODUCTION = """\
 ACC / NMI in %, mean of seeds of the study, in brackets the lowest ACC; four clients with as many \
@@ -57,6 +62,14 @@ def documents(data: Path, name: str) -> Corpus:
     return Study.make(method={"name": "discriminative"}).embedded(corpus)
 
 
+def drawn(data: Path, task: dict[str, Any]) -> Corpus:
+    """Return all texts, or as many as the task says."""
+    corpus = documents(data, task["data"])
+    n = task.get("texts", len(corpus))
+    rows = np.random.default_rng(task["seed"]).permutation(len(corpus))[:n]
+    return corpus.take(np.sort(rows))
+
+
 def labels_of(corpus: Corpus) -> list[str]:
     column: Any = corpus.labels
     return [str(label) for label in column.to_pylist()]
@@ -65,13 +78,13 @@ def labels_of(corpus: Corpus) -> list[str]:
 def found(
     data: Path, task: dict[str, Any], policy: Policy, **more: Any
 ) -> tuple[TopicModel, NDArray[np.int64]]:
-    corpus = documents(data, task["data"])
+    corpus = drawn(data, task)
     alpha = task["alpha"]
     how = {"by": "even"} if alpha is None else {"by": "dirichlet", "alpha": alpha}
     n = task["clients"]
     clients = split_clients(corpus, n_clients=n, **how, seed=1) if n > 1 else {"all": corpus}
-    method = RECIPES[task["recipe"]] | {"n_components": len(set(labels_of(corpus)))}
-    method |= {"name": "discriminative", "coherence": "nothing"}
+    method = {"name": "discriminative", "coherence": "nothing"} | COMPARED[task["recipe"]]
+    method |= {"n_components": len(set(labels_of(corpus)))}
     study = Study.make(method=method, seed=task["seed"], aggregation=task["sums"], **more)
     model = train(study, clients, policies=dict.fromkeys(clients, policy))
     return model, model.main_topics(corpus)
@@ -86,7 +99,7 @@ def pooled(data: Path, name: str) -> NDArray[np.int64]:
 
 
 def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
-    corpus = documents(data, task["data"])
+    corpus = drawn(data, task)
     begun = time.perf_counter()
     try:
         model, labels = found(data, task, Policy())
@@ -126,13 +139,23 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from table(f"recipe | {' | '.join(sets)}", lines)
     yield from ("", BELOW, "")
     places: list[tuple[Any, ...]] = []
-    for row in rows:
+    for row in (row for row in rows if "texts" not in row):
         if row["recipe"] == "consensus" and row["seed"] == 0:
             alpha = "even" if row["alpha"] is None else f"Dirichlet {row['alpha']}"
             scores = "-" if "refused" in row else f"{row['acc']:.1f} / {row['nmi']:.1f}"
             who = row["data"], f"{row['clients']}, {alpha}", row["sums"]
             places.append((*who, scores, row.get("other", "")))
     yield from table("set | clients | aggregation | ACC / NMI | other labels", places, left=3)
+    yield from ("", FEW, "")
+    few = dict(each_group((row for row in rows if "texts" in row), "data", "texts", "recipe"))
+
+    def nmi(*key: Any) -> str:
+        values = [row["nmi"] for row in few.get(key, ()) if "nmi" in row]
+        return f"{np.mean(values):.1f}" if values else "-"
+
+    numbers = dict.fromkeys((data, texts) for data, texts, _ in few)
+    lines = [[*key, nmi(*key, "consensus"), nmi(*key, "k-means")] for key in numbers]
+    yield from table("set | texts | consensus | k-means", lines)
 
 
 def main() -> None:
@@ -144,6 +167,7 @@ def main() -> None:
         data = write_made_up(given.folder, ("m10",), 240)
         sets = ("m10",)
     where: dict[str, Any] = {"clients": [CLIENTS], "alpha": [None], "sums": ["secure"]}
+    where_few = {"clients": 2, "alpha": None, "sums": "plain"}
     seeds = range(1 if given.quick else given.seeds)
     tasks = list(grid(data=sets, recipe=RECIPES, seed=seeds, **where))
     spread = [] if given.quick else SPREAD
@@ -155,5 +179,7 @@ def main() -> None:
         for sums in ("plain", "secure")
         if (n, alpha, sums) != (CLIENTS, None, "secure")
     ]
+    small = grid(data=sets[:3], texts=SMALL, recipe=("consensus", "k-means"), seed=seeds)
+    tasks += [where_few | task for task in small if not given.quick or task["texts"] == SMALL[0]]
     measured(given, tasks, lambda task: run(data, task))
     write(given, tables(kept_rows(given)))
