@@ -8,9 +8,13 @@ from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import shortened
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import figure_templates
+from fedtopics.model.nearness import Nearness
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
+from fedtopics.text.embeddings import same_model
 from fedtopics.versions import VERSION
+
+FAVOURED = "trained on the same encoder, which favours it"
 
 
 def card(model: Topics) -> str:
@@ -109,6 +113,22 @@ def of_one_client(model: Topics) -> str:
     return (
         f"One client alone has at least {ALONE:.0%} of the documents of some {kind}s ({lists}), "
         "so their sums are nearly that client's own"
+    )
+
+
+def nearness_basis(model: Topics, nearness: Nearness) -> str:
+    """Say how sure the nearness of a model's topics is, and what it rests on."""
+    scored = sum(score is not None for score in nearness["scores"])
+    ends = " to ".join(f"{end:.3f}" for end in nearness["interval"])
+    is_favoured = model.inference.sees_embedding and same_model(
+        model.inference.settings.embedding.model, nearness["encoder"]
+    )
+    return (
+        (f"95% interval {ends}, " if ends else "")
+        + f"over {scored} of {model.n_topics} topics, from {nearness['documents']:,} documents "
+        f"that are not in the topics' centres, embedded by {nearness['encoder']}"
+        + f"; {FAVOURED}"
+        * is_favoured
     )
 
 
