@@ -25,6 +25,7 @@ def card(model: Topics) -> str:
         else f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
     )
     rows = model.get_topic_info()
+    nearness = model.info.get("nearness")  # if the documents of the training had embeddings
     return (
         figure_templates(for_markdown)
         .get_template("card.md.j2")
@@ -43,6 +44,8 @@ def card(model: Topics) -> str:
             total=sum(model.documents.values()),
             promise=promise(model),
             alone=of_one_client(model),
+            nearness=nearness,
+            basis=nearness_basis(model, nearness) if nearness else "",
             version=VERSION,
             rows=rows,
             labelled=any(row["label"] for row in rows),

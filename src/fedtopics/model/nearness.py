@@ -21,11 +21,12 @@ LEVELS = 7  # of a share, of equal widths from 0 to 1
 LEAST_SHARES = 0.5, 1 / LEVELS  # of documents in a centre: the second if there are too few
 HELD_OUT = 5  # one of so many persons has documents that are measured and not in the centres
 FEW = 3  # documents: fewer in a level join the next lower one, where no threshold of persons counts
-DIGITS = 3  # of a score
+DIGITS = 3  # of a score in a model: more could tell two models apart by one document
 NOT_MEASURED = (
     "Without embeddings of documents, nearness is not measured. For NPMI, no relation with "
     "people's ranking of topics was found (24 topics)."
 )
+LEVEL_SUMS = "documents_in", "shares", "nearness"
 
 
 class Nearness(TypedDict):
