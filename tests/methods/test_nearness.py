@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from fedtopics import Policy
+from fedtopics import Policy, train
 from fedtopics.methods.core.nearness import NearnessSums
 from fedtopics.model.nearness import LEVELS
+from fedtopics.report.findings import scores_of
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -91,3 +92,20 @@ def test_a_model_has_scores_and_no_centre(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows and seen
     assert min(np.abs(row - hidden).max() for row in rows for hidden in seen) > 1e-3
     assert "nearness" not in trained(planned("mixture"), corpora).info, 'coherence = "nothing"'
+
+
+def test_with_secure_aggregation_persons_of_all_clients_count() -> None:
+    corpora = spread(CORPUS, 4)
+    policies = dict.fromkeys(corpora, Policy(min_persons_per_word=1, min_clients_per_group=3))
+    plan = planned("mixture", coherence="documents", max_rounds=5)
+    assert "nearness" not in train(plan, corpora, policies=policies).info, "each has four persons"
+    secure = plan.model_copy(update={"aggregation": "secure"})
+    model = train(secure, corpora, policies=policies)
+    assert min(model.info["nearness"]["scores"]) > 0.3
+    first = scores_of(model)[0]
+    assert (first["name"], first["value"]) == (
+        "nearness of documents",
+        model.info["nearness"]["mean"],
+    )
+    assert "over 5 of 5 topics, from 80 documents" in first["meaning"]
+    assert first["meaning"].endswith("trained on the same encoder, which favours it")

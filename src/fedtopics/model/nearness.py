@@ -111,8 +111,8 @@ def summarised(scores: Numbers, encoder: str, documents: int) -> Nearness | None
     interval = bootstrap_interval(lambda rows: float(finite[rows].mean()), len(finite))
     return {
         "scores": [float(score) if np.isfinite(score) else None for score in rounded],
-        "mean": float(finite.mean()),
-        "interval": [] if interval is None else [*interval],
+        "mean": round(float(finite.mean()), DIGITS),
+        "interval": [round(end, DIGITS) for end in interval or ()],
         "encoder": encoder,
         "documents": documents,
     }
