@@ -333,13 +333,13 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
     corpus = next(iter(run.corpora.values()))
     summary = summarise(run.model, run.facts, documents=corpus)
     page = write_report(summary, tmp_path / "own.html")
-    theta = run.model.transform(corpus)
+    theta, _, order = run.model.ranked([corpus])
     main = run.model.main_topics(corpus)
     texts = np.array([" ".join(text.split()) for text in texts_of(corpus)])
     content = page.read_text(encoding="utf-8")
     assert sum(len(examples) for examples in summary["examples"].values()) > 3
     for topic, examples in summary["examples"].items():
-        rows = [row for row in np.argsort(-theta[:, topic], kind="stable") if main[row] == topic]
+        rows = [row for row in np.argsort(-order[:, topic], kind="stable") if main[row] == topic]
         assert [example["text"] for example in examples] == texts[rows[:3]].tolist()
         assert [example["share"] for example in examples] == pytest.approx(theta[rows[:3], topic])
         for example in examples:

@@ -361,7 +361,8 @@ def evaluate_command(
 ) -> None:
     """Score a model's topics on documents.
 
-    The scores are coherence (of each topic's first ten words), diversity (each score names the
+    The scores are nearness of documents to the topics that they have (if there are embeddings),
+    coherence (of each topic's first ten words), diversity (each score names the
     words), and agreement with labels. Documents without a label, or without a word that the model
     knows, are not scored for agreement; their number is shown. Scores have a 95% interval over
     topics (coherence) or persons (agreement), but diversity is exact.
@@ -397,12 +398,17 @@ def evaluate_command(
 
 def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     from fedtopics.metrics import METRICS
+    from fedtopics.model.nearness import NOT_MEASURED
     from fedtopics.model.spread import difference_text, with_margin
 
     say(
         f"{model}: {scores['topics']} topics on {scores['documents']:,} documents; words ranked "
         f"with relevance {scores['relevance']:g}, and counted together in {scores['by'][:-1]}s"
     )
+    if nearness := scores["nearness"]:
+        say(f"Nearness, the mean over topics: {nearness['mean']:.3f} ({scores['nearness_basis']})")
+    else:
+        say(NOT_MEASURED)
     table = Table(show_header=False, box=None, pad_edge=False)
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
     for title in dict.fromkeys(metric.group for metric in metrics):

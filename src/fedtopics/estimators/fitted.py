@@ -254,7 +254,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         *,
         text: str | None = None,
     ) -> Any:
-        """Return a DataFrame of your documents with the largest shares of each topic, or of one.
+        """Return a DataFrame of your documents to read first, of each topic or of one.
 
         You must give the documents again: neither model nor estimator keeps them, and none is sent.
         See `TopicModel.representative_documents`.

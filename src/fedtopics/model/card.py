@@ -8,9 +8,13 @@ from fedtopics.escaping import for_markdown, visible
 from fedtopics.files import shortened
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.figures import figure_templates
+from fedtopics.model.nearness import Nearness
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
+from fedtopics.text.embeddings import same_model
 from fedtopics.versions import VERSION
+
+FAVOURED = "trained on the same encoder, which favours it"
 
 
 def card(model: Topics) -> str:
@@ -21,6 +25,7 @@ def card(model: Topics) -> str:
         else f"Documents {'that are not empty' if model.shows_clusters else 'with a known word'}"
     )
     rows = model.get_topic_info()
+    nearness = model.info.get("nearness")  # if the documents of the training had embeddings
     return (
         figure_templates(for_markdown)
         .get_template("card.md.j2")
@@ -39,6 +44,8 @@ def card(model: Topics) -> str:
             total=sum(model.documents.values()),
             promise=promise(model),
             alone=of_one_client(model),
+            nearness=nearness,
+            basis=nearness_basis(model, nearness) if nearness else "",
             version=VERSION,
             rows=rows,
             labelled=any(row["label"] for row in rows),
@@ -109,6 +116,22 @@ def of_one_client(model: Topics) -> str:
     return (
         f"One client alone has at least {ALONE:.0%} of the documents of some {kind}s ({lists}), "
         "so their sums are nearly that client's own"
+    )
+
+
+def nearness_basis(model: Topics, nearness: Nearness) -> str:
+    """Say how sure the nearness of a model's topics is, and what it rests on."""
+    scored = sum(score is not None for score in nearness["scores"])
+    ends = " to ".join(f"{end:.3f}" for end in nearness["interval"])
+    is_favoured = model.inference.sees_embedding and same_model(
+        model.inference.settings.embedding.model, nearness["encoder"]
+    )
+    return (
+        (f"95% interval {ends}, " if ends else "")
+        + f"over {scored} of {model.n_topics} topics, from {nearness['documents']:,} documents "
+        f"that are not in the topics' centres, embedded by {nearness['encoder']}"
+        + f"; {FAVOURED}"
+        * is_favoured
     )
 
 

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_choice
 from fedtopics.metrics import METRICS, Metric
+from fedtopics.model.card import nearness_basis
 from fedtopics.model.coherence import count_pairs, federated_coherence
+from fedtopics.model.nearness import Nearness, measured_nearness
 from fedtopics.model.shown_words import METRIC_WORDS, WORDS_SHOWN
 from fedtopics.model.spread import jackknife_margin, margin
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder
 from fedtopics.text.vocabulary import count_words
 
 Rows = slice | NDArray[np.bool_]
@@ -42,6 +45,7 @@ def evaluate(
         How words are ranked: 1 by probability, 0 by lift. By default as the model ranks them.
     embedding_model, on_progress
         As in `document_embeddings`: a model's name or folder; gets the number of documents done.
+        For a model of topics that needs no embeddings, only nearness needs them.
 
     Returns
     -------
@@ -51,7 +55,9 @@ def evaluate(
         and so on: in the clients' documents, if the words are the same; ``npmi_change``: here minus
         there, with ``npmi_change_margin``. ``npmi_margin`` and so on: half of the score's 95 %
         interval, over topics (coherence) or over ``unit``, which are persons or documents; None if
-        the score is exact (diversity), or without two persons or topics that change it. Every
+        the score is exact (diversity), or without two persons or topics that change it.
+        ``nearness``: by how much documents are nearer to a topic's centre if they have the topic
+        (see `Nearness`), with ``nearness_basis`` in words; None without embeddings. Every
         metric of `METRICS` by name, registered ones too: ``c_v``, ``npmi``, ``u_mass``,
         ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
@@ -77,6 +83,7 @@ def evaluate(
             "No document has a word that the model knows, so its topics cannot be scored; give "
             "documents of the same language and kind as those of its training."
         )
+    nearness = parts.nearness
     ranked_by = model.word_ranking.relevance if relevance is None else relevance
     scores: dict[str, Any] = {
         "documents": len(corpus),
@@ -85,6 +92,8 @@ def evaluate(
         "relevance": ranked_by,
         "absent": parts.absent,
         "unit": corpus.unit,
+        "nearness": nearness,
+        "nearness_basis": nearness_basis(model, nearness) if nearness else "",
     }
     # Training scored the words of the model's own ranking.
     if ranked_by == model.word_ranking.relevance:
@@ -144,6 +153,26 @@ class _Parts:
     @cached_property
     def _embedded(self) -> Corpus:
         return self.model.embedded(self.corpus, self.embedding_model, self.on_progress)
+
+    @cached_property
+    def nearness(self) -> Nearness | None:
+        """Nearness to topics, by embeddings that the model or the documents have, or a model's."""
+        corpus = self._embedded if self.model.inference.sees_embedding else self.corpus
+        encoder = self.embedding_model or "the model of the documents' own embeddings"
+        embeddings = corpus.embeddings
+        if self.model.inference.sees_embedding:
+            encoder = self.model.inference.settings.embedding.model
+        elif embeddings is None and self.embedding_model is not None:
+            # The encoder's dimension is not known before it has encoded a text.
+            dimension = sentence_encoder(encoder)(["a"]).shape[1]
+            settings = EmbeddingSettings(model=encoder, dimension=dimension)
+            embeddings = document_embeddings(corpus, settings, on_progress=self.on_progress)
+        if embeddings is None:
+            return None
+        rows = np.flatnonzero((self.main_topics >= 0) & embeddings.any(1))
+        return measured_nearness(
+            self.theta[rows], embeddings[rows], self.corpus.person_numbers[rows], encoder
+        )
 
     @cached_property
     def counts(self) -> Any:

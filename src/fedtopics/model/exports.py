@@ -91,7 +91,7 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
         whether the document is one of the topic's three best. Missing where there is no topic.
     """
     corpus = Corpus.of(documents)
-    _, theta, seen = model.read(corpus)
+    theta, seen, order = model.ranked([corpus])
     main = np.where(seen, theta.argmax(1), -1)
     rows = {
         row["topic"]: (row["name"], shown_label(row) or None, row["words"])
@@ -111,7 +111,7 @@ def document_info(model: TopicFinder, documents: Any, n_words: int = WORDS_SHOWN
             "Top_n_words": [topic_words and " - ".join(topic_words) for topic_words in words],
             "Probability": np.where(seen, theta.max(1), np.nan),
             "Representative_document": np.isin(
-                rows_shown, np.concatenate(representatives(theta, seen))
+                rows_shown, np.concatenate(representatives(theta, seen, order))
             ),
         },
         index_at(documents, rows_shown),

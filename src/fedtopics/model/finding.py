@@ -3,7 +3,7 @@
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedtopics.files import check_output, write_output
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
 from fedtopics.inference.vectors import batches
+from fedtopics.model.nearness import near_to_topics
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -225,9 +226,10 @@ class TopicFinder(Topics):
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST
     ) -> list[dict[str, Any]]:
-        """Return the documents with the largest shares of each topic, or of one topic.
+        """Return the documents to read first of each topic, or of one topic.
 
-        A document represents only its largest topic.
+        A document represents only its largest topic. Documents with embeddings are sorted by
+        nearness to the centre of those that have the topic, others by their shares of it.
 
         Leaves the client
             Nothing: the list is made where the documents are, and stays there.
@@ -245,8 +247,8 @@ class TopicFinder(Topics):
         -------
         list of dict
             ``topic``; ``document``, its row in the given documents, from 0; ``client``, its key in
-            the mapping; ``share`` of the topic in the document; ``text``. Sorted by topic, then by
-            falling share.
+            the mapping; ``share`` of the topic in the document; ``text``. Sorted by topic, then the
+            best first.
 
         Raises
         ------
@@ -257,19 +259,38 @@ class TopicFinder(Topics):
         check_number(0 if topic is None else topic, "topic", 0, self.n_topics - 1)
         by_client = documents if isinstance(documents, Mapping) else {None: documents}
         corpora = {client: Corpus.of(texts) for client, texts in by_client.items()}
-        by_corpus = [self.read(corpus)[1:] for corpus in corpora.values()]
-        theta, seen = (np.concatenate(arrays) for arrays in zip(*by_corpus, strict=True))
+        theta, seen, order = self.ranked([*corpora.values()])
         origins = [
             (client, row) for client, corpus in corpora.items() for row in range(len(corpus))
         ]
         texts = [text for corpus in corpora.values() for batch in corpus.texts() for text in batch]
-        best = representatives(theta, seen, n_documents)
+        best = representatives(theta, seen, order, n_documents)
         return [
             {"topic": k, "document": origins[i][1], "client": origins[i][0]}
             | {"share": float(theta[i, k]), "text": texts[i]}
             for k in (range(self.n_topics) if topic is None else [topic])
             for i in best[k]
         ]
+
+    def ranked(
+        self, corpora: Sequence[Corpus]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.floating]]:
+        """Return theta and which documents are known, and what orders documents for readers.
+
+        The last, of shape (n_documents, n_topics), is nearness if all documents have embeddings,
+        else theta.
+        """
+        if self.inference.sees_embedding:
+            corpora = [self.embedded(corpus) for corpus in corpora]
+        by_corpus = [self.read(corpus)[1:] for corpus in corpora]
+        theta, seen = (np.concatenate(arrays) for arrays in zip(*by_corpus, strict=True))
+        vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
+        if len(vectors) < len(corpora):
+            return theta, seen, theta
+        embeddings = np.concatenate(vectors)
+        used = seen & embeddings.any(1)
+        near = near_to_topics(theta, embeddings, used)[0]
+        return theta, seen, np.where(used[:, None], near, -1)
 
 
 def _as_file(table: pa.Table, suffix: str) -> bytes:
@@ -288,12 +309,15 @@ def _as_file(table: pa.Table, suffix: str) -> bytes:
 
 
 def representatives(
-    theta: NDArray[np.floating], seen: NDArray[np.bool_], n_documents: int = BEST
+    theta: NDArray[np.floating],
+    seen: NDArray[np.bool_],
+    order: NDArray[np.floating],
+    n_documents: int = BEST,
 ) -> list[list[int]]:
-    """Return, for each topic, the rows with its largest shares, if it is their largest topic."""
+    """Return, for each topic, the first rows by `order` of those whose largest topic it is."""
     main = np.where(seen, theta.argmax(1), -1)
     of_topics = (np.flatnonzero(main == topic) for topic in range(theta.shape[1]))
     return [
-        rows[np.argsort(-theta[rows, topic], kind="stable")[:n_documents]].tolist()
+        rows[np.argsort(-order[rows, topic], kind="stable")[:n_documents]].tolist()
         for topic, rows in enumerate(of_topics)
     ]

@@ -280,7 +280,11 @@ def _fit(
     """Whether the numbers of a model have the types and sizes that its settings require."""
     layout = {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
     by_topic = [*shares.values(), *coherence.values()]
-    lists = [*info.get("sizes", {}).values(), info.get("ids", range(len(word_sums)))]
+    lists: list[Sequence[object]] = [
+        *info.get("sizes", {}).values(),
+        info.get("ids", range(len(word_sums))),
+    ]
+    lists += [info["nearness"]["scores"]] if "nearness" in info else []
     if (
         layout != inference.layout()
         or word_sums.dtype != np.float64

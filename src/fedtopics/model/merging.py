@@ -25,6 +25,7 @@ from fedtopics.model.shown_words import NAME_WORDS, WORDS_SHOWN
 from fedtopics.model.topics import Topics
 
 Model = TypeVar("Model", bound=Topics)
+DROPPED = "ids", "same", "nearness"  # of the training information, as they are of single topics
 
 
 def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]:
@@ -185,7 +186,7 @@ def manual_labels(model: Topics) -> dict[int, str]:
 
 def _info(model: Topics, places: NDArray[np.int64], sums: Any) -> Any:
     """Return training information, without entries about single topics before the merger."""
-    info: dict[str, Any] = {k: v for k, v in model.info.items() if k not in ("ids", "same")}
+    info: dict[str, Any] = {k: v for k, v in model.info.items() if k not in DROPPED}
     if "sizes" in info:
         info["sizes"] = {name: sums(np.array(n)).tolist() for name, n in info["sizes"].items()}
     if "optimal" in info:  # F-LDA's topics that are a client's own

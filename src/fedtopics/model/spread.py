@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from fedtopics.model.effects import LEVEL
 
 GROUPS = 20  # of persons; each is left out once
+DRAWS = 4_000  # of a bootstrap
 
 
 def margin(values: Sequence[float] | NDArray[np.float64]) -> float | None:
@@ -57,6 +58,29 @@ def jackknife_margin(
     # The spread of the jackknife's pseudo-values. A score that no group changes, such as a purity
     # of 1, may still be chance.
     return margin((n_groups - 1) * without) or None
+
+
+def bootstrap_interval(
+    score: Callable[[NDArray[np.int64]], float], n: int, seed: int = 0
+) -> tuple[float, float] | None:
+    """Return the percentile interval of a `score` of rows, of which n are drawn with replacement.
+
+    It is None for fewer than two rows.
+
+    Parameters
+    ----------
+    score : function
+        Gets numbers of rows, of shape (n,).
+    n : int
+        Number of rows, such as topics.
+    seed : int
+        Of the draws.
+    """
+    if n < 2:
+        return None
+    drawn = np.random.default_rng(seed).integers(n, size=(DRAWS, n))
+    ends = np.nanquantile([score(rows) for rows in drawn], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(ends[0]), float(ends[1])
 
 
 def with_margin(value: float | None, reach: float | None, form: str = ".3f") -> str:

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
 from fedtopics.model.effects import Effects, GroupTable
+from fedtopics.model.nearness import Nearness
 from fedtopics.model.shown_words import DEFAULT_RANKING, NAME_WORDS, WORDS_SHOWN, WordRanking
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
@@ -81,6 +82,7 @@ class TrainingInfo(TypedDict, total=False):
     unclear: dict[str, Count]  # by client, documents whose likeliest cluster is below one half
     same: Count  # clusters that equal another one
     numbers: dict[str, FiniteFloat]  # scores of the numbers of topics that were tried
+    nearness: Nearness  # of documents to topics, if the study's documents have embeddings
     ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
     data_sent: list[dict[str, str]]  # by function: when it was called, what was sent, who saw it

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.model.card import counted_units
+from fedtopics.model.card import counted_units, nearness_basis
 from fedtopics.model.effects import Effects
 from fedtopics.model.figures import Topic, first_group, in_points, topic_name
 from fedtopics.model.formulas import CLIENT
+from fedtopics.model.nearness import NOT_MEASURED
 from fedtopics.model.over_time import CHANGE, LATER, Change
 from fedtopics.model.topic_model import TopicModel
 
@@ -21,6 +22,11 @@ UNEVEN = 2.0  # periods of more than so many times as many documents are not com
 NAMED = 2  # topics that a sentence names
 FIRST_TOPICS = 5  # largest topics whose joint share is reported
 SCORES = {
+    "nearness": (
+        "nearness of documents",
+        "up to 2; by how much documents are nearer to a topic's centre if they have the topic",
+        "compared with people's answers about 24 topics",
+    ),
     "npmi": (
         "coherence, NPMI",
         "-1 to 1; how often a topic's ten first words occur together in the clients' documents, "
@@ -213,11 +219,16 @@ def scores_of(model: TopicModel) -> list[dict[str, Any]]:
     """Return one row per score: its name, value, meaning and reference."""
     finite = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
     values = {name: float(np.mean(score)) for name, score in finite.items() if len(score)}
+    nearness = model.info.get("nearness")
+    values = ({"nearness": nearness["mean"]} if nearness else {}) | values
     values["diversity"] = unique_words(model.topics(10), 10)
     if model.n_topics > 1:
         values["dissimilarity"] = mean_cosine_dissimilarity(model.beta)
+    # What a reader has to know of the score.
+    notes = {"nearness": nearness_basis(model, nearness)} if nearness else {"npmi": NOT_MEASURED}
     return [
-        dict(zip(("name", "meaning", "reference"), SCORES[name], strict=True)) | {"value": value}
-        for name, value in values.items()
-        if name in SCORES
+        {"name": name, "value": values[key], "reference": reference}
+        | {"meaning": f"{meaning}. {notes[key]}" if key in notes else meaning}
+        for key, (name, meaning, reference) in SCORES.items()
+        if key in values
     ]

@@ -45,6 +45,7 @@ from fedtopics.methods.core.groups import (
     Thetas,
     enough_have,
 )
+from fedtopics.methods.core.nearness import NearnessSums
 from fedtopics.methods.core.plan import ClientContext, Plan, Secret, Settings
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.vocabulary import (
@@ -68,6 +69,7 @@ COUNTED: Template = {
     "without_known_word": counts(per_document=1),
 }
 FEWEST = Bounds((), MOST_COUNT, 1, dtype="int64")
+AT_END = LastSums, NearnessSums, GroupSums
 Part = TypeVar("Part", bound=SharedFunctions)
 
 
@@ -224,7 +226,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self.attempt = 1  # number of the attempt at the present round, set by the outbound filter
         self.public_seed = plan.seed  # for random choices that all clients share
         self._fingerprint = ""
-        self._parts = {kind: kind(self) for kind in (*self.exchanges, LastSums, GroupSums)}
+        self._parts = {kind: kind(self) for kind in (*self.exchanges, *AT_END)}
         self.about = self.functions()
         self.allowed = frozenset(self.in_study(self.settings))
 
@@ -235,11 +237,7 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
     @classmethod
     def functions(cls) -> dict[str, Published]:
         """Return the descriptions of all published functions of the method, by name."""
-        kinds = (
-            base
-            for kind in (cls, *cls.exchanges, LastSums, GroupSums)
-            for base in kind.__mro__[::-1]
-        )
+        kinds = (base for kind in (cls, *cls.exchanges, *AT_END) for base in kind.__mro__[::-1])
         members = {name: getattr(kind, name) for kind in kinds for name in vars(kind)}
         every = [description_of(f) for f in members.values() if hasattr(f, "published")]
         return {of.name: of for of in every}
@@ -282,9 +280,11 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         compute: Callable[[], Grouped],
         rows: Documents,
         rule: Callable[..., Enough] = enough_have,
+        guards_rest: bool = False,
     ) -> Reply:
         """Return sums of groups of enough persons, see `GroupThreshold.sums`, over these rows."""
-        return self.guard.sums(groups, request, rule, compute) | {"documents": self.over(rows)}
+        sums = self.guard.sums(groups, request, rule, compute, guards_rest)
+        return sums | {"documents": self.over(rows)}
 
     def part(self, kind: type[Part]) -> Part:
         return cast("Part", self._parts[kind])

@@ -22,6 +22,7 @@ from fedtopics.methods.core.groups import (
     PersonShares,
     Thetas,
 )
+from fedtopics.methods.core.nearness import measure_nearness
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
@@ -246,6 +247,8 @@ def assemble_model(
         word_sums=word_sums,
     )
     topics = topics if start is None else start.added_to(topics)
+    if nearness := measure_nearness(described, settings, model):
+        topics = replace(topics, info={**topics.info, "nearness": nearness})
     tables, estimates = compare_groups(described, settings, model)
     return choose_words(
         described,

@@ -55,12 +55,17 @@ class GroupThreshold:
         request: Payload,
         rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
+        guards_rest: bool = False,
     ) -> dict[str, Any]:
-        """Return the counts of the client's groups if requested, else sums of groups by `rule`."""
+        """Return the counts of the client's groups if requested, else sums of groups by `rule`.
+
+        With `guards_rest`, the function that sums sees to it that all that is left out is of enough
+        persons together, so no group is left out as company.
+        """
         counts, summed = self.once(groups, request, compute)
         enough = rule(**counts, least=self.least)
         if self.masked or rule is as_many:
-            enough = with_company(enough, sizes_of(counts))
+            enough = with_company(enough, sizes_of(counts) * (not guards_rest))
         shares = self.shares(groups)
         if is_count(groups):
             sent = {name: count if shares else count * enough for name, count in counts.items()}
@@ -69,7 +74,7 @@ class GroupThreshold:
             return summed(enough)
         totals = {name: groups["counted"][name] for name in counts}
         enough = rule(**totals, least=groups["least"])
-        return summed(of_enough_clients(groups, enough, sizes_of(totals)))
+        return summed(of_enough_clients(groups, enough, sizes_of(totals) * (not guards_rest)))
 
     def once(self, groups: GroupRequest, request: Payload, compute: Callable[[], Result]) -> Result:
         """Compute counts and sums only once, so that both are of the same documents."""

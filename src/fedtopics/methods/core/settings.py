@@ -159,7 +159,7 @@ class TopicSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         "windows",
         description='where words count as occurring together: in "windows" of text, in '
         '"documents" (which ignores the order of words), or "nothing" (no words are '
-        "counted, and no coherence is computed)",
+        "counted, and topics get no score, neither coherence nor nearness)",
     )
     over_time: GroupColumn | None = Field(
         None,
