@@ -184,7 +184,7 @@ def ours(
     start = time.perf_counter()
     model = train(study, parts, policies=dict.fromkeys(parts, OPEN_POLICY))
     seconds = time.perf_counter() - start
-    theta, seen = model.theta_and_seen(corpus)
+    _, theta, seen = model.read(corpus)
     vectors = np.asarray(corpus.embeddings)
     rows = np.flatnonzero(seen & vectors.any(1))
     near = measured_nearness(theta[rows], vectors[rows], rows, PACKAGED)

@@ -46,8 +46,9 @@ def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPat
 def test_rows_with_most_of_their_largest_topic() -> None:
     theta = np.array([[0.9, 0.1], [0.5, 0.5], [0.95, 0.05], [0.9, 0.1], [0.99, 0.01]])
     seen = np.array([True, True, True, True, False])
-    assert representatives(theta, seen) == [[2, 0, 3], []]
-    assert representatives(theta, seen, 9) == [[2, 0, 3, 1], []]
+    assert representatives(theta, seen, theta) == [[2, 0, 3], []]
+    assert representatives(theta, seen, theta, 9) == [[2, 0, 3, 1], []]
+    assert representatives(theta, seen, -theta) == [[1, 0, 3], []]  # another order
 
 
 def test_documents_of_several_clients_that_stand_for_topics() -> None:
