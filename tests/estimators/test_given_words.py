@@ -9,7 +9,7 @@ from fedtopics import NMF, GuidedLDA
 from fedtopics.errors import StudyError
 
 TREES = ["Oak and beech and fir grow here", "Fir, beech and l’Arbre"] * 30
-BOATS = ["Ketch and sloop don’t sail", "A yawl and a sloop and a ketch"] * 30
+BOATS = ["Ketch and sloop o’clock sail", "A yawl and a sloop and a ketch"] * 30
 
 
 @pytest.mark.parametrize("estimator", [NMF, GuidedLDA])
@@ -19,7 +19,7 @@ def test_seeds_are_read_as_texts_are(estimator: Any) -> None:
         return [sorted(words) for words in fitted.topics_]
 
     assert topics(["OAK", "Beech"]) == topics(["oak", "be\u00adech"])
-    assert topics(["DON’T"], ["L'ARBRE"]) == topics(["don't"], ["l’arbre"])
+    assert topics(["O’CLOCK"], ["L'ARBRE"]) == topics(["o'clock"], ["l’arbre"])
     assert topics(["the", "Oak"]) == topics(["oak"]), "a stop word beside others"
 
 
@@ -44,6 +44,6 @@ def test_seeds_that_no_document_has_are_refused(estimator: Any, seeds: Any, says
 
 def test_topics_are_found_by_words_however_they_are_written() -> None:
     model = NMF(2).fit(TREES + BOATS).model_
-    for query in ("Don’t", ["DON'T"], ["don’t"], "do\u200bn't"):
-        assert model.find_topics(query) == model.find_topics("don't")
-    assert model.match_terms({"x": ["DON’T"]}) == model.match_terms({"x": ["don't"]})
+    for query in ("O’clock", ["O'CLOCK"], ["o’clock"], "o'c\u200block"):
+        assert model.find_topics(query) == model.find_topics("o'clock")
+    assert model.match_terms({"x": ["O’CLOCK"]}) == model.match_terms({"x": ["o'clock"]})

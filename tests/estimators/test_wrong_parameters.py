@@ -2,14 +2,17 @@
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable
 from copy import copy
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics import NMF, GuidedLDA, ShortTextClustering, TopicEstimator, estimators
@@ -129,3 +132,33 @@ def test_a_model_that_may_not_be_opened_is_not_damaged(
     monkeypatch.setattr("fedtopics.model.folder.read_text", closed)
     with pytest.raises(ModelError, match=r"config\.json cannot be opened: Permission denied"):
         NMF.load(tmp_path)
+
+
+def test_embeddings_in_the_place_of_labels_are_refused() -> None:
+    with pytest.raises(InputError, match=r"these are embeddings; give Corpus.of\(documents\)"):
+        NMF(2).fit(TEXTS, np.ones((len(TEXTS), 3)))
+    NMF(2, max_rounds=1).fit(TEXTS, np.ones(len(TEXTS)))
+
+
+def test_a_method_without_embeddings_takes_no_model_of_them() -> None:
+    with pytest.raises(InputError, match="NMF uses no embeddings; leave embedding_model out, or"):
+        NMF(2, embedding_model="all-MiniLM-L6-v2").fit(TEXTS)
+
+
+def test_what_is_fitted_later_says_so() -> None:
+    with pytest.raises(NotFittedError, match="This NMF instance is not fitted yet"):
+        _ = NMF(2).topics_
+    assert not hasattr(NMF(2), "beta_")
+
+
+def test_limits_that_have_no_effect_and_lost_documents_are_named() -> None:
+    clients = {"a": [*TEXTS, *["yak gnu emu"] * 3], "b": [*TEXTS, *["ibis kiwi"] * 9]}
+    with pytest.warns(
+        UserWarning, match="=2 has no effect, because every client's policy req"
+    ) as w:
+        NMF(2, max_rounds=1, min_persons_per_word=2).fit_clients(clients)
+    lost = "12 of 92 documents contain none of them. A word needs enough persons at a client"
+    assert any(lost in str(warning.message) for warning in w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        NMF(2, max_rounds=1, min_persons_per_word=2).fit(TEXTS)

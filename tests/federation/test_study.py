@@ -41,7 +41,7 @@ from tests.helpers.studies import read
             "[text]\nstop_words = 'klingon'",
             "no stop words for 'klingon'; choose .* arabic, .*german",
         ),
-        ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 3"),
+        ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 4"),
         ("[method]\nname = 'gfedntm'\nnetwork = 'lda2vec'", "no network 'lda2vec'; choose from"),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
         ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),

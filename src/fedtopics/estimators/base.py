@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.contract.events import OnEvent
 from fedtopics.errors import DataError, StudyError
@@ -30,7 +31,7 @@ from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.core.plan import WarmStart
-from fedtopics.methods.registry import DEFAULT_METHOD, choose_method
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, choose_method, find_method
 from fedtopics.model.labels import checked_names
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -40,6 +41,7 @@ from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
+LOST = 0.1  # part of the documents without an agreed word, above which there is a warning
 SINGLE = "all"  # the only client of `fit`
 NO_SETTINGS = (
     "start",
@@ -55,6 +57,23 @@ NO_SETTINGS = (
 StopWords = str | Sequence[str] | None
 Words = Sequence[str] | None  # the words that columns of counts stand for
 Splitter = Callable[[str], list[str]]
+
+
+def _embeds(method: str) -> bool:
+    """Whether a method has settings of embeddings, as far as it is known."""
+    return method not in METHODS.names or "embedding" in find_method(method).settings.model_fields
+
+
+def _warn_of_lost_documents(event: Mapping[str, Any]) -> None:
+    if event["without_known_word"] > LOST * event["documents"]:
+        warnings.warn(
+            f"The clients agreed on {event['words']:,} words, and "
+            f"{event['without_known_word']:,} of {event['documents']:,} documents contain none of "
+            "them. A word needs enough persons at a client, and enough clients: give more "
+            "documents or larger clients. min_clients_per_word and the clients' policies set the "
+            "limits.",
+            stacklevel=8,
+        )
 
 
 class TopicEstimator(
@@ -180,6 +199,8 @@ class TopicEstimator(
             self.settings = {**(self.settings or {}), **others}
 
     def __getattr__(self, name: str) -> Any:
+        if "model_" not in self.__dict__ and isinstance(getattr(type(self), name, None), property):
+            check_is_fitted(self)  # else the property's own error would be about model_
         others = self.__dict__.get("settings")  # missing while a copy is being made
         if isinstance(others, Mapping) and name in others:
             return others[name]
@@ -217,6 +238,7 @@ class TopicEstimator(
         engine : distributed.Client, optional
             A Dask cluster to compute on, see docs/how-to/dask.md.
         """
+        inputs.check_ignored(y)
         return self._fit(self._read_single(documents, words, text), engine=engine)
 
     def fit_clients(
@@ -352,6 +374,7 @@ class TopicEstimator(
         study = self._study(data)
         start = self.start if start is None else start
         start = None if start is None else WarmStart.of(start)
+        self._warn_of_policies(data)
         folder = data.out and run_folder(data.out, study, data.corpora, start)
         with ProgressDisplay() if self.verbose else nullcontext(lambda _: None) as show:
 
@@ -359,6 +382,8 @@ class TopicEstimator(
                 show(event)
                 if event["event"] == "languages" and event["advice"]:
                     warnings.warn(language_sentence(event), stacklevel=6)
+                if event["event"] == "vocabulary":
+                    _warn_of_lost_documents(event)
                 if self.callback is not None:
                     self.callback(event)
 
@@ -389,6 +414,17 @@ class TopicEstimator(
         if data.text is not None:
             self.text_column_ = data.text
         return self
+
+    def _warn_of_policies(self, data: Inputs) -> None:
+        """Warn if no client's policy lets words of so few persons leave as the user set."""
+        of_clients = (data.policies.get(name, Policy()) for name in data.corpora)
+        needed = min(policy.min_persons_per_word for policy in of_clients)
+        if self.min_persons_per_word is not None and self.min_persons_per_word < needed:
+            warnings.warn(
+                f"min_persons_per_word={self.min_persons_per_word} has no effect, because every "
+                f"client's policy requires {needed} persons per word; see policies.",
+                stacklevel=4,
+            )
 
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
         """Replace the client names of a mapping by the clients' original keys."""
@@ -436,6 +472,11 @@ class TopicEstimator(
 
         text, vocabulary = table(TextRules.model_fields), table(VocabularyLimits.model_fields)
         embedding = table(EmbeddingSettings.model_fields, "embedding_")
+        if embedding and is_named and not _embeds(method["name"]):
+            raise StudyError(
+                f"{type(self).__name__} uses no embeddings; leave embedding_model out, or use "
+                "MixtureTM, CombinedTM or ShortTextClustering."
+            )
         if embedding and (is_named or method["name"] == "mixture"):  # a choice of nmf needs none
             method["embedding"] = {**method.get("embedding", {}), **embedding}
         counted = data is not None and data.columns is not None

@@ -206,8 +206,18 @@ OF_POLICIES = {"memory", "min_persons", "min_persons_in_sum"}  # no estimator ha
 # What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
 NAMES_HERE = {
     "approximate_distribution": "transform",
+    "delete_topics": "merge_topics, with the topic it is nearest to",
     "generate_topic_labels": "suggest_labels",
     "get_representative_docs": "representative_documents",
+    "get_topic_tree": "hierarchical_topics or plot_hierarchy",
+    "hdbscan_model": "n_components, as topics are not found with UMAP and HDBSCAN",
+    "min_topic_size": "n_components, as topics are not found with UMAP and HDBSCAN",
+    "probabilities_": "transform",
+    "reduce_outliers": "transform, which gives each document all topics",
+    "representation_model": "suggest_labels, or topics with another relevance",
+    "top_n_words": "topics, which takes n_words",
+    "umap_model": "n_components, as topics are not found with UMAP and HDBSCAN",
+    "zeroshot_topic_list": "seed_topics, with NMF or GuidedLDA",
     "get_topic_freq": "get_topic_info",
     "topic_labels_": "get_topic_info",
     "update_topics": "topics",
@@ -241,6 +251,15 @@ def check_settings(settings: Mapping[str, Any], method: str, parameters: list[st
         if theirs := [key for key in settings if key in NAMES_HERE and key not in names]:
             raise StudyError(f"There is no setting {theirs[0]!r}; use {NAMES_HERE[theirs[0]]}.")
         check_keys(settings, names, "setting")
+
+
+def check_ignored(y: Any) -> None:
+    """Refuse embeddings in the place of labels, where BERTopic takes them."""
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.dtype.kind == "f":
+        raise DataError(
+            "The second argument is for labels, which are not used, and these are embeddings; give "
+            "Corpus.of(documents).with_embeddings(embeddings) as the documents."
+        )
 
 
 def seed_of(random_state: Any) -> int:

@@ -14,6 +14,8 @@ from fedtopics.estimators.base import SINGLE, Splitter, StopWords, TopicEstimato
 from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
 
+FEW_TEXTS = 400  # below which k-means is as good: benchmarks/results/consensus.md
+
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     """Clusters of short texts, each text in one cluster, of one corpus or a federation.
@@ -147,6 +149,12 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         )
 
     def _fit(self, data: Inputs, start: Any = None, engine: Any = None) -> Self:
+        if self.method == "discriminative" and sum(map(len, data.corpora.values())) < FEW_TEXTS:
+            warnings.warn(
+                f"With fewer than {FEW_TEXTS} texts, no advantage over k-means was found; try "
+                'method="kmeans" as well.',
+                stacklevel=3,
+            )
         super()._fit(data, start, engine)
         if same := self.model_.info.get("same", 0):
             warnings.warn(

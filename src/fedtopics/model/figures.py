@@ -129,7 +129,7 @@ def plot_words(model: TopicFinder, documents: object = None, n_words: int = WORD
         ]
         for topic, of_topic in enumerate(columns.tolist())
     }
-    return _figure(model, "words of topics", "words.html.j2", words=rows)
+    return _figure(model, "words of topics", "words.html.j2", words=rows, has_texts=bool(texts))
 
 
 def _texts_by_word(

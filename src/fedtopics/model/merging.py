@@ -21,7 +21,7 @@ from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
 from fedtopics.inference.vectors import TINY
 from fedtopics.model.labels import tidy
-from fedtopics.model.shown_words import NAME_WORDS, WORDS_SHOWN
+from fedtopics.model.shown_words import NAME_WORDS, WORDS_SHOWN, WordRanking
 from fedtopics.model.topics import Topics
 
 Model = TypeVar("Model", bound=Topics)
@@ -37,7 +37,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
         ``parent``, a new number, at least n_topics; ``left`` and ``right``, topics or earlier
         parents; ``topics``, all topics in it; ``distance``, the mutual information of topics and
         words that the step loses, in nats per word; ``share`` of all documents; ``name``, its
-        number and four words; ``words``, read by relevance as in `topics`.
+        number and four words; ``words``, the most probable first.
     """
     masses = np.maximum(model.share, TINY)[:, None] * model.beta
     added = _information(masses)
@@ -86,7 +86,8 @@ def _information(masses: NDArray[np.float64]) -> Any:
 
 
 def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
-    columns = replace(model.word_ranking, first=(), class_based=False).order(
+    # By probability: relevance would name a large branch by its rarest words.
+    columns = WordRanking(relevance=1.0).order(
         (mass / mass.sum())[None], model.vocabulary.frequency, n_words
     )
     return [model.vocabulary.words[column] for column in columns[0]]
@@ -163,7 +164,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         warnings.warn(
             f"Merging drops these labels, because a topic has one: {', '.join(lost)}.", stacklevel=3
         )
-    return replace(
+    merged = replace(
         model,
         inference=inference,
         weights={**model.weights, **parts},
@@ -177,6 +178,16 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         unconfirmed=frozenset(suggested),
         info=_info(model, places, sums),
     )
+    first_words = model.word_ranking.first
+    if not first_words:
+        return merged
+    # Topics that are not merged keep their first words, and so their names.
+    ranked = merged.columns(merged.word_ranking, len(first_words[0])).tolist()
+    kept_words = tuple(
+        tuple(ranked[place] if others else first_words[k])
+        for place, (k, *others) in enumerate(members)
+    )
+    return replace(merged, word_ranking=replace(merged.word_ranking, first=kept_words))
 
 
 def manual_labels(model: Topics) -> dict[int, str]:

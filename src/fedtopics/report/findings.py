@@ -151,7 +151,7 @@ def _of_change(change: Change, estimate: Effects | None) -> Question:
 def _obstacle(estimate: Effects, persons: Mapping[str, float]) -> str:
     """Return why groups of so many persons cannot be compared; "" if they can."""
     few = next((group for group, number in persons.items() if number <= FEWEST), "")
-    return estimate.refused or (few and f"{few} has documents of {FEWEST} persons or fewer")
+    return estimate.refused or (few and f"{few} has documents of at most {FEWEST} persons")
 
 
 def _of_groups(model: TopicModel, kind: str) -> Iterator[Question]:

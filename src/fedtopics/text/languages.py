@@ -37,6 +37,17 @@ FURTHER = {
     "thai": """และ ของ ใน ที่ เป็น มี การ ได้ ให้ กับ ไม่ จะ จาก ว่า นี้ นั้น แต่ หรือ ก็ ความ ซึ่ง โดย
         เพื่อ ต้อง อยู่ แล้ว คือ เรา เขา ฉัน ผม คุณ มัน ไป มา ถ้า เมื่อ ยัง ถึง ทุก บน แห่ง ด้วย กัน ตาม""",
 }
+# scikit-learn's list has no contractions, because its words end at apostrophes.
+CONTRACTED = {
+    "'s": "he here how it let she that there what when where who why",
+    "'re": "they we what who you",
+    "'ll": "he i it she that there they we who you",
+    "'ve": "could i might should they we who would you",
+    "'d": "he i it she that there they we who you",
+    "'m": "i",
+    "n't": "ai are ca could did do does had has have is might must need sha should was were wo "
+    "would",
+}
 INSTALL = "'fedtopics[languages]'"
 # Prefixes with an apostrophe that are not part of a noun; as in Lucene, with more for Italian.
 # French aujourd'hui, quelqu'un and presqu'île stay whole.
@@ -64,11 +75,12 @@ def language_name(value: str) -> str:
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Return a language's stop words; scikit-learn's for English."""
+    """Return a language's stop words; for English scikit-learn's, and contractions."""
     if language == "english":  # the list of stop-words would drop words such as "groups"
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        return frozenset(ENGLISH_STOP_WORDS)
+        contracted = {word + end for end, words in CONTRACTED.items() for word in words.split()}
+        return frozenset(ENGLISH_STOP_WORDS | contracted)
     listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
     return frozenset((*FURTHER.get(language, "").split(), *listed))
 

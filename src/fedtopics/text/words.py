@@ -16,7 +16,8 @@ from fedtopics.escaping import is_flooded, is_seen
 # 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.
 # 2: one spelling (`normal_form`), words with marks, case and elision by language.
 # 3: control characters and noncharacters, which split words before.
-RULES = 3
+# 4: English contractions such as it's are stop words.
+RULES = 4
 LONGEST_WORD = 100  # characters
 NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing

@@ -31,6 +31,7 @@
   };
   const decoded = async (of) => {
     const content = await of.arrayBuffer();
+    if (new Uint8Array(content).includes(0)) throw new Error("not text");
     try {
       return new TextDecoder("utf-8", { fatal: true }).decode(content);
     } catch {
@@ -49,7 +50,8 @@
       const item = document.createElement("li"), mark = document.createElement("mark");
       const [match] = whole.exec(text), at = text.search(whole), from = Math.max(0, at - 150);
       mark.textContent = match;
-      item.append(from ? "… " : "", text.slice(from, at), mark, text.slice(at + match.length, at + 250));
+      const before = text.slice(from, at), after = text.slice(at + match.length, at + 250);
+      item.append(from ? before.replace(/^\S*/, "…") : before, mark, at + 250 < text.length ? after.replace(/\S*$/, "…") : after);
       list.append(item);
     }
   };

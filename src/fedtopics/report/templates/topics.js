@@ -98,13 +98,13 @@ document.documentElement.classList.add("scripted");
 {
   const search = document.getElementById("search");
   search.addEventListener("input", () => {
-    const wanted = search.value.trim().toLowerCase();
+    const wanted = search.value.trim().toLowerCase(), terms = wanted.split(/\s+/);
     let left = 0;
     for (const card of cards) {
       const { number, name } = card.dataset;
       const own = words[number][0].map(([word]) => word);
       card.hidden = wanted !== "" && number !== wanted &&
-        ![name, ...own].some((text) => text.toLowerCase().includes(wanted));
+        !terms.every((term) => [name, ...own].some((text) => text.toLowerCase().includes(term)));
       left += !card.hidden;
     }
     document.getElementById("matches").textContent = wanted ? `${left} of ${cards.length}` : "";
