@@ -8,6 +8,7 @@ import pytest
 
 from fedtopics import FLDA, LDA, NMF, Corpus, MixtureTM, ProdLDA, ShortTextClustering, TopicModel
 from fedtopics.errors import StudyError
+from fedtopics.model.shown_words import WordRanking
 from tests.helpers.clients import ALL
 from tests.helpers.models import BETA, edit_config, made, refused
 
@@ -21,6 +22,16 @@ MODELS = [
     MixtureTM(4, embedding_dimension=3),
     ShortTextClustering(4, embedding_dimension=3),
 ]
+
+
+def test_topics_that_are_not_merged_keep_their_first_words() -> None:
+    ranking = WordRanking(0.4, first=((2, 0, 1), (3, 1, 0), (1, 3, 2)))
+    model = made(word_ranking=ranking)
+    before = model.topics(3)
+    merged = model.merge_topics([0, 2])
+    assert merged.topics(3)[1] == before[1]
+    assert len({*merged.topics(3)[0]}) == 3
+    assert merged.word_ranking.first[1] == (3, 1, 0)
 
 
 def test_numbers_of_a_merged_model() -> None:

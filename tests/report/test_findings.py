@@ -89,7 +89,7 @@ def test_a_change_has_its_size_its_interval_and_what_is_behind_it() -> None:
         ({"covariances": np.full((3, 1, 1), 0.05**2)}, "nothing changed more than chance."),
         (
             {"n_persons": 29},
-            "there is no comparison, as 2024 has documents of 30 persons or fewer.",
+            "there is no comparison, as 2024 has documents of at most 30 persons.",
         ),
         (
             {"n_documents": 1300},
@@ -129,8 +129,8 @@ def test_the_chance_is_split_among_all_comparisons() -> None:
         "comparisons, from 1,200 documents of 400 persons."
         for name in of
     ] + [
-        "By large: there is no comparison, as each other group has documents of 30 persons or "
-        "fewer."
+        "By large: there is no comparison, as each other group has documents of at most 30 "
+        "persons."
     ]
 
 

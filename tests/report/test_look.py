@@ -215,6 +215,7 @@ def test_names_are_edited(letters: Reported, opening: Open, typed: Typed, tmp_pa
     card.get_by_role("button", name=f"Rename topic {topic}").click()
     opened.page.keyboard.type(name)
     opened.page.keyboard.press("Enter")
+    assert card.locator("h3 input").count() == 0, "the key does not press the button as well"
     shown = opened.page.locator(f'[data-name-of="{topic}"]').all_text_contents()
     assert {*shown} == {name}
     assert len(shown) > len(letters.summary["clients"]) + 3

@@ -43,8 +43,10 @@
       if (kept) keep(card, field.value.trim());
       card.querySelector(".rename").focus();
     };
-    field.addEventListener("keydown", ({ key }) => {
-      if (key === "Enter" || key === "Escape") done(key === "Enter");
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault(); // else Enter would press the button that gets the focus
+      done(event.key === "Enter");
     });
     const before = field.value;
     field.addEventListener("blur", () => done(field.value !== before)); // leaving the field unchanged confirms nothing
