@@ -159,7 +159,7 @@ def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
         "first": first,
         "last": last,
         "signs": "signs with the key of its certificate"
-        if facts.has_certificate
+        if facts.start.certificate
         else "does not sign",
     }
 
@@ -221,7 +221,7 @@ def _about(function: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _flows_of(facts: LedgerFacts) -> list[Part]:
-    texts = facts.text_bytes
+    texts = facts.start.text_bytes
     # Words of a secure study are sent as table, list and counts, which have rows of their own.
     sent = sum(
         row["bytes"] for row in facts.rows if not (row["masked"] and row["function"] == WORDS)
@@ -365,12 +365,12 @@ def _budgets(records: Records) -> list[Part]:
             f"The policy of {facts.client} has no max_epsilon, so no privacy budget is kept. What "
             "else was, or may be, released about the same documents?",
         )
-        if facts.spent is None
+        if facts.start.epsilon_spent is None
         else Statement(
             f"By the privacy budget of {facts.client}, all studies with differential privacy "
-            f"on its documents had used epsilon {facts.spent:.3g} when it took part, including "
-            "this one; its policy allows "
-            f"{facts.policy['max_epsilon']:g}.",
+            f"on its documents had used epsilon {facts.start.epsilon_spent:.3g} when it took "
+            "part, including this one; its policy allows "
+            f"{facts.start.policy['max_epsilon']:g}.",
             facts.began,
         )
         for facts in records.ledgers
