@@ -3,9 +3,11 @@
 import codecs
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import IO
 
 from fedtopics.errors import first_problem
+from fedtopics.files import open_file
 
 HEAD = 4096  # bytes
 UTF8 = "utf-8-sig"  # a mark at the beginning is not part of the text
@@ -53,6 +55,12 @@ USUAL = (
     "utf_16_le utf_16_be"
 )
 WINDOWS = "cp1252"  # Excel's in Western Europe and America
+
+
+def beginning_of(path: Path, size: int = HEAD) -> bytes:
+    """Return the first bytes of a file."""
+    with open_file(path) as file:
+        return bytes(file.read(size))
 
 
 def encoding_of(head: bytes, wanted: str) -> str:
