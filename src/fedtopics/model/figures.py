@@ -370,7 +370,6 @@ def figure_templates(
         "line": layout.line,
         "name": topic_name,
         "percent": "{:.1%}".format,
-        "points": _points,
         "shown_label": shown_label,
     }
     return environment
@@ -380,12 +379,6 @@ def resource(environment: Environment, name: str) -> str:
     """Return a file next to the templates."""
     assert environment.loader is not None  # noqa: S101 - for mypy: it was given above
     return environment.loader.get_source(environment, name)[0]
-
-
-def _points(change: float) -> str:
-    """Write a change of a share in percentage points, up or down."""
-    points = round(100 * change, 1)
-    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 def in_points(share: float) -> str:
