@@ -315,8 +315,7 @@ class Corpus:
 
     def n_persons(self, rows: NDArray[np.int64] | slice = slice(None)) -> int:
         """Return of how many persons the documents in these `rows` are."""
-        whose = np.arange(len(self))[rows] if self.owners is None else np.unique(self.owners[rows])
-        return len(whose)
+        return len(np.unique(self.person_numbers[rows]))
 
     @property
     def columns(self) -> pa.Table:
