@@ -462,7 +462,10 @@ def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
 
 def _unused_dates(table: Table, columns: Columns, text: str) -> str:
     """Mention columns of dates of which nothing is used."""
-    used = {text, *columns.by.values(), *columns.roles}
+    used = {
+        *(text, columns.text, columns.tokens, columns.id, columns.label, columns.embedding),
+        *(columns.rounds, columns.person, columns.time, *columns.by.values()),
+    }
     heads = [table.head(name) for name in table.names if name and name not in used]
     dates = [head.place for head in heads if are_dates(head)]
     return f" (not used: dates in {', '.join(dates)})" if dates else ""

@@ -77,12 +77,6 @@ class Columns:
     date_format: str | None = None
 
     @property
-    def roles(self) -> set[str | None]:
-        """The columns with a role, except those by which a study compares documents."""
-        others = (self.id, self.label, self.embedding, self.rounds, self.person, self.time)
-        return {self.text, self.tokens, *others}
-
-    @property
     def options(self) -> dict[str, str]:
         """The options of a file's reader that are set."""
         options = {"encoding": self.encoding, "sheet": self.sheet}
