@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics import waiting
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, refuse
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import files_of, read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
@@ -144,13 +144,16 @@ class Corpus:
                 "per column, such as vectorizer.get_feature_names_out()."
             )
         _check_words(words)
-        if (whole != table.data).any() or (whole < 0).any():
-            raise DataError(
+        refuse(
+            {
                 "Word counts must be whole numbers, not negative; give counts, such as a "
-                "CountVectorizer's, not weights such as TF-IDF."
-            )
-        if table.shape[0] == 0:
-            raise DataError("The corpus is empty; give at least one document.")
+                "CountVectorizer's, not weights such as TF-IDF.": bool(
+                    (whole != table.data).any() or (whole < 0).any()
+                ),
+                "The corpus is empty; give at least one document.": table.shape[0] == 0,
+            },
+            DataError,
+        )
         before = np.concatenate([[0], np.cumsum(whole)])
         flat = names.take(pa.array(np.repeat(table.indices, whole)))
         documents = pa.LargeListArray.from_arrays(pa.array(before[table.indptr]), flat)

@@ -18,7 +18,7 @@ from typing import IO, Any, TextIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
-from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError, refuse
 from fedtopics.files import open_file, require_file
 from fedtopics.text.columns import NOT_ARROW, is_unicode
 from fedtopics.text.encodings import (
@@ -66,15 +66,16 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
     """
     path = path.expanduser()
     require_file(path, DataError)
-    if not path.exists():
-        raise DataError(f"There is no file or folder {path}; check the path.")
     kind = kind or (FOLDER if path.is_dir() else _suffix(path).lower())
-    if kind not in FORMATS.names:
-        suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
-        raise DataError(
+    suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
+    refuse(
+        {
+            f"There is no file or folder {path}; check the path.": not path.exists(),
             f"{path} is of the unknown kind {kind or '(no suffix)'}; "
-            f"give one of {suffixes}, or a folder of .txt files."
-        )
+            f"give one of {suffixes}, or a folder of .txt files.": kind not in FORMATS.names,
+        },
+        DataError,
+    )
     if _is_packed(path):  # it could unpack to many times its size and fill the memory
         with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
             while file.read(PIECE):
