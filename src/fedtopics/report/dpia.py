@@ -15,6 +15,7 @@ from fedtopics.federation.data_sent import NOT_RECORDED
 from fedtopics.federation.exposure import WORDS, Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
+from fedtopics.guarantees import not_promised
 from fedtopics.privacy.disclosure import FALSE_POSITIVES
 from fedtopics.report.dpia_answers import AnsweredQuestion, answered
 from fedtopics.report.dpia_document import (
@@ -410,7 +411,15 @@ def _risks(records: Records) -> list[Part]:
         *(f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")),
         f"what model and totals reveal about a single {records.unit.removesuffix('s')}, {within}",
         *(row[0] for row in TABLES["threats"]["rows"]),
-        *(f"not promised: {sentence.removesuffix('.')}" for sentence in records.not_promised),
+        *(
+            f"not promised: {sentence.removesuffix('.')}"
+            for sentence in not_promised(
+                secure=records.masked,
+                noise=bool(records.bounded),
+                draws=records.study.method.draws,
+                persons=records.unit != "documents",
+            )
+        ),
     ]
     return [
         FormTable(

@@ -481,9 +481,8 @@ def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray |
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
-    for chunk in column.chunks:
-        for start in range(0, len(chunk), BATCH):
-            yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
+    for batch in pa.table([column], [""]).to_batches(max_chunksize=BATCH):
+        yield cast("list[Document]", batch.column(0).to_pylist())
 
 
 def _numbered(n: int) -> pa.ChunkedArray:

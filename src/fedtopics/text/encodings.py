@@ -76,7 +76,10 @@ def other_kind(head: bytes, wanted: str = "") -> str:
             return f"is {kind}; {remedy}"
     if wanted or any(map(head.startswith, MARKS)):
         return ""
-    even, odd = (_share_of_controls(head[first::2]) for first in (0, 1))
+    even, odd = (
+        (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
+        for part in (head[::2], head[1::2])
+    )
     return first_problem(
         {
             f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": (
@@ -93,10 +96,6 @@ def other_kind(head: bytes, wanted: str = "") -> str:
             ),
         }
     )
-
-
-def _share_of_controls(part: bytes) -> float:
-    return (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
 
 
 def advice(encoding: str) -> str:
