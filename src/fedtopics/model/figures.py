@@ -423,10 +423,8 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     upper = [(x, y + d) for (x, y), d in zip(panel.line, spread, strict=True)]
     lower = [(x, y - d) for (x, y), d in zip(panel.line, spread, strict=True)]
     points = [*upper, *lower, *panel.dots]
-    left = min(x for x, _ in points)
-    right = max(x for x, _ in points)
-    low = min(y for _, y in points)
-    high = max(y for _, y in points)
+    left, low = map(float, np.min(points, axis=0))
+    right, high = map(float, np.max(points, axis=0))
 
     # `or 1.0`: a line with one value only has no range, and is drawn at the axis.
     def x_of(value: float) -> float:

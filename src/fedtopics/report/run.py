@@ -234,11 +234,13 @@ def read_run_facts(folder: Path) -> RunFacts:
 
 def place_of(folder: Path, ran: bool) -> Place:
     """Return whose run folder it is; "model" where nothing `ran`."""
-    if (folder / "ledger.jsonl").exists():
-        return "client"
-    if (folder / "clients").is_dir():
-        return "simulation"
-    return "server" if ran else "model"
+    signs: dict[Place, bool] = {
+        "client": (folder / "ledger.jsonl").exists(),
+        "simulation": (folder / "clients").is_dir(),
+        "server": ran,
+        "model": True,
+    }
+    return next(place for place, is_there in signs.items() if is_there)
 
 
 def _study(path: Path) -> dict[str, Any]:

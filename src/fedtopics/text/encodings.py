@@ -71,11 +71,11 @@ def encoding_of(head: bytes, wanted: str) -> str:
 
 def other_kind(head: bytes, wanted: str = "") -> str:
     """Return what a file is, and what to do; "" if it may be a text in the `wanted` encoding."""
-    for magic, (kind, remedy) in MAGIC.items():
-        if head.startswith(magic):
-            return f"is {kind}; {remedy}"
-    if wanted or any(map(head.startswith, MARKS)):
-        return ""
+    is_other = first_problem(
+        {f"is {kind}; {remedy}": head.startswith(magic) for magic, (kind, remedy) in MAGIC.items()}
+    )
+    if is_other or wanted or any(map(head.startswith, MARKS)):
+        return is_other
     even, odd = (
         (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
         for part in (head[::2], head[1::2])
