@@ -90,7 +90,7 @@ def coefficients_of(sums: Moments) -> NDArray[np.float64]:
             "no client has documents of enough persons in each group": not sums["counts"][0],
             "there are no two groups": len(xx) == 0,
         },
-        StudyError,
+        error=StudyError,
     )
     scale = np.sqrt(np.maximum(np.diag(xx), 0))
     if not scale.all():

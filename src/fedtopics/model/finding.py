@@ -80,7 +80,7 @@ class TopicFinder(Topics):
                     readout is not None and not (refine or self.inference.readouts)
                 ),
             },
-            StudyError,
+            error=StudyError,
         )
         corpus = Corpus.of(documents)
         if self.inference.readouts:

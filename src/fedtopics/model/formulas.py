@@ -101,7 +101,7 @@ class Formula:
                     f"The formula {text!r:.200} has {name!r}, which [method.by] does not have; "
                     f"{nearest_names(name, [*columns, CLIENT])}": name not in (*columns, CLIENT),
                 },
-                StudyError,
+                error=StudyError,
             )
         refuse(
             {
@@ -109,7 +109,7 @@ class Formula:
                 "each client's differences; write + client.": any(CLIENT in term for term in terms),
                 f"The formula {text!r:.200} has no column; add one, such as funded.": not terms,
             },
-            StudyError,
+            error=StudyError,
         )
         return cls(
             text=text,

@@ -175,7 +175,7 @@ class TopicModel(TopicFinder):
                 "The topics have negative numbers, NaN or infinity, or there are none; give "
                 "weights of words, 0 or more.": not are_weights,
             },
-            DataError,
+            error=DataError,
         )
         zeros = np.zeros(len(names), np.int64)
         return cls(

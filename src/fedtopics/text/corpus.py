@@ -152,7 +152,7 @@ class Corpus:
                 ),
                 "The corpus is empty; give at least one document.": table.shape[0] == 0,
             },
-            DataError,
+            error=DataError,
         )
         before = np.concatenate([[0], np.cumsum(whole)])
         flat = names.take(pa.array(np.repeat(table.indices, whole)))

@@ -114,7 +114,7 @@ def check_embeddings(
             f"model {settings.model!r} has {settings.dimension}; compute them with that model, or "
             "leave them out to compute them here.": vectors.shape[-1] != settings.dimension,
         },
-        DataError,
+        error=DataError,
     )
     if bad := _not_finite(vectors):
         raise DataError(
@@ -188,7 +188,7 @@ def _encoded(
             f"The model {settings.model!r} gives NaN or infinite numbers for {bad} of "
             f"{len(texts)} texts, so its weights may be damaged; download it again.": bad > 0,
         },
-        StudyError,
+        error=StudyError,
     )
     return vectors
 

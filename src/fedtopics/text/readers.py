@@ -74,7 +74,7 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
             f"{path} is of the unknown kind {kind or '(no suffix)'}; "
             f"give one of {suffixes}, or a folder of .txt files.": kind not in FORMATS.names,
         },
-        DataError,
+        error=DataError,
     )
     if _is_packed(path):  # it could unpack to many times its size and fill the memory
         with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:

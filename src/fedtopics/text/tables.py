@@ -179,7 +179,7 @@ class Table:
                 f"It is not clear which column of {self.where} has the text ({self.listed}); "
                 f"rename that column to text, or give its name {NAMED}.": name is None,
             },
-            DataError,
+            error=DataError,
         )
         return str(name)
 
