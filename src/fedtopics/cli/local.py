@@ -101,7 +101,7 @@ def demo(
 @click.command()
 @click.argument("study", type=FOLDER)
 @options.out
-@options.resume
+@click.option("--resume", is_flag=True, help="Resume the run in the folder of --out.")
 @options.from_model
 @click.option("--rounds", type=click.IntRange(1), help="With --from: number of further rounds.")
 @click.option(

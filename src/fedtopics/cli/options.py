@@ -47,7 +47,6 @@ def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A
 with_default = partial(click.option, show_default=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 out = click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-resume = click.option("--resume", is_flag=True, help="Resume the run in the folder of --out.")
 policy = click.option(
     "--policy", type=FOLDER, help="TOML file that limits what is shared.  [default: see docs]"
 )

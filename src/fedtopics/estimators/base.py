@@ -288,7 +288,7 @@ class TopicEstimator(
                 names,
                 policies,
                 words,
-                self._as_study(0).columns({"text": text or self.text, "person": person}),
+                self._study(seed=0).columns({"text": text or self.text, "person": person}),
                 out,
             ),
             engine=engine,
@@ -325,8 +325,8 @@ class TopicEstimator(
                 stacklevel=3,
             )
         columns = columns_of(documents, words)
-        # Not `_study`: it would draw a seed from a Generator, which only training may.
-        analyse = self._analyser(self._as_study(0).text)
+        # With a seed, as only training may draw one from a Generator.
+        analyse = self._analyser(self._study(seed=0).text)
         return Inputs(
             corpora={SINGLE: corpus_of(documents, columns, analyse, Columns(text=text))},
             policies={SINGLE: OPEN_POLICY},
@@ -356,7 +356,7 @@ class TopicEstimator(
             partial(
                 corpus_of,
                 words=counted,
-                analyse=self._analyser(self._as_study(0).text),
+                analyse=self._analyser(self._study(seed=0).text),
                 columns=inputs_by_client.columns,
             ),
         )
@@ -455,10 +455,7 @@ class TopicEstimator(
             raise StudyError("tokenizer and analyzer both split texts; give one of them.")
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
 
-    def _study(self, data: Inputs | None = None) -> Study:
-        return self._as_study(inputs.seed_of(self.random_state), data)
-
-    def _as_study(self, seed: int, data: Inputs | None = None) -> Study:
+    def _study(self, data: Inputs | None = None, seed: int | None = None) -> Study:
         """Sort the settings into the tables of a study, which checks them."""
         method = self._named_settings()
         if "method" in method:
@@ -489,7 +486,7 @@ class TopicEstimator(
             )
         inputs.check_settings(self.settings or {}, method["name"], self._get_param_names())
         return Study.make(
-            seed=seed,
+            seed=inputs.seed_of(self.random_state) if seed is None else seed,
             method=method,
             text=text,
             vocabulary=vocabulary,

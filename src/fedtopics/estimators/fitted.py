@@ -381,7 +381,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
             )
         estimator: Self = kind(**arguments)
         if parameters.keys() - {*kind._get_param_names()}:
-            estimator._as_study(0)  # refuses unknown settings
+            estimator._study(seed=0)  # refuses unknown settings
         estimator.model_ = model
         return estimator
 

@@ -27,7 +27,6 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns, Table, is_table
 from fedtopics.text.vocabulary import VocabularyLimits
 
-USUAL_COLUMNS = Columns()
 CLIENT_NAMES = ("client", "clients")  # columns that name a row's client
 
 
@@ -37,16 +36,14 @@ class ClientInputs:
 
     documents: dict[str, Any]
     keys: dict[str, Hashable]  # original keys by name
-    columns: Columns = USUAL_COLUMNS  # of documents that are not yet read
+    columns: Columns  # of documents that are not yet read
 
     @classmethod
-    def of(
-        cls, clients: Any, column: str | None = None, columns: Columns = USUAL_COLUMNS
-    ) -> ClientInputs:
+    def of(cls, clients: Any, column: str | None, columns: Columns) -> ClientInputs:
         """Take a mapping with any keys, a list, or a table with a column of clients."""
         if column is not None or is_table(clients):
             clients = _split(clients, column, columns)
-            columns = USUAL_COLUMNS
+            columns = Columns()
         clients = by_client(clients)
         if unnamed := sum(map(is_missing, clients)):
             raise DataError(
@@ -99,7 +96,7 @@ def corpus_of(
     data: Any,
     words: Sequence[str] | None,
     analyse: Callable[[str], list[str]] | None,
-    columns: Columns = USUAL_COLUMNS,
+    columns: Columns,
 ) -> Corpus:
     """Return documents as a corpus: counts by their words, texts split by `analyse`."""
     for what, name in (("text", columns.text), ("person", columns.person)):

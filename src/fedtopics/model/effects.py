@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, refuse
 from fedtopics.inference.vectors import Numbers
 from fedtopics.model.formulas import one_hot
 from fedtopics.text.rounding import rounded
@@ -84,11 +84,14 @@ def deviations(x: sparse.csr_array, theta: Numbers) -> tuple[sparse.csr_array, N
 
 def coefficients_of(sums: Moments) -> NDArray[np.float64]:
     """Return the coefficients, (p, n_topics); StudyError if columns depend on each other."""
-    if not sums["counts"][0]:
-        raise StudyError("no client has documents of enough persons in each group")
     xx = np.asarray(sums["xx"])
-    if not len(xx):
-        raise StudyError("there are no two groups")
+    refuse(
+        {
+            "no client has documents of enough persons in each group": not sums["counts"][0],
+            "there are no two groups": len(xx) == 0,
+        },
+        error=StudyError,
+    )
     scale = np.sqrt(np.maximum(np.diag(xx), 0))
     if not scale.all():
         raise StudyError("a column of the formula is the same for all documents that count")

@@ -370,7 +370,6 @@ def figure_templates(
         "line": layout.line,
         "name": topic_name,
         "percent": "{:.1%}".format,
-        "points": _points,
         "shown_label": shown_label,
     }
     return environment
@@ -380,12 +379,6 @@ def resource(environment: Environment, name: str) -> str:
     """Return a file next to the templates."""
     assert environment.loader is not None  # noqa: S101 - for mypy: it was given above
     return environment.loader.get_source(environment, name)[0]
-
-
-def _points(change: float) -> str:
-    """Write a change of a share in percentage points, up or down."""
-    points = round(100 * change, 1)
-    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 def in_points(share: float) -> str:
@@ -430,10 +423,8 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     upper = [(x, y + d) for (x, y), d in zip(panel.line, spread, strict=True)]
     lower = [(x, y - d) for (x, y), d in zip(panel.line, spread, strict=True)]
     points = [*upper, *lower, *panel.dots]
-    left = min(x for x, _ in points)
-    right = max(x for x, _ in points)
-    low = min(y for _, y in points)
-    high = max(y for _, y in points)
+    left, low = map(float, np.min(points, axis=0))
+    right, high = map(float, np.max(points, axis=0))
 
     # `or 1.0`: a line with one value only has no range, and is drawn at the axis.
     def x_of(value: float) -> float:

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_choice, check_number
+from fedtopics.errors import DataError, StudyError, check_choice, check_number, refuse
 from fedtopics.escaping import for_csv
 from fedtopics.files import check_output, write_output
 from fedtopics.inference import READOUTS, Readout
@@ -70,15 +70,18 @@ class TopicFinder(Topics):
             not set.
         """
         check_choice(readout, "readout", (None, *READOUTS))
-        if (refine or readout) and self.shows_clusters:
-            raise StudyError(
+        refuse(
+            {
                 "This model has clusters of documents, which cannot be refined or read out; "
-                "leave out refine and readout."
-            )
-        if readout is not None and not (refine or self.inference.readouts):
-            raise StudyError(
-                "readout needs refine=True for this model; give both, or leave out readout."
-            )
+                "leave out refine and readout.": (
+                    self.shows_clusters and (refine or readout is not None)
+                ),
+                "readout needs refine=True for this model; give both, or leave out readout.": (
+                    readout is not None and not (refine or self.inference.readouts)
+                ),
+            },
+            error=StudyError,
+        )
         corpus = Corpus.of(documents)
         if self.inference.readouts:
             return self.read(corpus, readout or "mean")[1].copy()

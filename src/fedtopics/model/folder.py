@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.escaping import as_json, as_sentence, check_client_name, is_flooded, visible
-from fedtopics.files import open_file, read_bytes, read_text, replacing, write_durably
+from fedtopics.files import read_bytes, read_text, replacing, write_durably
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
@@ -24,6 +24,7 @@ from fedtopics.model.effects import Effects, GroupTable, of_plain, plain
 from fedtopics.model.labels import checked_names, read_labels, refuse_closed
 from fedtopics.model.shown_words import WordRanking
 from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
+from fedtopics.text.encodings import beginning_of
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.versions import MODEL, VERSION
@@ -86,7 +87,11 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
         path = folder / name
         # Next to a model's config, its other files are a model's, even if a write of them failed.
         is_part = is_model and name not in ("config.json", "README.md")
-        if path.exists() and not is_part and (sign is None or sign not in _beginning(path)):
+        if (
+            path.exists()
+            and not is_part
+            and (sign is None or sign not in beginning_of(path, BEGINNING))
+        ):
             raise ModelError(f"The {name} in {folder} is not a model's; choose another folder.")
     tensors = save(
         {name: np.ascontiguousarray(array) for name, array in weight_arrays(model).items()}
@@ -122,12 +127,6 @@ def write_model(model: Topics, folder: Path, more: Mapping[str, bytes]) -> None:
             **more,
         },
     )
-
-
-def _beginning(path: Path) -> bytes:
-    with open_file(path) as file:
-        content: bytes = file.read(BEGINNING)
-    return content
 
 
 def weight_arrays(model: Topics) -> Weights:

@@ -17,7 +17,7 @@ import scipy  # whose parts are loaded when they are used
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.errors import StudyError, nearest_names
+from fedtopics.errors import StudyError, nearest_names, refuse
 from fedtopics.extras import require
 from fedtopics.text.grouping import GroupColumn
 
@@ -94,23 +94,23 @@ class Formula:
                 "numbers knots in the study for a spline."
             )
         for name in chain.from_iterable(products):
-            if not name.isidentifier() or "__" in name:
-                raise StudyError(
+            refuse(
+                {
                     f"The formula {text!r:.200} has {name!r}; give that column a name of letters, "
-                    "digits and single _."
-                )
-            if name not in (*columns, CLIENT):
-                raise StudyError(
+                    "digits and single _.": not name.isidentifier() or "__" in name,
                     f"The formula {text!r:.200} has {name!r}, which [method.by] does not have; "
-                    f"{nearest_names(name, [*columns, CLIENT])}"
-                )
-        if any(CLIENT in term for term in terms):
-            raise StudyError(
-                f"The formula {text!r:.200} multiplies client by another column, which would tell "
-                "each client's differences; write + client."
+                    f"{nearest_names(name, [*columns, CLIENT])}": name not in (*columns, CLIENT),
+                },
+                error=StudyError,
             )
-        if not terms:
-            raise StudyError(f"The formula {text!r:.200} has no column; add one, such as funded.")
+        refuse(
+            {
+                f"The formula {text!r:.200} multiplies client by another column, which would tell "
+                "each client's differences; write + client.": any(CLIENT in term for term in terms),
+                f"The formula {text!r:.200} has no column; add one, such as funded.": not terms,
+            },
+            error=StudyError,
+        )
         return cls(
             text=text,
             terms=terms,

@@ -123,7 +123,12 @@ def _estimate(
         name: np.unique(np.concatenate([by[name].codes(corpus, name) for corpus, _ in parts]))
         for name in formula.columns
     }
-    made = [formula.matrix(_values(corpus, present, by)) for corpus, _ in parts]
+    made = [
+        formula.matrix(
+            {name: _values(corpus, name, places, by[name]) for name, places in present.items()}
+        )
+        for corpus, _ in parts
+    ]
     terms = made[0][1]
     return pooled(
         formula.text,
@@ -166,15 +171,9 @@ def _seen(model: TopicFinder, corpus: Corpus) -> tuple[Corpus, NDArray[np.float6
 
 
 def _values(
-    corpus: Corpus, present: Mapping[str, NDArray[np.int64]], by: Mapping[str, GroupColumn]
-) -> dict[str, Levels | Numbered]:
-    """Return a client's values of each column, by the levels that any document has."""
-    return {name: _in_column(corpus, name, places, by[name]) for name, places in present.items()}
-
-
-def _in_column(
     corpus: Corpus, name: str, places: NDArray[np.int64], column: GroupColumn
 ) -> Levels | Numbered:
+    """Return a client's values of a column, by the levels (`places`) that any document has."""
     labels = tuple(column.names[place] for place in places)
     return (
         Numbered.of(column.numbers(corpus, name), column.ends, column.knots, UNKNOWN in labels)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import sparray, spmatrix
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, refuse
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model import (
     card,
@@ -164,17 +164,19 @@ class TopicModel(TopicFinder):
             raise DataError(
                 "The topics are not an array of numbers; give one row per topic."
             ) from None
-        if weights.ndim != 2 or weights.shape[1] != len({*names}) or len(names) > len({*names}):
-            raise DataError(
+        are_weights = weights.size > 0 and (weights >= 0).all() and np.isfinite(weights).all()
+        refuse(
+            {
                 f"The topics have shape {weights.shape}, and there are {len(names):,} words, of "
                 f"which {len({*names}):,} differ; give one word per column, such as "
-                "vectorizer.get_feature_names_out()."
-            )
-        if not weights.size or not (weights >= 0).all() or np.isinf(weights).any():
-            raise DataError(
+                "vectorizer.get_feature_names_out().": (
+                    weights.ndim != 2 or not weights.shape[1] == len({*names}) == len(names)
+                ),
                 "The topics have negative numbers, NaN or infinity, or there are none; give "
-                "weights of words, 0 or more."
-            )
+                "weights of words, 0 or more.": not are_weights,
+            },
+            error=DataError,
+        )
         zeros = np.zeros(len(names), np.int64)
         return cls(
             inference=VariationalLDA(len(names), LDAPrior(n_components=len(weights))),

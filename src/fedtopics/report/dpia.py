@@ -15,6 +15,7 @@ from fedtopics.federation.data_sent import NOT_RECORDED
 from fedtopics.federation.exposure import WORDS, Exposure
 from fedtopics.federation.policy import Policy
 from fedtopics.files import read_toml
+from fedtopics.guarantees import not_promised
 from fedtopics.privacy.disclosure import FALSE_POSITIVES
 from fedtopics.report.dpia_answers import AnsweredQuestion, answered
 from fedtopics.report.dpia_document import (
@@ -159,7 +160,7 @@ def _of_ledger(facts: LedgerFacts) -> dict[str, Any]:
         "first": first,
         "last": last,
         "signs": "signs with the key of its certificate"
-        if facts.has_certificate
+        if facts.start.certificate
         else "does not sign",
     }
 
@@ -221,7 +222,7 @@ def _about(function: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _flows_of(facts: LedgerFacts) -> list[Part]:
-    texts = facts.text_bytes
+    texts = facts.start.text_bytes
     # Words of a secure study are sent as table, list and counts, which have rows of their own.
     sent = sum(
         row["bytes"] for row in facts.rows if not (row["masked"] and row["function"] == WORDS)
@@ -365,12 +366,12 @@ def _budgets(records: Records) -> list[Part]:
             f"The policy of {facts.client} has no max_epsilon, so no privacy budget is kept. What "
             "else was, or may be, released about the same documents?",
         )
-        if facts.spent is None
+        if facts.start.epsilon_spent is None
         else Statement(
             f"By the privacy budget of {facts.client}, all studies with differential privacy "
-            f"on its documents had used epsilon {facts.spent:.3g} when it took part, including "
-            "this one; its policy allows "
-            f"{facts.policy['max_epsilon']:g}.",
+            f"on its documents had used epsilon {facts.start.epsilon_spent:.3g} when it took "
+            "part, including this one; its policy allows "
+            f"{facts.start.policy['max_epsilon']:g}.",
             facts.began,
         )
         for facts in records.ledgers
@@ -410,7 +411,15 @@ def _risks(records: Records) -> list[Part]:
         *(f"{attack['what']}, by {attack['who']}" for attack in records.holding("attacks")),
         f"what model and totals reveal about a single {records.unit.removesuffix('s')}, {within}",
         *(row[0] for row in TABLES["threats"]["rows"]),
-        *(f"not promised: {sentence.removesuffix('.')}" for sentence in records.not_promised),
+        *(
+            f"not promised: {sentence.removesuffix('.')}"
+            for sentence in not_promised(
+                secure=records.masked,
+                noise=bool(records.bounded),
+                draws=records.study.method.draws,
+                persons=records.unit != "documents",
+            )
+        ),
     ]
     return [
         FormTable(

@@ -15,7 +15,6 @@ from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FEWEST_CLIENTS
 from fedtopics.files import read_toml
-from fedtopics.guarantees import not_promised
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report.run import LedgerFacts, Place, place_of
 
@@ -78,16 +77,6 @@ class Records:
         return next(
             (exposure.unit for _, _, exposure in self.exposures if exposure.unit != "documents"),
             "persons" if self.bounded == "person" else "documents",
-        )
-
-    @property
-    def not_promised(self) -> list[str]:
-        """What the study does not promise."""
-        return not_promised(
-            secure=self.masked,
-            noise=bool(self.bounded),
-            draws=self.study.method.draws,
-            persons=self.unit != "documents",
         )
 
     @property

@@ -3,8 +3,7 @@
 import base64
 import hashlib
 import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +93,8 @@ def markdown(summary: Summary) -> str:
 def report_templates(show: Callable[[str], str]) -> Environment:
     """Return the environment of figures, with the report's templates and filters."""
     templates = figures.figure_templates(show, PackageLoader("fedtopics.report"), in_report=True)
-    templates.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
+    templates.filters |= {"bytes": _bytes, "number": _number}
     return templates
-
-
-def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield a topic's words with their font size, by share of the topic."""
-    shares = [share for _, share, _ in topic["full"][: len(topic["words"])]]
-    most = max(shares, default=0.0) or 1.0
-    for word, share in zip(topic["words"], shares, strict=False):
-        yield word, round(0.85 + 0.5 * math.sqrt(share / most), 2)
 
 
 def _for_script(content: Any) -> Markup:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from fedtopics.errors import DataError, RunError, StudyError
@@ -31,6 +32,22 @@ LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # 
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 
 
+class Start(msgspec.Struct, frozen=True):
+    """The content of a line about the start of a process."""
+
+    fedtopics: str
+    documents: int
+    text_bytes: int
+    policy: dict[str, Any]
+    persons: int | None = None
+    unit: str = "documents"  # what thresholds counted
+    certificate: str = ""
+    epsilon_spent: float | None = None  # from the client's privacy budget
+
+
+NO_START = Start(fedtopics="", documents=0, text_bytes=0, policy={})
+
+
 @dataclass
 class LedgerFacts:
     """What a client's ledger shows."""
@@ -38,16 +55,9 @@ class LedgerFacts:
     client: str
     path: Path
     lines: int = 0
-    began_line: int = 0  # the last line about the start of a process
-    documents: int = 0
-    persons: int | None = None
-    unit: str = "documents"  # what thresholds counted
-    text_bytes: int = 0
-    version: str = ""
-    spent: float | None = None  # epsilon, from the client's privacy budget
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    start: Start = NO_START
     data_sent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # rows by function
-    has_certificate: bool = False
+    began_line: int = 0  # the last line about the start of a process
     seen: bool = False  # whether the server saw updates, as aggregation was plain
     seeded: bool = False  # whether random choices came from the study's seed, known to all
     times: tuple[str, str] = "", ""  # of the first and the last line
@@ -70,18 +80,11 @@ class LedgerFacts:
         self.seeded = self.seeded or line.get("secret") == ledger.SEEDED
         if line["what"] == "started":
             self.began_line = self.lines
-            self.version = str(line["fedtopics"])
-            self.documents = int(line["documents"])
-            self.text_bytes = int(line["text_bytes"])
-            self.persons = line.get("persons")
-            self.unit = str(line.get("unit", self.unit))
-            self.policy = dict(line["policy"])
+            self.start = msgspec.convert(line, Start)
             self.data_sent = {
                 row["function"]: {key: str(row[key]) for key in ledger.TEXTS}
                 for row in line.get("data_sent", ())
             }
-            self.has_certificate = "certificate" in line
-            self.spent = line.get("epsilon_spent", self.spent)
         elif line["what"] == "stored":
             self.stored_files[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
         elif line["what"] in ("sent", "received"):
@@ -96,11 +99,11 @@ class LedgerFacts:
         return Exposure(
             study=study,
             rows=data_sent_in(study),
-            policy=Policy(**self.policy),
-            unit=self.unit,
-            persons=self.persons,
-            documents=self.documents,
-            texts=self.text_bytes,
+            policy=Policy(**self.start.policy),
+            unit=self.start.unit,
+            persons=self.start.persons,
+            documents=self.start.documents,
+            texts=self.start.text_bytes,
         )
 
     @property
@@ -214,7 +217,11 @@ def read_run_facts(folder: Path) -> RunFacts:
         seeded=tuple(facts.client for facts in ledgers if facts.seeded),
         policies={
             facts.client: Policy(
-                **{key: value for key, value in facts.policy.items() if key in Policy.model_fields}
+                **{
+                    key: value
+                    for key, value in facts.start.policy.items()
+                    if key in Policy.model_fields
+                }
             )
             for facts in ledgers
             if facts.began_line
@@ -227,11 +234,13 @@ def read_run_facts(folder: Path) -> RunFacts:
 
 def place_of(folder: Path, ran: bool) -> Place:
     """Return whose run folder it is; "model" where nothing `ran`."""
-    if (folder / "ledger.jsonl").exists():
-        return "client"
-    if (folder / "clients").is_dir():
-        return "simulation"
-    return "server" if ran else "model"
+    signs: dict[Place, bool] = {
+        "client": (folder / "ledger.jsonl").exists(),
+        "simulation": (folder / "clients").is_dir(),
+        "server": ran,
+        "model": True,
+    }
+    return next(place for place, is_there in signs.items() if is_there)
 
 
 def _study(path: Path) -> dict[str, Any]:

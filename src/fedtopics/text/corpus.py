@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics import waiting
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, refuse
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import files_of, read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
@@ -144,13 +144,16 @@ class Corpus:
                 "per column, such as vectorizer.get_feature_names_out()."
             )
         _check_words(words)
-        if (whole != table.data).any() or (whole < 0).any():
-            raise DataError(
+        refuse(
+            {
                 "Word counts must be whole numbers, not negative; give counts, such as a "
-                "CountVectorizer's, not weights such as TF-IDF."
-            )
-        if table.shape[0] == 0:
-            raise DataError("The corpus is empty; give at least one document.")
+                "CountVectorizer's, not weights such as TF-IDF.": bool(
+                    (whole != table.data).any() or (whole < 0).any()
+                ),
+                "The corpus is empty; give at least one document.": table.shape[0] == 0,
+            },
+            error=DataError,
+        )
         before = np.concatenate([[0], np.cumsum(whole)])
         flat = names.take(pa.array(np.repeat(table.indices, whole)))
         documents = pa.LargeListArray.from_arrays(pa.array(before[table.indptr]), flat)
@@ -315,8 +318,7 @@ class Corpus:
 
     def n_persons(self, rows: NDArray[np.int64] | slice = slice(None)) -> int:
         """Return of how many persons the documents in these `rows` are."""
-        whose = np.arange(len(self))[rows] if self.owners is None else np.unique(self.owners[rows])
-        return len(whose)
+        return len(np.unique(self.person_numbers[rows]))
 
     @property
     def columns(self) -> pa.Table:
@@ -463,7 +465,10 @@ def _dates(date_format: str | None, column: Column) -> pa.ChunkedArray:
 
 def _unused_dates(table: Table, columns: Columns, text: str) -> str:
     """Mention columns of dates of which nothing is used."""
-    used = {text, *columns.by.values(), *columns.roles}
+    used = {
+        *(text, columns.text, columns.tokens, columns.id, columns.label, columns.embedding),
+        *(columns.rounds, columns.person, columns.time, *columns.by.values()),
+    }
     heads = [table.head(name) for name in table.names if name and name not in used]
     dates = [head.place for head in heads if are_dates(head)]
     return f" (not used: dates in {', '.join(dates)})" if dates else ""
@@ -476,9 +481,8 @@ def _structs(columns: Mapping[str, pa.ChunkedArray | None]) -> pa.ChunkedArray |
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
-    for chunk in column.chunks:
-        for start in range(0, len(chunk), BATCH):
-            yield cast("list[Document]", chunk.slice(start, BATCH).to_pylist())
+    for batch in pa.table([column], [""]).to_batches(max_chunksize=BATCH):
+        yield cast("list[Document]", batch.column(0).to_pylist())
 
 
 def _numbered(n: int) -> pa.ChunkedArray:

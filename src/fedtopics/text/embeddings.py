@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from fedtopics import waiting
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, refuse
 from fedtopics.extras import require
 from fedtopics.files import make_folder, open_file, open_private, read_bytes
 from fedtopics.text.corpus import Corpus
@@ -106,17 +106,16 @@ def check_embeddings(
             vectors = np.ascontiguousarray(corpus.embeddings, np.float32)
     except (TypeError, ValueError):
         raise DataError("Embeddings must be an array of numbers, one row per document.") from None
-    if vectors.ndim != 2 or len(vectors) != len(corpus):
-        raise DataError(
+    refuse(
+        {
             f"There are {len(corpus)} documents but embeddings of shape {vectors.shape}; give one "
-            "row per document."
-        )
-    if vectors.shape[1] != settings.dimension:
-        raise DataError(
-            f"The embeddings of the documents have {vectors.shape[1]} dimensions, but the study's "
+            "row per document.": vectors.ndim != 2 or len(vectors) != len(corpus),
+            f"The embeddings of the documents have {vectors.shape[-1]} dimensions, but the study's "
             f"model {settings.model!r} has {settings.dimension}; compute them with that model, or "
-            "leave them out to compute them here."
-        )
+            "leave them out to compute them here.": vectors.shape[-1] != settings.dimension,
+        },
+        error=DataError,
+    )
     if bad := _not_finite(vectors):
         raise DataError(
             f"The embeddings of {bad} of {len(corpus)} documents have NaN or infinite numbers; "
@@ -180,17 +179,17 @@ def _encoded(
     encoder: Callable[[list[str]], Vectors], texts: list[str], settings: EmbeddingSettings
 ) -> Vectors:
     vectors = np.asarray(encoder(texts), np.float32)
-    if vectors.shape[1] != settings.dimension:
-        raise StudyError(
+    bad = _not_finite(vectors)
+    refuse(
+        {
             f"The model {settings.model!r} gives embeddings of {vectors.shape[1]} dimensions, but "
             f"the study requires {settings.dimension}; set dimension to {vectors.shape[1]} in the "
-            "study, or correct its model."
-        )
-    if bad := _not_finite(vectors):
-        raise StudyError(
+            "study, or correct its model.": vectors.shape[1] != settings.dimension,
             f"The model {settings.model!r} gives NaN or infinite numbers for {bad} of "
-            f"{len(texts)} texts, so its weights may be damaged; download it again."
-        )
+            f"{len(texts)} texts, so its weights may be damaged; download it again.": bad > 0,
+        },
+        error=StudyError,
+    )
     return vectors
 
 

@@ -3,9 +3,11 @@
 import codecs
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import IO
 
 from fedtopics.errors import first_problem
+from fedtopics.files import open_file
 
 HEAD = 4096  # bytes
 UTF8 = "utf-8-sig"  # a mark at the beginning is not part of the text
@@ -55,6 +57,12 @@ USUAL = (
 WINDOWS = "cp1252"  # Excel's in Western Europe and America
 
 
+def beginning_of(path: Path, size: int = HEAD) -> bytes:
+    """Return the first bytes of a file."""
+    with open_file(path) as file:
+        return bytes(file.read(size))
+
+
 def encoding_of(head: bytes, wanted: str) -> str:
     """Return the encoding to open a text with: the one of its mark, the wanted one, or UTF-8."""
     mark = next((name for mark, name in MARKS.items() if head.startswith(mark)), "")
@@ -63,12 +71,15 @@ def encoding_of(head: bytes, wanted: str) -> str:
 
 def other_kind(head: bytes, wanted: str = "") -> str:
     """Return what a file is, and what to do; "" if it may be a text in the `wanted` encoding."""
-    for magic, (kind, remedy) in MAGIC.items():
-        if head.startswith(magic):
-            return f"is {kind}; {remedy}"
-    if wanted or any(map(head.startswith, MARKS)):
-        return ""
-    even, odd = (_share_of_controls(head[first::2]) for first in (0, 1))
+    is_other = first_problem(
+        {f"is {kind}; {remedy}": head.startswith(magic) for magic, (kind, remedy) in MAGIC.items()}
+    )
+    if is_other or wanted or any(map(head.startswith, MARKS)):
+        return is_other
+    even, odd = (
+        (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
+        for part in (head[::2], head[1::2])
+    )
     return first_problem(
         {
             f"is UTF-16 without a byte order mark; {advice('utf-16-le')}": (
@@ -85,10 +96,6 @@ def other_kind(head: bytes, wanted: str = "") -> str:
             ),
         }
     )
-
-
-def _share_of_controls(part: bytes) -> float:
-    return (len(part) - len(part.translate(None, CONTROLS))) / max(len(part), 1)
 
 
 def advice(encoding: str) -> str:

@@ -21,8 +21,8 @@ import pyarrow as pa
 from fedtopics import waiting
 from fedtopics.errors import DataError
 from fedtopics.extras import require
-from fedtopics.files import open_file, read_text
-from fedtopics.text.encodings import HEAD
+from fedtopics.files import read_text
+from fedtopics.text.encodings import beginning_of
 from fedtopics.text.tables import Table
 
 INSTALL = "'fedtopics[files]'"
@@ -130,8 +130,7 @@ def _statistics(path: str, encoding: str) -> pa.Table:
 
 def _is_old(path: str) -> bool:
     """Whether a file of Stata is of version 117 or before."""
-    with open_file(Path(path)) as file:
-        return not re.match(rb"<stata_dta><header><release>11[89]", file.read(HEAD))
+    return not re.match(rb"<stata_dta><header><release>11[89]", beginning_of(Path(path)))
 
 
 def _time(kind: str, value: object) -> object:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, refuse
 from fedtopics.text.columns import Column, is_text, plain_level
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import PERIODS, Unit, as_array, begin_of, missing, times_of
@@ -55,19 +55,18 @@ class GroupColumn(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         )
         if sum(map(bool, kinds)) != 1 or is_partial or (self.knots and not self.is_number):
             raise ValueError("give levels, or begin and end, or least and most, perhaps with knots")
-        if self.begin and self.end and self.end < self.begin:
-            raise ValueError("the end is before the begin")
         ascends = all(a < b for a, b in pairwise(self._cuts))
-        if len({*self.names, OTHERS}) <= len(self.names) or not ascends:
-            raise ValueError(
+        refuse(
+            {
+                "the end is before the begin": (
+                    self.begin is not None and self.end is not None and self.end < self.begin
+                ),
                 "a level or number is there twice, is called other, unknown or others, or numbers "
-                "do not ascend"
-            )
-        if len(self.names) > MOST_LEVELS:
-            raise ValueError(
+                "do not ascend": len({*self.names, OTHERS}) <= len(self.names) or not ascends,
                 f"there are {len(self.names):,} levels or periods, more than {MOST_LEVELS}; "
-                "choose longer periods or fewer levels"
-            )
+                "choose longer periods or fewer levels": len(self.names) > MOST_LEVELS,
+            }
+        )
         return self
 
     @property

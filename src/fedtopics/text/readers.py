@@ -18,10 +18,17 @@ from typing import IO, Any, TextIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
-from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError, refuse
 from fedtopics.files import open_file, require_file
 from fedtopics.text.columns import NOT_ARROW, is_unicode
-from fedtopics.text.encodings import HEAD, UTF8, encoding_of, not_utf8, other_kind
+from fedtopics.text.encodings import (
+    HEAD,
+    UTF8,
+    beginning_of,
+    encoding_of,
+    not_utf8,
+    other_kind,
+)
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
@@ -59,15 +66,16 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
     """
     path = path.expanduser()
     require_file(path, DataError)
-    if not path.exists():
-        raise DataError(f"There is no file or folder {path}; check the path.")
     kind = kind or (FOLDER if path.is_dir() else _suffix(path).lower())
-    if kind not in FORMATS.names:
-        suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
-        raise DataError(
+    suffixes = ", ".join(name for name in FORMATS.names if name != FOLDER)
+    refuse(
+        {
+            f"There is no file or folder {path}; check the path.": not path.exists(),
             f"{path} is of the unknown kind {kind or '(no suffix)'}; "
-            f"give one of {suffixes}, or a folder of .txt files."
-        )
+            f"give one of {suffixes}, or a folder of .txt files.": kind not in FORMATS.names,
+        },
+        error=DataError,
+    )
     if _is_packed(path):  # it could unpack to many times its size and fill the memory
         with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
             while file.read(PIECE):
@@ -95,10 +103,7 @@ def read_table(path: Path, kind: str = "", options: Mapping[str, str] = NO_OPTIO
 
 def _of_other_kind(path: Path, kind: str) -> str:
     """Say what a file is that cannot be read."""
-    head = b""
-    if path.is_file():
-        with open_file(path) as file:
-            head = file.read(HEAD)
+    head = beginning_of(path) if path.is_file() else b""
     is_text = kind in BINARY and head and 0 not in head
     is_ = other_kind(head) or (f"is a text; {AS_TEXT}" if is_text else "")
     return (
@@ -340,11 +345,12 @@ def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
             yield row
             number += 1
     except csv.Error as error:
-        problem = "has text after a closing quote"
-        if "limit" in str(error):
-            problem = f"has more than {BLOCK:,} characters in a field"
-        elif "end of data" in str(error):
-            problem = "contains a quote that is never closed"
+        problems = {
+            "limit": f"has more than {BLOCK:,} characters in a field",
+            "end of data": "contains a quote that is never closed",
+            "": "has text after a closing quote",
+        }
+        problem = next(text for sign, text in problems.items() if sign in str(error))
         raise _broken(path, number, problem) from None
 
 

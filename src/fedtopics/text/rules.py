@@ -164,7 +164,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
                 stacklevel=2,
             )
         clean = cleaner(self.html, self.addresses)
-        words = self._words(tokeniser)
+        words = WordsOfLanguages(self, tokeniser)
         return lambda text: words(clean(text))
 
     def forms_of_words(self) -> Callable[[Iterable[str]], tuple[list[str], frozenset[str]]]:
@@ -179,7 +179,7 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
         }
         if needs_packages and self.stop_words == OF_LANGUAGES:
             changes["stop_words"] = "none"
-        return self.model_copy(update=changes)._words().forms_of
+        return WordsOfLanguages(self.model_copy(update=changes)).forms_of
 
     def forms_of_names(self, names: Iterable[str]) -> frozenset[str]:
         """Return the words of names as texts may have them, for `has_name`."""
@@ -191,27 +191,20 @@ class TextRules(BaseModel, extra="forbid", frozen=True):
             folded(word) for name in names for word in (*normal_form(name).split(), *split(name))
         )
 
-    def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
-        return WordsOfLanguages(
-            split=tokeniser or splitter(self.token_pattern),
-            is_own=tokeniser is not None,
-            rules=self,
-        )
-
 
 @dataclass
 class WordsOfLanguages:
     """Finds the words of clean texts, without stop words, as base forms if requested."""
 
-    split: Callable[[str], list[str]]
-    is_own: bool  # whether a user's function splits
     rules: TextRules
+    tokeniser: Callable[[str], list[str]] | None = None  # a user's function
 
     def __post_init__(self) -> None:
         rules = self.rules
+        self.is_own = self.tokeniser is not None
+        split = self.tokeniser or splitter(rules.token_pattern)
         check_installed(rules.languages, rules.lemmas)
-        if is_unspaced(rules.languages):
-            self.split = cutting(self.split)
+        self.split = cutting(split) if is_unspaced(rules.languages) else split
         self.languages = rules.languages or (rules.stop_words,)
         self._is_one_language = len(self.languages) == 1 and DETECT not in self.languages
         # Base forms depend on a word's case, so they come before lower case.

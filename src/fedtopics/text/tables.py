@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, refuse
 from fedtopics.extras import Registry
 from fedtopics.text.columns import NOT_ARROW, Column
 
@@ -75,12 +75,6 @@ class Columns:
     encoding: str | None = None
     sheet: str | None = None
     date_format: str | None = None
-
-    @property
-    def roles(self) -> set[str | None]:
-        """The columns with a role, except those by which a study compares documents."""
-        others = (self.id, self.label, self.embedding, self.rounds, self.person, self.time)
-        return {self.text, self.tokens, *others}
 
     @property
     def options(self) -> dict[str, str]:
@@ -176,17 +170,18 @@ class Table:
                 if Column(parts, "").has_text
             ] or self.names
             name = texts[0] if len(texts) == 1 else None
-        if name is None and len(self.names) == 1:
-            raise DataError(
+        refuse(
+            {
                 f"{self.where} has {self._one}, and its first line may be a document; add the word "
-                f"text as first line, or give the column's name {NAMED}."
-            )
-        if name is None:
-            raise DataError(
+                f"text as first line, or give the column's name {NAMED}.": (
+                    name is None and len(self.names) == 1
+                ),
                 f"It is not clear which column of {self.where} has the text ({self.listed}); "
-                f"rename that column to text, or give its name {NAMED}."
-            )
-        return name
+                f"rename that column to text, or give its name {NAMED}.": name is None,
+            },
+            error=DataError,
+        )
+        return str(name)
 
     def source(self, name: str) -> str:
         """Describe the source of a column's texts, and how they were read."""

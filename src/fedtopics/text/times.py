@@ -84,7 +84,8 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
     times = values[present]
     if times.dtype.kind in "OUb":
         are_numbers = all(map(_is_number, times))
-        times = np.array([*map(_number, times)] if are_numbers else [*map(_time, times)])
+        numbers = (float(value) if isinstance(value, Decimal) else value for value in times)
+        times = np.array([*numbers] if are_numbers else [*map(_time, times)])
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
@@ -103,10 +104,6 @@ def times_of(values: Times, present: NDArray[np.bool_]) -> Times:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.timedelta64))
-
-
-def _number(value: object) -> object:
-    return float(value) if isinstance(value, Decimal) else value
 
 
 def _are_years(numbers: NDArray[Any]) -> bool:
