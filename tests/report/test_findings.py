@@ -129,8 +129,7 @@ def test_the_chance_is_split_among_all_comparisons() -> None:
         "comparisons, from 1,200 documents of 400 persons."
         for name in of
     ] + [
-        "By large: there is no comparison, as each other group has documents of at most 30 "
-        "persons."
+        "By large: there is no comparison, as each other group has documents of at most 30 persons."
     ]
 
 
