@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
-from fedtopics.contract.published import FIRST, NEVER, Often, Reply, of_method, published, unknown
-from fedtopics.contract.replies import LIMIT, Bounds, Template, of_groups, sums
+from fedtopics.contract.published import (
+    EACH_ROUND,
+    FIRST,
+    NEVER,
+    Often,
+    Over,
+    Reply,
+    of_method,
+    published,
+    unknown,
+)
+from fedtopics.contract.replies import LIMIT, Bounds, Template, counts, of_groups, sums
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
-from fedtopics.inference.vectors import TINY, Numbers, with_entries
+from fedtopics.inference.vectors import Numbers, with_entries
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.final_model import (
-    ALL,
-    ALL_OR_ONE_OF_TWO,
-    ONE_OF_TWO,
-    SCORED,
-    bag_of_part,
-    sums_of_words,
-)
+from fedtopics.methods.core.client import DIVISIONS, THIRDS, Documents, TopicClient, batches
+from fedtopics.methods.core.final_model import sums_of_words
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
     GroupRequest,
     PersonShares,
     Thetas,
+    as_many,
 )
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.settings import NMFSettings
@@ -41,7 +46,13 @@ WIDTH = 60  # directions of a sketch, or three for each topic if these are more
 TITLE = 10.0  # mean number of words of documents, below which a sketch needs more directions
 WIDTH_OF_TITLES = 120
 NUMBERS_OF_TITLES = 300_000  # most numbers of such a wider sketch
-ROUNDS_OF_CHOICE = 3  # rounds of each number of topics that is tried
+MOST_WORDS = 2000  # the most frequent ones, by which the number of topics is chosen
+READINGS = 2  # of a document in each division, in each table
+KINDS = 2  # of tables: the same topics, or those of two thirds, read both parts of the words
+A_THIRD = Over(
+    "each third of the documents, in three random divisions",
+    fewest=lambda agreement, _: agreement.n_persons(THIRDS),
+)
 
 
 def sketch_width(n_topics: int, n_words: int, length: float) -> int:
@@ -58,7 +69,7 @@ def often_products(settings: Any) -> Often:
     """Return how often products are summed: for first topics, and for directions of words."""
     match settings:
         case NMFSettings():
-            return Often(before=2 * PASSES if settings.candidates else PASSES)
+            return Often(before=PASSES)
         case MinibatchSettings(initialisation="nmf"):
             return Often(before=PASSES)
         case DiscriminativeSettings() if settings.word_weight:
@@ -83,9 +94,34 @@ def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
     }
 
 
+def n_cells(numbers: Sequence[int]) -> int:
+    """Return the number of pairs of topics, in any order, of the largest number of topics."""
+    return max(numbers) * (max(numbers) + 1) // 2
+
+
+def cell_of(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of each pair of topics, in any order; -1 if one is missing."""
+    low = np.minimum(first, second).astype(np.int64)
+    high = np.maximum(first, second).astype(np.int64)
+    return np.where(low < 0, -1, high * (high + 1) // 2 + low)
+
+
+def third_bounds(agreement: Agreement, directions: Numbers) -> Template:
+    # A document of length 1 adds at most 1 to each of its words.
+    counted = agreement.vocabulary.document_frequency[: directions.shape[1], None]
+    most = agreement.bound_if_announced(at_most(counted))
+    return {"products": Bounds(directions.shape, most, -most)}
+
+
+def largest_thirds(settings: Any, n_words: int) -> Mapping[str, Any]:
+    used = min(n_words, MOST_WORDS)
+    width = sketch_width(settings.most_topics, used, length=0.0)
+    return {"directions": unknown(DIVISIONS * THIRDS, used, width)}
+
+
 class WordProducts(SharedFunctions):
     client: TopicClient[Any]
-    _weighed: tuple[Any, int, Numbers, list[Weighed]] = None, ALL, np.zeros(0), []
+    _weighed: tuple[Any, Numbers, list[Weighed]] = None, np.zeros(0), []
 
     @published(
         "For each word that documents of enough persons contain, mixtures of the words that occur "
@@ -98,42 +134,31 @@ class WordProducts(SharedFunctions):
         largest=lambda s, n_words: {
             "directions": unknown(n_words, sketch_width(s.sketched, n_words, length=0.0))
         },
-        over=ALL_OR_ONE_OF_TWO,
     )
-    def word_products(self, rarity: Numbers, directions: Numbers, part: int = ALL) -> Reply:
+    def word_products(self, rarity: Numbers, directions: Numbers) -> Reply:
         """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
         from fedtopics.inference.variational import add_products  # a server need not compile it
 
         total = np.zeros(directions.shape)
-        for _, points in self.weighed(rarity, part):
+        for _, points in self.weighed(rarity):
             add_products(points, points @ directions, total)
-        return {"products": total, "documents": self.over_part(part)}
+        return {"products": total, "documents": self.client.over(self.client.usable)}
 
-    def over_part(self, part: int) -> int:
-        """Return the number of documents of a part; see `TopicClient.over`."""
-        return self.client.over(self._of_part(part)[1])
-
-    def _of_part(self, part: int) -> tuple[sparse.csr_array, Documents]:
-        """Return the words of a part of the documents, and its rows that have any."""
-        if part == ALL:
-            return self.client.bag, self.client.usable
-        bag = bag_of_part(self.client, part)
-        return bag, np.flatnonzero(np.diff(bag.indptr))
-
-    def weighed(self, rarity: Numbers, part: int = ALL) -> Iterable[Weighed]:
+    def weighed(self, rarity: Numbers) -> Iterable[Weighed]:
         """Return the documents' weighted words in batches; they are kept if they are few."""
-        whole = self.client.bag
+        bag = self.client.bag
         settings = self.client.settings
-        last_bag, last_part, last_rarity, weighed = self._weighed
-        if last_bag is whole and last_part == part and np.array_equal(last_rarity, rarity):
+        last_bag, last_rarity, weighed = self._weighed
+        if last_bag is bag and np.array_equal(last_rarity, rarity):
             return weighed
-        bag, usable = self._of_part(part)
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
-        new = ((rows, weigh(bag[rows], rarity, term_weight)) for rows in batches(usable))
+        new = (
+            (rows, weigh(bag[rows], rarity, term_weight)) for rows in batches(self.client.usable)
+        )
         if bag.nnz > KEPT:
             return new
-        self._weighed = whole, part, rarity, list(new)
-        return self._weighed[3]
+        self._weighed = bag, rarity, list(new)
+        return self._weighed[2]
 
 
 class FactorSums(WordProducts):
@@ -144,37 +169,32 @@ class FactorSums(WordProducts):
         "secure aggregation, first: for each topic, the sums of squares and of fourth powers of "
         "persons' largest shares.",
         "weights of words by topic",
-        often=of_method(
-            NMFSettings,
-            lambda s: Often(before=len(s.candidates) * ROUNDS_OF_CHOICE, per_round=1, at_most=True),
-        ),
+        often=of_method(NMFSettings, EACH_ROUND),
         reply=factor_bounds,
         counts_first=lambda topics: of_groups(topics.shape[1]),
         largest=lambda s, n_words: {"topics": unknown(n_words, s.most_topics)},
-        over=ALL_OR_ONE_OF_TWO,
     )
     def factor_sums(
         self,
         round: int,
         rarity: Numbers,
         topics: Numbers,
-        part: int = ALL,
         groups: GroupRequest = SEEN,
     ) -> Reply:
         """Fit the documents to the topics (n_words, n_topics); return X' W and W' W."""
-        request = {"sums": "factors", "rarity": rarity, "topics": topics, "part": part}
+        request = {"sums": "factors", "rarity": rarity, "topics": topics}
         return self.client.sums_by_group(
-            groups, request, partial(self._factored, rarity, topics, part), self._of_part(part)[1]
+            groups, request, partial(self._factored, rarity, topics), self.client.usable
         )
 
-    def _factored(self, rarity: Numbers, topics: Numbers, part: int) -> Grouped:
+    def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
 
         n = topics.shape[1]
         sums = np.zeros(topics.shape)
         products = np.zeros((n, n))
         of_persons = PersonShares(self.client.corpus.owners, n)
-        for rows, points in self.weighed(rarity, part):
+        for rows, points in self.weighed(rarity):
             factors = solve(points, topics)
             add_products(points, factors, sums)
             products += factors.T @ factors
@@ -183,28 +203,6 @@ class FactorSums(WordProducts):
             "sums": sums * enough,
             "products": products * np.outer(enough, enough),
         }
-
-    @published(
-        "How well topics predict words, for documents of one half, which the client draws: the sum "
-        "of the cosines between predicted and left-out words; the number of these documents.",
-        "how well topics predict words",
-        often=of_method(NMFSettings, lambda s: Often(before=len(s.candidates), at_most=True)),
-        reply=lambda: {"cosines": sums(per_document=1)},
-        over=ONE_OF_TWO,
-    )
-    def prediction_scores(self, rarity: Numbers, topics: Numbers) -> Reply:
-        """Infer topics from about half of each document's words; predict the others."""
-        from fedtopics.inference.variational import solve
-
-        draws = self.client.secret.rng("words left out")
-        total = 0.0
-        for _, points in self.weighed(rarity, SCORED):
-            is_shown = draws.random(points.nnz) < 0.5
-            left_out = with_entries(points, ~is_shown)
-            predicted = solve(with_entries(points, is_shown), topics) @ topics.T
-            lengths = np.linalg.norm(predicted, axis=1) * np.sqrt((left_out * left_out).sum(1))
-            total += float(((left_out * predicted).sum(1) / np.maximum(lengths, TINY)).sum())
-        return {"cosines": total, "documents": self.over_part(SCORED)}
 
     @published(
         "For each topic that documents of enough persons have and each word that enough of them "
@@ -232,8 +230,149 @@ class FactorSums(WordProducts):
         )
 
 
+class NumberSums(SharedFunctions):
+    client: TopicClient[Any]
+
+    @published(
+        "For each third of the documents, in three divisions which the client draws: for each of "
+        f"the {MOST_WORDS:,} most frequent words, if enough persons of each third have it, "
+        "mixtures of the words that occur with it, as sums over the third's documents, each a "
+        "vector of weighted words of length 1. If there are as many mixtures as words, they reveal "
+        "the sums for each pair of words. The number of documents of the smallest third.",
+        "mixtures of words that occur together in thirds of the documents",
+        often=of_method(NMFSettings, lambda s: Often(before=PASSES if s.candidates else 0)),
+        reply=third_bounds,
+        largest=largest_thirds,
+        over=A_THIRD,
+    )
+    def products_of_thirds(self, rarity: Numbers, directions: Numbers) -> Reply:
+        """Return X' X Q of each third's weighted words X; Q: (n_thirds, n_words, width)."""
+        from fedtopics.inference.variational import add_products  # a server need not compile it
+
+        total = np.zeros(directions.shape)
+        bags = self._bags(directions.shape[1])
+        for (_, bag), of_third, of_words in zip(bags, directions, total, strict=False):
+            for rows in batches(np.arange(bag.shape[0])):
+                points = weigh(bag[rows], rarity, self.client.settings.term_weight)
+                add_products(points, points @ of_third, of_words)
+        smallest = min((rows for rows, _ in bags), key=len, default=np.zeros(0, np.int64))
+        return {"products": total, "documents": self.client.over(smallest)}
+
+    def _bags(self, n_words: int) -> list[tuple[Documents, sparse.csr_array]]:
+        """Return rows and words of each third of each division; none if a third is too small.
+
+        A word counts if enough persons of each third have it: else the sums of all documents, less
+        those of two thirds, could be of fewer.
+        """
+        client = self.client
+        bags = []
+        for thirds, persons in zip(client.thirds, client.in_thirds, strict=True):
+            enough = (persons >= client.rarest).all(0)
+            for third in range(THIRDS):
+                rows = np.flatnonzero(thirds == third)
+                bag = client.bag[rows][:, :n_words]
+                bag = with_entries(bag, enough[bag.indices])
+                used = np.flatnonzero(np.diff(bag.indptr))
+                bags.append((rows[used], bag[used]))
+        fewest = min(client.corpus.n_persons(rows) for rows, _ in bags)
+        return bags if fewest >= client.min_persons else []
+
+    @published(
+        "For each number of topics that is tried, two tables for each two topics: how often one "
+        "part of a document's words names the first topic and the other part the second one. The "
+        "topics are those of other thirds of the documents. The client draws the parts. Cells of "
+        "few persons are left out, and the smallest other cell of their table; how often both "
+        "parts name a topic; the number of documents. With secure aggregation, first: the number "
+        "of persons in each cell.",
+        "how often parts of documents name the same topics",
+        often=of_method(NMFSettings, lambda s: FIRST if s.candidates else Often()),
+        reply=lambda numbers: {
+            "cells": counts(
+                KINDS * len(numbers), n_cells(numbers), per_document=READINGS * DIVISIONS
+            ),
+            "readings": counts(KINDS * len(numbers), per_document=READINGS * DIVISIONS),
+        },
+        counts_first=lambda numbers: {
+            "counts": counts(KINDS * len(numbers), n_cells(numbers), per_document=1)
+        },
+        largest=lambda s, n_words: {"numbers": list(s.candidates)},
+        over=A_THIRD,
+    )
+    def topics_of_parts(
+        self, rarity: Numbers, topics: Numbers, numbers: list[int], groups: GroupRequest = SEEN
+    ) -> Reply:
+        """Read the parts of each document by the topics of both thirds that do not have it.
+
+        `topics` of shape (n_thirds, n_words, sum of numbers) are those of all numbers, side by
+        side; the topics of all thirds are in the same order.
+        """
+        request = {"sums": "parts", "rarity": rarity, "topics": topics, "numbers": numbers}
+        rows = self.client.usable[self.client.thirds[0, self.client.usable] >= 0]
+        compute = partial(self._read, rows, rarity, topics, numbers)
+        return self.client.sums_by_group(groups, request, compute, rows, as_many)
+
+    def _read(
+        self, rows: Documents, rarity: Numbers, topics: Numbers, numbers: list[int]
+    ) -> Grouped:
+        width = n_cells(numbers)
+        persons = np.zeros((KINDS * len(numbers), width), np.int64)
+        cells = np.zeros_like(persons)
+        of_numbers = np.split(topics, np.cumsum(numbers)[:-1], axis=2)
+        for number, of_number in enumerate(of_numbers):
+            tables = self._named(rows, rarity, of_number, width)
+            for table, named in enumerate(tables, start=KINDS * number):
+                cells[table] = np.bincount(named % width, minlength=width)
+                persons[table] = np.bincount(np.unique(named) % width, minlength=width)
+        return {"counts": persons}, lambda enough: {
+            "cells": cells * enough,
+            "readings": cells.sum(1),
+        }
+
+    def _named(
+        self, rows: Documents, rarity: Numbers, topics: Numbers, width: int
+    ) -> list[NDArray[np.int64]]:
+        """Return, for both tables, the cell of each reading plus `width` times the person."""
+        client = self.client
+        named: list[list[NDArray[np.int64]]] = [[] for _ in range(KINDS)]
+        for division, thirds in enumerate(client.thirds[:, rows]):
+            draws = client.secret.rng("parts of words", division)
+            for third in range(THIRDS):
+                others = (division * THIRDS + i for i in range(THIRDS) if i != third)
+                readers = [np.ascontiguousarray(topics[other]) for other in others]
+                for batch in batches(rows[thirds == third]):
+                    bag = client.bag[batch][:, : topics.shape[1]]
+                    points = weigh(bag, rarity, client.settings.term_weight)
+                    is_first = draws.random(points.nnz) < 0.5
+                    parts = with_entries(points, is_first), with_entries(points, ~is_first)
+                    whose = client.corpus.person_numbers[batch] * width
+                    for table, (first, second) in zip(
+                        named, _read_twice(parts, readers), strict=True
+                    ):
+                        cell = cell_of(np.concatenate(first), np.concatenate(second))
+                        table.append((np.tile(whose, READINGS) + cell)[cell >= 0])
+        return [np.concatenate([np.zeros(0, np.int64), *table]) for table in named]
+
+
+def _read_twice(
+    parts: Sequence[sparse.csr_array], readers: Sequence[Numbers]
+) -> Iterator[tuple[Sequence[Numbers], Sequence[Numbers]]]:
+    """Yield the topics of first and of second parts: by the same readers, then by different ones.
+
+    -1 stands for a part that has no topic.
+    """
+    from fedtopics.inference.variational import solve
+
+    by_part = []
+    for part in parts:
+        shares = [solve(part, topics) for topics in readers]
+        by_part.append([np.where(of.any(1), of.argmax(1), -1) for of in shares])
+    first, second = by_part
+    yield first, second
+    yield first, second[::-1]
+
+
 class NMFClient(TopicClient[NMFSettings]):
-    exchanges = (FactorSums,)
+    exchanges = (FactorSums, NumberSums)
     continues = True
 
     def n_topics(self, **model: Any) -> int:
