@@ -117,6 +117,7 @@ class NumberChosen(Event, kind="number chosen"):  # the best number of topics, a
     n_components: int
     least: int  # of the numbers that are about as good
     most: int
+    reason: str  # for people: "12; 8 to 14 are about as good"
 
 
 class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components

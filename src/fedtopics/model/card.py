@@ -1,6 +1,7 @@
 """The card of a model in Markdown, and what a notebook shows of the model."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,6 +40,7 @@ def card(model: Topics) -> str:
             total=sum(model.documents.values()),
             promise=promise(model),
             alone=of_one_client(model),
+            chosen=why_number(model.n_topics, model.info.get("range", ())),
             version=VERSION,
             rows=rows,
             labelled=any(row["label"] for row in rows),
@@ -115,6 +117,15 @@ def of_one_client(model: Topics) -> str:
 def counted_units(model: Topics) -> str:
     """Return what a model with differential privacy counts: documents or persons."""
     return "persons" if model.info.get("privacy", {}).get("unit") == "person" else "documents"
+
+
+def why_number(number: int, good: Sequence[int]) -> str:
+    """Return a chosen number of topics, and the least and most of those about as `good`, if any."""
+    if not good:
+        return str(number)
+    least, most = good
+    others = f"{least} to {most} are" if least < most else "no other number is"
+    return f"{number}; {others} about as good"
 
 
 def summary(model: Topics) -> str:

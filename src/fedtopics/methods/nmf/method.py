@@ -27,6 +27,7 @@ from fedtopics.methods.nmf.number import about_as_good, score_numbers
 from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.methods.nmf.sketch import factorise, improve_rows, sketch_of
 from fedtopics.methods.registry import Method
+from fedtopics.model.card import why_number
 from fedtopics.model.topics import Topics
 
 SWEEPS = 2  # sweeps over the topics, per round
@@ -168,9 +169,10 @@ class NMF(Program[NMFSettings, NMFState]):
             seed=self.plan.seed,
             notify=partial(self.note, run),
         )
-        best = best_of(scores, self.settings.candidates)
         least, most = about_as_good(scores)
-        run.event(NumberChosen(best, least=least, most=most))
+        best = best_of(scores, self.settings.candidates, good=(least, most))
+        reason = why_number(best, (least, most))
+        run.event(NumberChosen(best, least=least, most=most, reason=reason))
         return best
 
     def save(self, state: NMFState) -> Arrays:
@@ -187,7 +189,7 @@ class NMF(Program[NMFSettings, NMFState]):
         settings = self.settings.model_copy(update={"n_components": state.topics.shape[1]})
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         scores = {int(number): score for number, score in self.numbers.items()}
-        chosen = {"range": [*about_as_good(scores)]} if scores else {}
+        chosen = {"range": about_as_good(scores)} if scores else {}
         return assemble_model(
             agreement,
             settings,

@@ -79,10 +79,16 @@ def score_numbers(
 
 
 def about_as_good(scores: Mapping[int, float]) -> tuple[int, int]:
-    """Return the least and the largest number of topics with nearly the best score."""
-    best = max(scores.values())
-    good = [number for number, score in scores.items() if score >= NEARLY * best]
-    return min(good), max(good)
+    """Return the least and the largest number around the best one with nearly its score."""
+    numbers = list(scores)
+    values = np.array([*scores.values()])
+    best = int(values.argmax())
+    is_worse = values < NEARLY * values[best]
+    below = np.flatnonzero(is_worse[:best])
+    above = np.flatnonzero(is_worse[best:])
+    first = below[-1] + 1 if len(below) else 0
+    last = best + above[0] - 1 if len(above) else len(numbers) - 1
+    return numbers[first], numbers[last]
 
 
 def _enough_for(candidates: Sequence[int], n_words: int, documents: int) -> list[int]:
