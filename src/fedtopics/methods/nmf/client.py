@@ -49,6 +49,7 @@ NUMBERS_OF_TITLES = 300_000  # most numbers of such a wider sketch
 MOST_WORDS = 2000  # the most frequent ones, by which the number of topics is chosen
 READINGS = 2  # of a document in each division, in each table
 KINDS = 2  # of tables: the same topics, or those of two thirds, read both parts of the words
+COMPANY = 0  # the cell of persons drawn by lot, who hide how many are in cells that are left out
 A_THIRD = Over(
     "each third of the documents, in three random divisions",
     fewest=lambda agreement, _: agreement.n_persons(THIRDS),
@@ -95,15 +96,15 @@ def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
 
 
 def n_cells(numbers: Sequence[int]) -> int:
-    """Return the number of pairs of topics, in any order, of the largest number of topics."""
-    return max(numbers) * (max(numbers) + 1) // 2
+    """Return the number of cells of a table: pairs of topics in any order, and `COMPANY`."""
+    return 1 + max(numbers) * (max(numbers) + 1) // 2
 
 
 def cell_of(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
     """Return the number of each pair of topics, in any order; -1 if one is missing."""
     low = np.minimum(first, second).astype(np.int64)
     high = np.maximum(first, second).astype(np.int64)
-    return np.where(low < 0, -1, high * (high + 1) // 2 + low)
+    return np.where(low < 0, -1, 1 + high * (high + 1) // 2 + low)
 
 
 def third_bounds(agreement: Agreement, directions: Numbers) -> Template:
@@ -261,13 +262,13 @@ class NumberSums(SharedFunctions):
     def _bags(self, n_words: int) -> list[tuple[Documents, sparse.csr_array]]:
         """Return rows and words of each third of each division; none if a third is too small.
 
-        A word counts if enough persons of each third have it: else the sums of all documents, less
-        those of two thirds, could be of fewer.
+        A word counts if enough persons of each third have it, or nobody: else the sums of all
+        documents, less those of two thirds, could be of fewer.
         """
         client = self.client
         bags = []
         for thirds, persons in zip(client.thirds, client.in_thirds, strict=True):
-            enough = (persons >= client.rarest).all(0)
+            enough = ((persons == 0) | (persons >= client.rarest)).all(0)
             for third in range(THIRDS):
                 rows = np.flatnonzero(thirds == third)
                 bag = client.bag[rows][:, :n_words]
@@ -281,9 +282,9 @@ class NumberSums(SharedFunctions):
         "For each number of topics that is tried, two tables for each two topics: how often one "
         "part of a document's words names the first topic and the other part the second one. The "
         "topics are those of other thirds of the documents. The client draws the parts. Cells of "
-        "few persons are left out, and the smallest other cell of their table; how often both "
-        "parts name a topic; the number of documents. With secure aggregation, first: the number "
-        "of persons in each cell.",
+        "few persons are left out, and as many persons or up to twice as many that the client "
+        "draws; how often both parts name a topic; the number of documents. With secure "
+        "aggregation, first: the number of persons in each cell.",
         "how often parts of documents name the same topics",
         often=of_method(NMFSettings, lambda s: FIRST if s.candidates else Often()),
         reply=lambda numbers: {
@@ -323,6 +324,8 @@ class NumberSums(SharedFunctions):
             for table, named in enumerate(tables, start=KINDS * number):
                 cells[table] = np.bincount(named % width, minlength=width)
                 persons[table] = np.bincount(np.unique(named) % width, minlength=width)
+        # The smallest cell that is large enough is company for those that are not.
+        persons[:, COMPANY] = np.minimum(persons[:, COMPANY], self.client.min_persons)
         return {"counts": persons}, lambda enough: {
             "cells": cells * enough,
             "readings": cells.sum(1),
@@ -334,6 +337,7 @@ class NumberSums(SharedFunctions):
         """Return, for both tables, the cell of each reading plus `width` times the person."""
         client = self.client
         named: list[list[NDArray[np.int64]]] = [[] for _ in range(KINDS)]
+        drawn = self._drawn_company(rows)
         for division, thirds in enumerate(client.thirds[:, rows]):
             draws = client.secret.rng("parts of words", division)
             for third in range(THIRDS):
@@ -344,13 +348,22 @@ class NumberSums(SharedFunctions):
                     points = weigh(bag, rarity, client.settings.term_weight)
                     is_first = draws.random(points.nnz) < 0.5
                     parts = with_entries(points, is_first), with_entries(points, ~is_first)
-                    whose = client.corpus.person_numbers[batch] * width
+                    whose = np.tile(client.corpus.person_numbers[batch], READINGS)
                     for table, (first, second) in zip(
                         named, _read_twice(parts, readers), strict=True
                     ):
                         cell = cell_of(np.concatenate(first), np.concatenate(second))
-                        table.append((np.tile(whose, READINGS) + cell)[cell >= 0])
+                        cell[np.isin(whose, drawn) & (cell > 0)] = COMPANY
+                        table.append((whose * width + cell)[cell >= 0])
         return [np.concatenate([np.zeros(0, np.int64), *table]) for table in named]
+
+    def _drawn_company(self, rows: Documents) -> NDArray[np.int64]:
+        """Draw the persons who are in no cell of topics; nobody if one person may be alone."""
+        least = self.client.min_persons
+        draws = self.client.secret.rng("company")
+        size = int(draws.integers(least, 2 * least + 1)) if least > 1 else 0
+        persons = np.unique(self.client.corpus.person_numbers[rows])
+        return np.asarray(draws.permutation(persons)[:size])
 
 
 def _read_twice(

@@ -32,7 +32,14 @@ from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import DIVISIONS, THIRDS
 from fedtopics.methods.core.settings import TOO_FEW
-from fedtopics.methods.nmf.client import KINDS, MOST_WORDS, PASSES, NumberSums, sketch_width
+from fedtopics.methods.nmf.client import (
+    COMPANY,
+    KINDS,
+    MOST_WORDS,
+    PASSES,
+    NumberSums,
+    sketch_width,
+)
 from fedtopics.methods.nmf.sketch import RANDOM, Sketch, factorise
 
 PER_TOPIC = 10  # documents of a third, at least; larger numbers are not tried
@@ -149,7 +156,7 @@ def table_of(cells: NDArray[np.int64], readings: int, number: int) -> NDArray[np
     """
     table = np.zeros((number, number))
     high, low = np.tril_indices(number)
-    table[high, low] = cells[: len(low)]
+    table[high, low] = cells[COMPANY + 1 :][: len(low)]
     table = (table + table.T) / 2
     shares = table.sum(1) / max(table.sum(), 1)
     return np.asarray(table + (readings - table.sum()) * np.outer(shares, shares))
