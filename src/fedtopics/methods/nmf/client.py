@@ -47,6 +47,7 @@ TITLE = 10.0  # mean number of words of documents, below which a sketch needs mo
 WIDTH_OF_TITLES = 120
 NUMBERS_OF_TITLES = 300_000  # most numbers of such a wider sketch
 MOST_WORDS = 2000  # the most frequent ones, by which the number of topics is chosen
+LEAST_SHARE = 1e-6  # of a topic, from which a part of a document names it
 READINGS = 2  # of a document in each division, in each table
 KINDS = 2  # of tables: the same topics, or those of two thirds, read both parts of the words
 COMPANY = 0  # the cell of persons drawn by lot, who hide how many are in cells that are left out
@@ -371,14 +372,14 @@ def _read_twice(
 ) -> Iterator[tuple[Sequence[Numbers], Sequence[Numbers]]]:
     """Yield the topics of first and of second parts: by the same readers, then by different ones.
 
-    -1 stands for a part that has no topic.
+    -1 stands for a part whose words are in no topic, or only by rounding.
     """
     from fedtopics.inference.variational import solve
 
     by_part = []
     for part in parts:
         shares = [solve(part, topics) for topics in readers]
-        by_part.append([np.where(of.any(1), of.argmax(1), -1) for of in shares])
+        by_part.append([np.where(of.max(1) > LEAST_SHARE, of.argmax(1), -1) for of in shares])
     first, second = by_part
     yield first, second
     yield first, second[::-1]
