@@ -284,7 +284,7 @@ class NumberSums(SharedFunctions):
         "part of a document's words names the first topic and the other part the second one. The "
         "topics are those of other thirds of the documents. The client draws the parts. Cells of "
         "few persons are left out, and as many persons or up to twice as many that the client "
-        "draws; how often both parts name a topic; the number of documents. With secure "
+        "draws. The number of documents. With secure "
         "aggregation, first: the number of persons in each cell.",
         "how often parts of documents name the same topics",
         often=of_method(NMFSettings, lambda s: FIRST if s.candidates else Often()),
@@ -292,7 +292,6 @@ class NumberSums(SharedFunctions):
             "cells": counts(
                 KINDS * len(numbers), n_cells(numbers), per_document=READINGS * DIVISIONS
             ),
-            "readings": counts(KINDS * len(numbers), per_document=READINGS * DIVISIONS),
         },
         counts_first=lambda numbers: {
             "counts": counts(KINDS * len(numbers), n_cells(numbers), per_document=1)
@@ -327,10 +326,7 @@ class NumberSums(SharedFunctions):
                 persons[table] = np.bincount(np.unique(named) % width, minlength=width)
         # The smallest cell that is large enough is company for those that are not.
         persons[:, COMPANY] = np.minimum(persons[:, COMPANY], self.client.min_persons)
-        return {"counts": persons}, lambda enough: {
-            "cells": cells * enough,
-            "readings": cells.sum(1),
-        }
+        return {"counts": persons}, lambda enough: {"cells": cells * enough}
 
     def _named(
         self, rows: Documents, rarity: Numbers, topics: Numbers, width: int

@@ -37,6 +37,7 @@ from fedtopics.methods.nmf.client import (
     KINDS,
     MOST_WORDS,
     PASSES,
+    READINGS,
     NumberSums,
     sketch_width,
 )
@@ -75,7 +76,7 @@ def score_numbers(
     scores = {}
     for place, number in enumerate(numbers):
         own, other = (
-            table_of(reply["cells"][kind], int(reply["readings"][kind]), number)
+            table_of(reply["cells"][kind], READINGS * DIVISIONS * reply["documents"], number)
             for kind in range(KINDS * place, KINDS * (place + 1))
         )
         scores[number] = score_of(own, other, reply["documents"])
@@ -152,7 +153,8 @@ def _topics_of_thirds(
 def table_of(cells: NDArray[np.int64], readings: int, number: int) -> NDArray[np.float64]:
     """Return the table (number, number) of a sum over clients, for topics in any order.
 
-    Readings in cells that clients left out are taken as independent, with the other cells' shares.
+    All other readings are taken as independent, with the shares of these cells: those in cells that
+    clients left out, and those of parts that name no topic.
     """
     table = np.zeros((number, number))
     high, low = np.tril_indices(number)
