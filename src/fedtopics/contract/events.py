@@ -115,8 +115,6 @@ class Candidate(Event, kind="candidate"):  # a number of topics or clusters was 
 
 class NumberChosen(Event, kind="number chosen"):  # the best number of topics, and those like it
     n_components: int
-    least: int  # of the numbers that are about as good
-    most: int
     reason: str  # for people: "12; 8 to 14 are about as good"
 
 

@@ -137,9 +137,11 @@ def sweep(
     )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     with hold(Path(out)):
-        rows, folder, choice = _train_all(
+        documents = study.corpora() if corpora is None else corpora_by_name(corpora)
+        choice = choose_number(study, numbers, documents, policies, on_event)
+        rows, folder = _train_all(
             study=study,
-            documents=study.corpora() if corpora is None else corpora_by_name(corpora),
+            documents=documents,
             policies=policies,
             tasks=tasks,
             out=Path(out),
@@ -159,7 +161,7 @@ def _train_all(
     tasks: Sequence[Task],
     out: Path,
     on_event: OnEvent,
-) -> tuple[list[dict[str, Any]], Path, dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], Path]:
     policies = policies_of(study, documents, policies)
     study = study.with_clients(documents)
     clients = {
@@ -204,34 +206,28 @@ def _train_all(
         title=lambda task: f"{task[0]} topics, seed {task[1]}",
         on_event=on_event,
     )
-    choice: dict[str, Any] = {}
-    if isinstance(study.method, NMFSettings):
-        candidates = list(study.method.candidates or sorted({number for number, _ in tasks}))
-        asked = {"study": identity, "candidates": candidates}
-        kept_row = runs.find(asked) or runs.keep(
-            asked | {"choice": choose_number(study, candidates, documents, policies, on_event)}
-        )
-        choice = {"choice": kept_row["choice"]}
-    return [row for task in tasks if (row := runs.find(row_of(task)))], folder, choice
+    return [row for task in tasks if (row := runs.find(row_of(task)))], folder
 
 
 def choose_number(
     study: Study,
-    candidates: Sequence[int],
+    numbers: Sequence[int],
     documents: Mapping[str, Corpus],
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, Policy] | None,
     on_event: OnEvent,
-) -> list[int]:
+) -> dict[str, list[int]]:
     """Return the number that a study of NMF chooses itself, and the range that is about as good.
 
-    The list is empty if there are too few documents.
+    There is none for other methods, or if there are too few documents.
     """
-    short = {"candidates": tuple(candidates), "max_rounds": 1, "coherence": "nothing"}
-    variant = study.model_copy(update={"method": study.method.model_copy(update=short)})
-    with suppress(StudyError):
-        model = train(variant, documents, policies=policies, on_event=on_event)
-        return [model.n_topics, *model.info["range"]]
-    return []
+    if isinstance(study.method, NMFSettings):
+        candidates = study.method.candidates or tuple(numbers)
+        short = {"candidates": candidates, "max_rounds": 1, "coherence": "nothing"}
+        variant = study.model_copy(update={"method": study.method.model_copy(update=short)})
+        with suppress(StudyError):
+            model = train(variant, documents, policies=policies, on_event=on_event)
+            return {"choice": [model.n_topics, *model.info["range"]]}
+    return {}
 
 
 def _name(task: Task) -> str:

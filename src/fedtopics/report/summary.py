@@ -219,7 +219,7 @@ def _tried(model: TopicModel) -> list[str]:
     why = (
         "random parts of the documents agree best on clusters, compared with documents without any"
         if model.shows_clusters
-        else "with this number, topics of some documents say most, and most reliably, about others"
+        else "topics of some documents then inform best about others"
     )
     chosen = why_number(model.n_topics, model.info.get("range", ()))
     return [f"The number of topics is {chosen}. It was chosen because {why}: {tried}."]

@@ -70,9 +70,7 @@ KEPT = 1 << 24  # most weights that stay in memory from one pass to the next: 20
 def often_products(settings: Any) -> Often:
     """Return how often products are summed: for first topics, and for directions of words."""
     match settings:
-        case NMFSettings():
-            return Often(before=PASSES)
-        case MinibatchSettings(initialisation="nmf"):
+        case NMFSettings() | MinibatchSettings(initialisation="nmf"):
             return Often(before=PASSES)
         case DiscriminativeSettings() if settings.word_weight:
             return Often(before=PASSES, at_most=True)
@@ -81,7 +79,8 @@ def often_products(settings: Any) -> Often:
 
 def product_bounds(agreement: Agreement, directions: Numbers) -> Template:
     # A document of length 1 adds at most 1 to each of its words.
-    most = agreement.bound_if_announced(at_most(agreement.vocabulary.document_frequency[:, None]))
+    counted = agreement.vocabulary.document_frequency[: directions.shape[-2], None]
+    most = agreement.bound_if_announced(at_most(counted))
     return {"products": Bounds(directions.shape, most, -most)}
 
 
@@ -96,29 +95,16 @@ def factor_bounds(agreement: Agreement, topics: Numbers) -> Template:
     }
 
 
-def n_cells(numbers: Sequence[int]) -> int:
-    """Return the number of cells of a table: pairs of topics in any order, and `COMPANY`."""
-    return 1 + max(numbers) * (max(numbers) + 1) // 2
+def n_cells(most: int) -> int:
+    """Return the number of cells of a table for so many topics, with `COMPANY`; see `cell_of`."""
+    return 1 + (most + 1) * (most + 2) // 2
 
 
-def cell_of(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each pair of topics, in any order; -1 if one is missing."""
-    low = np.minimum(first, second).astype(np.int64)
-    high = np.maximum(first, second).astype(np.int64)
-    return np.where(low < 0, -1, 1 + high * (high + 1) // 2 + low)
-
-
-def third_bounds(agreement: Agreement, directions: Numbers) -> Template:
-    # A document of length 1 adds at most 1 to each of its words.
-    counted = agreement.vocabulary.document_frequency[: directions.shape[1], None]
-    most = agreement.bound_if_announced(at_most(counted))
-    return {"products": Bounds(directions.shape, most, -most)}
-
-
-def largest_thirds(settings: Any, n_words: int) -> Mapping[str, Any]:
-    used = min(n_words, MOST_WORDS)
-    width = sketch_width(settings.most_topics, used, length=0.0)
-    return {"directions": unknown(DIVISIONS * THIRDS, used, width)}
+def cell_of(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the cell of each pair of topics, in any order; "none" is one more."""
+    low = np.minimum(first, second)
+    high = np.maximum(first, second)
+    return np.asarray(1 + high * (high + 1) // 2 + low)
 
 
 class WordProducts(SharedFunctions):
@@ -243,8 +229,14 @@ class NumberSums(SharedFunctions):
         "the sums for each pair of words. The number of documents of the smallest third.",
         "mixtures of words that occur together in thirds of the documents",
         often=of_method(NMFSettings, lambda s: Often(before=PASSES if s.candidates else 0)),
-        reply=third_bounds,
-        largest=largest_thirds,
+        reply=product_bounds,
+        largest=lambda s, n_words: {
+            "directions": unknown(
+                DIVISIONS * THIRDS,
+                min(n_words, MOST_WORDS),
+                sketch_width(s.most_topics, min(n_words, MOST_WORDS), length=0.0),
+            )
+        },
         over=A_THIRD,
     )
     def products_of_thirds(self, rarity: Numbers, directions: Numbers) -> Reply:
@@ -280,8 +272,8 @@ class NumberSums(SharedFunctions):
         return bags if fewest >= client.min_persons else []
 
     @published(
-        "For each number of topics that is tried, two tables for each two topics: how often one "
-        "part of a document's words names the first topic and the other part the second one. The "
+        "For each number of topics that is tried, two tables for each two topics, or none: how "
+        "often one part of a document's words names the one and the other part the other. The "
         "topics are those of other thirds of the documents. The client draws the parts. Cells of "
         "few persons are left out, and as many persons or up to twice as many that the client "
         "draws. The number of documents. With secure "
@@ -290,11 +282,11 @@ class NumberSums(SharedFunctions):
         often=of_method(NMFSettings, lambda s: FIRST if s.candidates else Often()),
         reply=lambda numbers: {
             "cells": counts(
-                KINDS * len(numbers), n_cells(numbers), per_document=READINGS * DIVISIONS
+                KINDS * len(numbers), n_cells(max(numbers)), per_document=READINGS * DIVISIONS
             ),
         },
         counts_first=lambda numbers: {
-            "counts": counts(KINDS * len(numbers), n_cells(numbers), per_document=1)
+            "counts": counts(KINDS * len(numbers), n_cells(max(numbers)), per_document=1)
         },
         largest=lambda s, n_words: {"numbers": list(s.candidates)},
         over=A_THIRD,
@@ -315,7 +307,7 @@ class NumberSums(SharedFunctions):
     def _read(
         self, rows: Documents, rarity: Numbers, topics: Numbers, numbers: list[int]
     ) -> Grouped:
-        width = n_cells(numbers)
+        width = n_cells(max(numbers))
         persons = np.zeros((KINDS * len(numbers), width), np.int64)
         cells = np.zeros_like(persons)
         of_numbers = np.split(topics, np.cumsum(numbers)[:-1], axis=2)
@@ -350,8 +342,8 @@ class NumberSums(SharedFunctions):
                         named, _read_twice(parts, readers), strict=True
                     ):
                         cell = cell_of(np.concatenate(first), np.concatenate(second))
-                        cell[np.isin(whose, drawn) & (cell > 0)] = COMPANY
-                        table.append((whose * width + cell)[cell >= 0])
+                        cell[np.isin(whose, drawn)] = COMPANY
+                        table.append(whose * width + cell)
         return [np.concatenate([np.zeros(0, np.int64), *table]) for table in named]
 
     def _drawn_company(self, rows: Documents) -> NDArray[np.int64]:
@@ -368,14 +360,16 @@ def _read_twice(
 ) -> Iterator[tuple[Sequence[Numbers], Sequence[Numbers]]]:
     """Yield the topics of first and of second parts: by the same readers, then by different ones.
 
-    -1 stands for a part whose words are in no topic, or only by rounding.
+    A part whose words are in no topic, or only by rounding, names none: one more than the topics.
     """
     from fedtopics.inference.variational import solve
 
     by_part = []
     for part in parts:
         shares = [solve(part, topics) for topics in readers]
-        by_part.append([np.where(of.max(1) > LEAST_SHARE, of.argmax(1), -1) for of in shares])
+        by_part.append(
+            [np.where(of.max(1) > LEAST_SHARE, of.argmax(1), of.shape[1]) for of in shares]
+        )
     first, second = by_part
     yield first, second
     yield first, second[::-1]

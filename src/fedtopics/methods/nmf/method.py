@@ -169,10 +169,9 @@ class NMF(Program[NMFSettings, NMFState]):
             seed=self.plan.seed,
             notify=partial(self.note, run),
         )
-        least, most = about_as_good(scores)
-        best = best_of(scores, self.settings.candidates, good=(least, most))
-        reason = why_number(best, (least, most))
-        run.event(NumberChosen(best, least=least, most=most, reason=reason))
+        good = about_as_good(scores)
+        best = best_of(scores, self.settings.candidates, good)
+        run.event(NumberChosen(best, why_number(best, good)))
         return best
 
     def save(self, state: NMFState) -> Arrays:

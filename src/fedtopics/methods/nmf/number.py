@@ -75,11 +75,11 @@ def score_numbers(
     )
     scores = {}
     for place, number in enumerate(numbers):
-        own, other = (
-            table_of(reply["cells"][kind], READINGS * DIVISIONS * reply["documents"], number)
+        same_topics, other_topics = (
+            joint_table(reply["cells"][kind], READINGS * DIVISIONS * reply["documents"], number)
             for kind in range(KINDS * place, KINDS * (place + 1))
         )
-        scores[number] = score_of(own, other, reply["documents"])
+        scores[number] = score_of(same_topics, other_topics, reply["documents"])
         notify(Candidate(number, scores[number]))
     if not any(scores.values()):
         raise StudyError(TOO_FEW)
@@ -88,15 +88,12 @@ def score_numbers(
 
 def about_as_good(scores: Mapping[int, float]) -> tuple[int, int]:
     """Return the least and the largest number around the best one with nearly its score."""
-    numbers = list(scores)
-    values = np.array([*scores.values()])
-    best = int(values.argmax())
-    is_worse = values < NEARLY * values[best]
-    below = np.flatnonzero(is_worse[:best])
-    above = np.flatnonzero(is_worse[best:])
-    first = below[-1] + 1 if len(below) else 0
-    last = best + above[0] - 1 if len(above) else len(numbers) - 1
-    return numbers[first], numbers[last]
+    best = max(scores, key=lambda number: scores[number])
+    worse = [number for number, score in scores.items() if score < NEARLY * scores[best]]
+    below = max((number for number in worse if number < best), default=0)
+    above = min((number for number in worse if number > best), default=np.inf)
+    good = [number for number in scores if below < number < above]
+    return good[0], good[-1]
 
 
 def _enough_for(candidates: Sequence[int], n_words: int, documents: int) -> list[int]:
@@ -150,24 +147,23 @@ def _topics_of_thirds(
     return topics
 
 
-def table_of(cells: NDArray[np.int64], readings: int, number: int) -> NDArray[np.float64]:
-    """Return the table (number, number) of a sum over clients, for topics in any order.
+def joint_table(cells: NDArray[np.int64], readings: int, number: int) -> NDArray[np.float64]:
+    """Return the table of a sum over clients, of topics in any order; "none" comes last.
 
-    All other readings are taken as independent, with the shares of these cells: those in cells that
-    clients left out, and those of parts that name no topic.
+    Readings that clients left out are taken as independent, with the shares of the other cells.
     """
-    table = np.zeros((number, number))
-    high, low = np.tril_indices(number)
+    table = np.zeros((number + 1, number + 1))
+    high, low = np.tril_indices(number + 1)
     table[high, low] = cells[COMPANY + 1 :][: len(low)]
     table = (table + table.T) / 2
     shares = table.sum(1) / max(table.sum(), 1)
     return np.asarray(table + (readings - table.sum()) * np.outer(shares, shares))
 
 
-def score_of(own: Numbers, other: Numbers, documents: int) -> float:
+def score_of(same_topics: Numbers, other_topics: Numbers, documents: int) -> float:
     """Return the score of a number of topics from its two tables; 0 is that of chance."""
-    agreeing = max(kappa(own), 0.0) * max(kappa(other), 0.0)
-    return float(max(information(other, documents), 0.0) * np.sqrt(agreeing))
+    agreeing = max(kappa(same_topics), 0.0) * max(kappa(other_topics), 0.0)
+    return float(max(information(other_topics, documents), 0.0) * np.sqrt(agreeing))
 
 
 def information(table: Numbers, documents: int) -> float:
