@@ -20,7 +20,7 @@ GroupRequest = Mapping[str, Any]
 fewest persons of a group, `clients`, its fewest clients, and in the second exchange also `counted`,
 the counts over all clients."""
 Enough = NDArray[np.bool_]
-Grouped = tuple[Mapping[str, Numbers | NDArray[np.int64]], Callable[[Enough], dict[str, Any]]]
+Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
 """Counts of a client's groups, and a function that returns the sums of the large enough ones."""
 Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 Result = TypeVar("Result")

@@ -286,7 +286,7 @@ class NumberSums(SharedFunctions):
             ),
         },
         counts_first=lambda numbers: {
-            "counts": counts(KINDS * len(numbers), n_cells(max(numbers)), per_document=1)
+            "counts": sums(KINDS * len(numbers), n_cells(max(numbers)), per_document=1)
         },
         largest=lambda s, n_words: {"numbers": list(s.candidates)},
         over=A_THIRD,
@@ -308,8 +308,8 @@ class NumberSums(SharedFunctions):
         self, rows: Documents, rarity: Numbers, topics: Numbers, numbers: list[int]
     ) -> Grouped:
         width = n_cells(max(numbers))
-        persons = np.zeros((KINDS * len(numbers), width), np.int64)
-        cells = np.zeros_like(persons)
+        persons = np.zeros((KINDS * len(numbers), width))
+        cells = np.zeros(persons.shape, np.int64)
         of_numbers = np.split(topics, np.cumsum(numbers)[:-1], axis=2)
         for number, of_number in enumerate(of_numbers):
             tables = self._named(rows, rarity, of_number, width)
