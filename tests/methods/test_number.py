@@ -205,13 +205,22 @@ def test_a_client_of_few_persons_is_in_no_third() -> None:
     ).all()
 
 
-def test_a_word_that_is_rare_in_a_third_is_in_no_sum_of_thirds() -> None:
+def test_sums_of_a_word_that_is_rare_in_a_third_are_those_of_all_documents() -> None:
+    """Else a third would be over two persons with "ash" or so; its sums are a third of all six."""
     texts = [["oak", "elm"]] * 60 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 60
     policy = Policy(min_persons=10, min_persons_per_word=5)
     of_client = client(texts, ["oak", "elm", "ash", "fir"], policy)
     reply = of_client.function("products_of_thirds")(np.ones(4), np.stack([np.eye(4)] * 9))
-    assert reply["products"][:, [0, 1, 3]].any(2).all() and reply["documents"] >= 10
-    assert not reply["products"][:, 2].any() and not reply["products"][:, :, 2].any()
+    products = reply["products"]
+    whole = of_client.function("word_products")(np.ones(4), np.eye(4))["products"]
+    oak, elm, ash, fir = range(4)
+    for pair in [(ash, ash), (ash, elm), (elm, ash), (ash, oak)]:
+        np.testing.assert_allclose(products[:, *pair], whole[pair] / 3, atol=1e-12)
+    # Other sums are those of each third; together they are those of all documents.
+    np.testing.assert_allclose(products[:3].sum(0), whole, atol=1e-12)
+    in_third = [(of_client.thirds[0][:60] == third).sum() / 2 for third in range(3)]
+    np.testing.assert_allclose(products[:3, oak, elm], in_third, atol=1e-12)
+    assert len(set(in_third)) > 1 and reply["documents"] >= 10
 
 
 def test_cells_of_few_persons_are_left_out_with_company() -> None:

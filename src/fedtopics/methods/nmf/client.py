@@ -223,10 +223,12 @@ class NumberSums(SharedFunctions):
 
     @published(
         "For each third of the documents, in three divisions which the client draws: for each of "
-        f"the {MOST_WORDS:,} most frequent words, if enough persons of each third have it, "
-        "mixtures of the words that occur with it, as sums over the third's documents, each a "
-        "vector of weighted words of length 1. If there are as many mixtures as words, they reveal "
-        "the sums for each pair of words. The number of documents of the smallest third.",
+        f"the {MOST_WORDS:,} most frequent words that documents of enough persons contain, mixtures "
+        "of the words that occur with it, as sums over the third's documents, each a vector of "
+        "weighted words of length 1. Where one of two words is in documents of too few persons of a "
+        "third, their sum is a third of that over all documents. If there are as many mixtures as "
+        "words, they reveal the sums for each pair of words. The number of documents of the "
+        "smallest third.",
         "mixtures of words that occur together in thirds of the documents",
         often=of_method(NMFSettings, lambda s: Often(before=PASSES if s.candidates else 0)),
         reply=product_bounds,
@@ -240,36 +242,40 @@ class NumberSums(SharedFunctions):
         over=A_THIRD,
     )
     def products_of_thirds(self, rarity: Numbers, directions: Numbers) -> Reply:
-        """Return X' X Q of each third's weighted words X; Q: (n_thirds, n_words, width)."""
+        """Return X' X Q of each third's weighted words X; Q: (n_thirds, n_words, width).
+
+        A word is frequent if enough persons of each third of a division have it, or nobody. Pairs
+        of frequent words are summed over the third. All other pairs, which may be of few persons
+        there, are a third of their sum over all documents: the same for each third, so that
+        differences of thirds contain only frequent words.
+        """
         from fedtopics.inference.variational import add_products  # a server need not compile it
 
-        total = np.zeros(directions.shape)
-        bags = self._bags(directions.shape[1])
-        for (_, bag), of_third, of_words in zip(bags, directions, total, strict=False):
-            for rows in batches(np.arange(bag.shape[0])):
-                points = weigh(bag[rows], rarity, self.client.settings.term_weight)
-                add_products(points, points @ of_third, of_words)
-        smallest = min((rows for rows, _ in bags), key=len, default=np.zeros(0, np.int64))
-        return {"products": total, "documents": self.client.over(smallest)}
-
-    def _bags(self, n_words: int) -> list[tuple[Documents, sparse.csr_array]]:
-        """Return rows and words of each third of each division; none if a third is too small.
-
-        A word counts if enough persons of each third have it, or nobody: else the sums of all
-        documents, less those of two thirds, could be of fewer.
-        """
         client = self.client
-        bags = []
-        for thirds, persons in zip(client.thirds, client.in_thirds, strict=True):
-            enough = ((persons == 0) | (persons >= client.rarest)).all(0)
-            for third in range(THIRDS):
-                rows = np.flatnonzero(thirds == third)
-                bag = client.bag[rows][:, :n_words]
-                bag = with_entries(bag, enough[bag.indices])
-                used = np.flatnonzero(np.diff(bag.indptr))
-                bags.append((rows[used], bag[used]))
-        fewest = min(client.corpus.n_persons(rows) for rows, _ in bags)
-        return bags if fewest >= client.min_persons else []
+        total = np.zeros(directions.shape)
+        persons = client.in_thirds[:, :, : directions.shape[1]]
+        is_frequent = ((persons == 0) | (persons >= client.rarest)).all(1)
+        rows_of_all, rows_of_smallest = self._divided()
+        for rows in batches(rows_of_all):
+            points = weigh(client.bag[rows][:, : len(rarity)], rarity, client.settings.term_weight)
+            for place, (of_third, sums_of_third) in enumerate(zip(directions, total, strict=True)):
+                division, third = divmod(place, THIRDS)
+                frequent = with_entries(points, is_frequent[division, points.indices])
+                # All pairs count a third; for frequent ones, the third's documents count instead.
+                more = (client.thirds[division, rows] == third) - 1 / THIRDS
+                add_products(points, points @ of_third / THIRDS, sums_of_third)
+                add_products(frequent, frequent @ of_third * more[:, None], sums_of_third)
+        return {"products": total, "documents": client.over(rows_of_smallest)}
+
+    def _divided(self) -> tuple[Documents, Documents]:
+        """Return the documents with words, and those of the smallest third; none if it is small."""
+        client = self.client
+        divisions = client.thirds[:, client.usable]
+        thirds = [client.usable[of == third] for of in divisions for third in range(THIRDS)]
+        smallest = min(thirds, key=client.corpus.n_persons)
+        if client.corpus.n_persons(smallest) < client.min_persons:
+            return smallest[:0], smallest[:0]
+        return client.usable, smallest
 
     @published(
         "For each number of topics that is tried, two tables for each two topics, or none: how "
@@ -300,7 +306,7 @@ class NumberSums(SharedFunctions):
         side; the topics of all thirds are in the same order.
         """
         request = {"sums": "parts", "rarity": rarity, "topics": topics, "numbers": numbers}
-        rows = self.client.usable[self.client.thirds[0, self.client.usable] >= 0]
+        rows, _ = self._divided()
         compute = partial(self._read, rows, rarity, topics, numbers)
         return self.client.sums_by_group(groups, request, compute, rows, as_many)
 
