@@ -31,7 +31,7 @@ OF_NMF = """\
 NMF, on at most 5,000 documents of each set that a seed draws. In brackets: the numbers that are \
 about as good by the same score. AMI: agreement of the topics' documents with the labels, at the \
 chosen number, and the best over all numbers. Steps and MB per client are those of the choice, at \
-most. Policies are the default, so small clients leave out many words in thirds."""
+most. Policies are the default."""
 
 
 def run(data: Path, python: str, task: dict[str, Any]) -> dict[str, Any]:

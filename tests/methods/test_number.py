@@ -213,7 +213,7 @@ def test_sums_of_a_word_that_is_rare_in_a_third_are_those_of_all_documents() -> 
     reply = of_client.function("products_of_thirds")(np.ones(4), np.stack([np.eye(4)] * 9))
     products = reply["products"]
     whole = of_client.function("word_products")(np.ones(4), np.eye(4))["products"]
-    oak, elm, ash, fir = range(4)
+    oak, elm, ash = range(3)
     for pair in [(ash, ash), (ash, elm), (elm, ash), (ash, oak)]:
         np.testing.assert_allclose(products[:, *pair], whole[pair] / 3, atol=1e-12)
     # Other sums are those of each third; together they are those of all documents.

@@ -102,8 +102,7 @@ def n_cells(most: int) -> int:
 
 def cell_of(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of the cell of each pair of topics, in any order; "none" is one more."""
-    low = np.minimum(first, second)
-    high = np.maximum(first, second)
+    low, high = np.sort(np.stack([first, second]), axis=0)
     return np.asarray(1 + high * (high + 1) // 2 + low)
 
 
@@ -223,10 +222,10 @@ class NumberSums(SharedFunctions):
 
     @published(
         "For each third of the documents, in three divisions which the client draws: for each of "
-        f"the {MOST_WORDS:,} most frequent words that documents of enough persons contain, mixtures "
-        "of the words that occur with it, as sums over the third's documents, each a vector of "
-        "weighted words of length 1. Where one of two words is in documents of too few persons of a "
-        "third, their sum is a third of that over all documents. If there are as many mixtures as "
+        f"the {MOST_WORDS:,} most frequent words that documents of enough persons contain, "
+        "mixtures of the words that occur with it, as sums over the third's documents, each a "
+        "vector of weighted words of length 1. Where too few persons of a third have one of two "
+        "words, their sum is a third of that over all documents. If there are as many mixtures as "
         "words, they reveal the sums for each pair of words. The number of documents of the "
         "smallest third.",
         "mixtures of words that occur together in thirds of the documents",

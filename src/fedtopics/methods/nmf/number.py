@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fedtopics.contract.events import Candidate
+from fedtopics.contract.published import Reply
 from fedtopics.errors import StudyError
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
@@ -112,19 +113,15 @@ def _sketches(
     shape = len(rarity), sketch_width(n_topics, len(rarity), agreement.length)
     # Each third has directions of its own, so that sums of different thirds cannot be combined.
     drawn = np.random.default_rng([seed, RANDOM]).standard_normal((DIVISIONS * THIRDS, *shape))
-    directions = products = drawn
-    documents = 0
+    directions = drawn
+    reply: Reply = {"products": drawn}
     for _ in range(PASSES):
-        directions = np.linalg.qr(products)[0]
+        directions = np.linalg.qr(reply["products"])[0]
         reply = agreement.ask_once(
             NumberSums.products_of_thirds, rarity=rarity, directions=directions
         )
-        products = reply["products"]
-        documents = reply["documents"]
-        if not documents:
-            raise StudyError(TOO_FEW)
-    thirds = zip(directions, products, strict=True)
-    return [Sketch.of(of_third, sums) for of_third, sums in thirds], documents
+    thirds = zip(directions, reply["products"], strict=True)
+    return [Sketch.of(of_third, sums) for of_third, sums in thirds], reply["documents"]
 
 
 def _topics_of_thirds(
