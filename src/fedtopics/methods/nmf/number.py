@@ -2,8 +2,10 @@
 
 The documents are divided at random into thirds, in three divisions, and each document's words into
 two parts. Topics of a third come from a sketch of its words' products, for all numbers of topics
-without further sums. Topics of two thirds then read the documents of the last one. Which topic each
-part of a document names gives two tables of counts:
+without further sums. Pairs with a word that is rare in a third at a client count by a third of
+their sum over all its documents: without them, too few words of small clients are left. Topics of
+two thirds then read the documents of the last one. Which topic each part of a document names gives
+two tables of counts:
 
 - own: the same topics read both parts;
 - other: topics of one third read one part, topics of the other third read the other part.
