@@ -1,6 +1,5 @@
 """Federated NMF is the factorisation of the pooled documents, and finds the topics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.text import languages
 from fedtopics.text.rules import TextRules
-from tests.helpers.federation import ANY_WORDS, subjects, tokens_of, train_and_note
+from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
 
 TOPICS = 4
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -187,69 +186,9 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
     assert sum(further.documents.values()) > sum(model.documents.values())
 
 
-def test_the_number_of_topics_is_chosen(documents: list[list[str]], tmp_path: Path) -> None:
-    """By what topics of one half of the documents say of words left out in the other."""
-    study = nmf_study(n_components="auto")
-    model, events = train_and_note(study, split(documents, 0, 2), run=trained, out=tmp_path)
-    tried = {event["n_components"]: event["score"] for event in events.of("candidate")}
-    best = max(tried, key=lambda number: tried[number])
-    assert model.n_topics == best == TOPICS
-    assert best in list(tried)[-4:-1], "three worse numbers end the search"
-    assert model.info["numbers"] == {str(k): score for k, score in tried.items()}
-    again = trained(study, split(documents, 0, 2), out=tmp_path, resume=True)
-    assert again.info["numbers"] == model.info["numbers"]
-    for given, problem in (
-        ({"seed_topics": [["oak"]]}, "seed_topics need a fixed number"),
-        ({"candidates": (4, 3)}, "ascending order"),
-    ):
-        with pytest.raises(StudyError, match=problem):
-            nmf_study(n_components="auto", **given)
-    few = dict.fromkeys("ab", Policy(min_persons=20))
-    for texts in (documents[:36], documents[:36:2] + [["fir"]] * 18):
-        with pytest.raises(StudyError, match="too few documents or words to choose"):
-            train(study, {"a": texts, "b": texts}, policies=few)
-    with pytest.raises(StudyError, match="fewer than n_components = 5000"):
-        trained(nmf_study(candidates=(5000,)), split(documents, 0, 2))
-    with pytest.raises(StudyError, match="nmf, discriminative and fstc can choose it"):
-        Study.make(method={"name": "lda", "n_components": "auto"})
-
-
 def test_stop_words_are_read_once_for_all_seed_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[str]()
     monkeypatch.setattr(languages, "stop_words", lambda name: read.append(name) or ["the"])
     settings = nmf_study(n_components=300, seed_topics=[["The", f"Oak{n}"] for n in range(300)])
     seeds = settings.method.read_by(TextRules(token_pattern="words-and-digits")).seed_topics  # noqa: S106
     assert (seeds[0], seeds[299], read) == (("oak0",), ("oak299",), ["english"])
-
-
-def test_a_word_that_is_rare_in_a_half_is_in_no_sum_of_halves() -> None:
-    policy = Policy(min_persons=10, min_persons_per_word=5)
-    texts = [["oak", "elm"]] * 20 + [["ash", "elm"]] * 6 + [["oak", "fir"]] * 14
-    study = nmf_study()
-    plan = Plan(settings=study.method, text=study.text, limits=study.vocabulary, seed=0)
-    client = NMFClient(plan, ClientContext("a", Corpus.of(texts), policy))
-    client.adopt(["oak", "elm", "ash", "fir"], len(texts), 2.0)
-    given: Any = {"rarity": np.ones(4), "part": 0}
-    products = client.function("word_products")(directions=np.eye(4), **given)
-    assert products["products"][:2].any(1).all() and products["documents"] >= 10
-    assert not products["products"][2].any() and not products["products"][:, 2].any()
-    assert not client.function("factor_sums")(round=0, topics=np.eye(4), **given)["sums"][2].any()
-    few = NMFClient(plan, ClientContext("b", Corpus.of(texts[:19]), policy))
-    few.adopt(["oak", "elm"], 19, 2.0)
-    assert few.function("prediction_scores")(np.ones(2), np.eye(2)) == {
-        "cosines": 0.0,
-        "documents": 0,
-    }
-
-
-@pytest.mark.parametrize(("candidates", "warned"), [((2, TOPICS), 1), ((2, TOPICS, 2 * TOPICS), 0)])
-def test_a_search_that_ends_at_its_limit_warns(
-    candidates: tuple[int, ...],
-    warned: int,
-    documents: list[list[str]],
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    fitted = NMF("auto", candidates=candidates).fit(documents)
-    ended = f"n_components ended at {TOPICS}, the largest"
-    assert (fitted.n_components_, fitted.n_components) == (TOPICS, "auto")
-    assert sum(ended in str(warning.message) for warning in recwarn) == warned

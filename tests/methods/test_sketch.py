@@ -19,7 +19,7 @@ def asked(points: NDArray[Any], moved: float = 0.0) -> Any:
     """All clients, whose total is moved by so much, relative to each number."""
     draws = np.random.default_rng(1)
 
-    def ask_once(_: Any, rarity: Any, directions: NDArray[Any], part: int) -> dict[str, Any]:
+    def ask_once(_: Any, rarity: Any, directions: NDArray[Any]) -> dict[str, Any]:
         products = points.T @ (points @ directions)
         return {"products": products * (1 + moved * draws.standard_normal(products.shape))}
 

@@ -110,7 +110,12 @@ class Validation(Event, kind="validation"):  # the loss of held-out documents
 
 class Candidate(Event, kind="candidate"):  # a number of topics or clusters was tried
     n_components: int
-    score: float  # how far clusters of parts agree beyond chance, or topics predict left-out words
+    score: float  # how far clusters of parts agree beyond chance, or topics of thirds inform
+
+
+class NumberChosen(Event, kind="number chosen"):  # the best number of topics, and those like it
+    n_components: int
+    reason: str  # for people: "12; 8 to 14 are about as good"
 
 
 class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components

@@ -12,6 +12,7 @@ Models, 2014.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from math import hypot
@@ -30,7 +31,9 @@ from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest, hold
 from fedtopics.inference.lda import refine
 from fedtopics.inference.vectors import TINY
+from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.metrics import topic_similarity, unique_words
+from fedtopics.model.card import why_number
 from fedtopics.model.figures import Panel, chart
 from fedtopics.model.spread import jackknife_margin, margin
 from fedtopics.model.topic_model import TopicModel
@@ -127,15 +130,18 @@ def sweep(
                 not numbers or seeds < 1
             ),
             "The study's method chooses the number of topics itself; to sweep over numbers, set "
-            "n_components in the study to one.": bool(getattr(study.method, "candidates", ())),
+            "n_components in the study to one.": bool(getattr(study.method, "candidates", ()))
+            and not isinstance(study.method, NMFSettings),
         },
         error=StudyError,
     )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     with hold(Path(out)):
+        documents = study.corpora() if corpora is None else corpora_by_name(corpora)
+        choice = choose_number(study, numbers, documents, policies, on_event)
         rows, folder = _train_all(
             study=study,
-            documents=study.corpora() if corpora is None else corpora_by_name(corpora),
+            documents=documents,
             policies=policies,
             tasks=tasks,
             out=Path(out),
@@ -145,7 +151,7 @@ def sweep(
             number: _stability(folder / _name(task) for task in tasks if task[0] == number)
             for number in numbers
         }
-    return summarise_sweep(rows, stability)
+    return [row | choice for row in summarise_sweep(rows, stability)]
 
 
 def _train_all(
@@ -177,7 +183,8 @@ def _train_all(
 
     def work(task: Task) -> dict[str, Any]:
         number, seed = task
-        method = study.method.model_copy(update={"n_components": number})
+        fixed = {"candidates": ()} if isinstance(study.method, NMFSettings) else {}
+        method = study.method.model_copy(update={"n_components": number, **fixed})
         variant = study.model_copy(update={"method": method, "seed": seed})
         sample = {
             name: corpus if seed == study.seed else corpus.take(_sample(seed, name, len(corpus)))
@@ -200,6 +207,27 @@ def _train_all(
         on_event=on_event,
     )
     return [row for task in tasks if (row := runs.find(row_of(task)))], folder
+
+
+def choose_number(
+    study: Study,
+    numbers: Sequence[int],
+    documents: Mapping[str, Corpus],
+    policies: Mapping[str, Policy] | None,
+    on_event: OnEvent,
+) -> dict[str, list[int]]:
+    """Return the number that a study of NMF chooses itself, and the range that is about as good.
+
+    There is none for other methods, or if there are too few documents.
+    """
+    if isinstance(study.method, NMFSettings):
+        candidates = study.method.candidates or tuple(numbers)
+        short = {"candidates": candidates, "max_rounds": 1, "coherence": "nothing"}
+        variant = study.model_copy(update={"method": study.method.model_copy(update=short)})
+        with suppress(StudyError):
+            model = train(variant, documents, policies=policies, on_event=on_event)
+            return {"choice": [model.n_topics, *model.info["range"]]}
+    return {}
 
 
 def _name(task: Task) -> str:
@@ -256,15 +284,18 @@ def summarise_sweep(
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """Return a number of topics that is among the best by most criteria, and why.
+    """Return the number of topics that NMF chooses itself, or is best by most criteria, and why.
 
-    Of several such numbers, it is the smallest whose held-out loss is close to the lowest.
+    Of several numbers that are best, it is the smallest whose held-out loss is close to the lowest.
     """
     best_by = {criterion: numbers for criterion in CRITERIA if (numbers := criterion.best(summary))}
     losses = {row["topics"]: row.get("held_out") or 0.0 for row in summary}
     votes = {number: sum(number in best for best in best_by.values()) for number in losses}
     most = max(votes.values())
     reasons = [criterion.reason(summary, numbers) for criterion, numbers in best_by.items()]
+    if choice := summary[0].get("choice"):
+        number, *good = choice
+        return number, [f"best by what topics say of other documents: {why_number(number, good)}"]
     tied = [number for number, count in votes.items() if count == most]
     enough = min(losses[number] for number in tied) * (1 + LOSS)
     best = min(number for number in tied if losses[number] <= enough)

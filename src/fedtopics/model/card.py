@@ -1,6 +1,7 @@
 """The card of a model in Markdown, and what a notebook shows of the model."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,6 +47,7 @@ def card(model: Topics) -> str:
             alone=of_one_client(model),
             nearness=nearness,
             basis=nearness_basis(model, nearness) if nearness else "",
+            chosen=why_number(model.n_topics, model.info.get("range", ())),
             version=VERSION,
             rows=rows,
             labelled=any(row["label"] for row in rows),
@@ -138,6 +140,15 @@ def nearness_basis(model: Topics, nearness: Nearness) -> str:
 def counted_units(model: Topics) -> str:
     """Return what a model with differential privacy counts: documents or persons."""
     return "persons" if model.info.get("privacy", {}).get("unit") == "person" else "documents"
+
+
+def why_number(number: int, good: Sequence[int]) -> str:
+    """Return a chosen number of topics, and the least and most of those about as `good`, if any."""
+    if not good:
+        return str(number)
+    least, most = good
+    others = f"{least} to {most} are" if least < most else "no other number is"
+    return f"{number}; {others} about as good"
 
 
 def summary(model: Topics) -> str:

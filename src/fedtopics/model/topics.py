@@ -83,6 +83,7 @@ class TrainingInfo(TypedDict, total=False):
     same: Count  # clusters that equal another one
     numbers: dict[str, FiniteFloat]  # scores of the numbers of topics that were tried
     nearness: Nearness  # of documents to topics, if the study's documents have embeddings
+    range: tuple[int, int]  # the least and the largest number of topics about as good
     ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
     data_sent: list[dict[str, str]]  # by function: when it was called, what was sent, who saw it

@@ -17,7 +17,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
-from fedtopics.model.card import counted_units, merger, of_one_client, promise
+from fedtopics.model.card import counted_units, merger, of_one_client, promise, why_number
 from fedtopics.model.over_time import CHANGE, Grouped, changes, grouped_by_time
 from fedtopics.model.shown_words import LISTED_WORDS, WordRanking
 from fedtopics.model.topic_model import TopicModel
@@ -221,9 +221,10 @@ def _tried(model: TopicModel) -> list[str]:
     why = (
         "random parts of the documents agree best on clusters, compared with documents without any"
         if model.shows_clusters
-        else "topics of one half of the documents predict words best that are left out of the other"
+        else "topics of some documents then inform best about others"
     )
-    return [f"The number was chosen because {why}: {tried}."]
+    chosen = why_number(model.n_topics, model.info.get("range", ()))
+    return [f"The number of topics is {chosen}. It was chosen because {why}: {tried}."]
 
 
 def _method(model: TopicModel) -> str:

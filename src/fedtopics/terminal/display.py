@@ -55,6 +55,7 @@ SENTENCES = {
     "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "candidate": "tried n_components = {n_components}: score {score:.3f}",
+    "number chosen": "chose n_components = {reason}",
     "repeated": "round {round} is repeated without {missing}",
     "documents": "{client}: {documents:,} documents ({whose}; {empty:,} of them empty) from "
     "{source}; the first ones have {words} words",
@@ -76,6 +77,7 @@ SIMULATION_SENTENCES = {
     name: SENTENCES[name]
     for name in (
         "candidate",
+        "number chosen",
         "documents",
         "clipped",
         "continued",

@@ -58,6 +58,9 @@ from fedtopics.text.vocabulary import (
 
 Documents = NDArray[np.int64]
 """Row numbers of documents."""
+HALVES = 2  # in which words are chosen and scored
+THIRDS = 3  # of the documents, from which a number of topics is chosen
+DIVISIONS = 3  # into thirds
 MANY = 3  # times min_persons for each topic: so many persons have few small groups
 # The number of documents is the same in all steps of the agreement.
 SAME_NUMBER = Announced({}, constant_in_round=True)
@@ -182,9 +185,9 @@ class ClientWords(ClientFacts):
         return persons_by_word(bag[rows], self.corpus.owners_of(rows))
 
     def frequencies(self, words: list[str]) -> Reply:
-        """Count the persons with each word, in all documents and in each half; see `hold`."""
+        """Count the persons with each word, in all documents and in parts of them; see `hold`."""
         bag = self.count({word: i for i, word in enumerate(words)})
-        parts = np.arange(bag.shape[0]), *draw_halves(self)
+        parts = np.arange(bag.shape[0]), *draw_halves(self), *self._rows_of_thirds()
         return {"counts": np.stack([self.with_words(bag, rows) for rows in parts])}
 
     def hold(self, whole: Mapping[str, Any]) -> None:
@@ -195,10 +198,38 @@ class ClientWords(ClientFacts):
     def in_halves(self) -> NDArray[np.int64]:
         """The number of the client's persons with each word in each half, (2, n_words)."""
         return (
-            self.whole[1:]
+            self.whole[1 : 1 + HALVES]
             if self.whole is not None
             else np.stack([self.with_words(self.bag, rows) for rows in draw_halves(self)])
         )
+
+    @cached_property
+    def thirds(self) -> NDArray[np.int64]:
+        """The third of each document in three divisions, (3, n); -1 for too few persons.
+
+        Persons are divided: into 27 groups of nearly the same size, so that each third of each
+        division has nine of them. A combination of sums of thirds has different weights in at least
+        nine groups, whatever it is: one that is over anyone is over `min_persons`.
+        """
+        n_persons = self.corpus.n_persons()
+        places = self.secret.rng("thirds").permutation(n_persons)
+        thirds = places // THIRDS ** np.arange(DIVISIONS)[:, None] % THIRDS
+        if n_persons // THIRDS**DIVISIONS * THIRDS ** (DIVISIONS - 1) < self.min_persons:
+            thirds[:] = -1
+        return thirds[:, self.corpus.person_numbers]
+
+    @cached_property
+    def in_thirds(self) -> NDArray[np.int64]:
+        """The number of the client's persons with each word, (3, 3, n_words); see `thirds`."""
+        persons = (
+            self.whole[1 + HALVES :]
+            if self.whole is not None
+            else np.stack([self.with_words(self.bag, rows) for rows in self._rows_of_thirds()])
+        )
+        return persons.reshape(DIVISIONS, THIRDS, -1)
+
+    def _rows_of_thirds(self) -> list[Documents]:
+        return [np.flatnonzero(of == third) for of in self.thirds for third in range(THIRDS)]
 
 
 class TopicClient(ClientWords, ABC, Generic[Settings]):
@@ -336,7 +367,8 @@ class TopicClient(ClientWords, ABC, Generic[Settings]):
         self.bag = set_aside(bag.astype(np.float32))
         # The number of the client's persons with each word that those of enough persons have.
         self.frequency = np.where(persons >= self.rarest, persons, 0)
-        self.__dict__.pop("in_halves", None)  # cached for the words before
+        for cached in ("in_halves", "in_thirds"):  # for the words before
+            self.__dict__.pop(cached, None)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
         self.limit_rounds(0 if self.site.masked else self.corpus.n_persons(self.usable))

@@ -7,12 +7,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fedtopics.contract.interfaces import SharedFunctions
 from fedtopics.contract.published import LAST, NEVER, Over, Reply, of_method, published
 from fedtopics.contract.replies import LONGEST, Bounds, Template, Windows, of_groups, sums
-from fedtopics.inference.vectors import with_entries
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.group_sums import compare_groups
 from fedtopics.methods.core.groups import (
@@ -33,13 +31,6 @@ from fedtopics.text.rounding import at_least, at_most, rounded_by_word
 
 CHOOSING, SCORED, ALL = range(3)
 """Parts of the documents for counts of word pairs: to choose words, to score them, or both."""
-ONE_OF_TWO = Over("one half of the documents", lambda agreement, _: agreement.halved)
-ALL_OR_ONE_OF_TWO = Over(
-    "all documents, or one half of them",
-    lambda agreement, request: (
-        agreement.n_persons(1) if request.get("part", ALL) == ALL else agreement.halved
-    ),
-)
 SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
 
 
@@ -171,21 +162,6 @@ def words_in_halves(client: Any) -> NDArray[np.bool_]:
     in_halves = client.in_halves
     in_both = (frequency > 0) & ((in_halves == 0) | (in_halves >= client.rarest)).all(0)
     return np.asarray(in_both & (frequency[in_both].sum() >= SURVIVING * frequency.sum()))
-
-
-def bag_of_part(client: Any, part: int) -> sparse.csr_array:
-    """Return the words that enough persons of each half have, in documents of one half.
-
-    The rows are those of all documents. There are no rows if a half is too small.
-    """
-    bag = client.bag
-    in_both = (client.in_halves >= client.rarest).all(0)[bag.indices]
-    row_of_entry = np.repeat(np.arange(bag.shape[0]), np.diff(bag.indptr))
-    bags = [
-        with_entries(bag, in_both & np.isin(row_of_entry, rows)) for rows in draw_halves(client)
-    ]
-    fewest = min(client.corpus.n_persons(np.diff(bag.indptr) > 0) for bag in bags)
-    return bags[part] if fewest >= client.min_persons else bags[part][:0]
 
 
 def draw_halves(client: Any) -> list[NDArray[np.int64]]:

@@ -12,6 +12,7 @@ from fedtopics.contract.published import NEVER, Often
 from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.comparisons import shape_of
+from fedtopics.model.card import why_number
 from fedtopics.model.formulas import Formula
 from fedtopics.model.shown_words import CANDIDATES, WORD_RANKINGS, WORDS_SHOWN, WordRanking
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -325,13 +326,18 @@ TOO_FEW = "There are too few documents or words to choose n_components; set it t
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 60)
 
 
-def best_of(scores: Mapping[int, float], candidates: Sequence[int]) -> int:
-    """Return the number with the best score; warn if it is the largest, as more may be better."""
+def best_of(
+    scores: Mapping[int, float], candidates: Sequence[int], good: Sequence[int] = ()
+) -> int:
+    """Return the number with the best score; warn if it is the largest, as more may be better.
+
+    `good` are the least and the largest number that are about as good, if this is known.
+    """
     best = max(scores, key=lambda number: scores[number])
     if best == candidates[-1]:
         warnings.warn(
-            f"The search for n_components ended at {best}, the largest candidate, so more may be "
-            "better; give larger candidates, or the number.",
+            f"The search for n_components ended at the largest candidate ({why_number(best, good)})"
+            ", so more may be better; give larger candidates, or the number.",
             stacklevel=2,
         )
     return best

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fedtopics.contract.events import Candidate
+from fedtopics.contract.events import NumberChosen
 from fedtopics.contract.interfaces import Run
 from fedtopics.contract.published import Reply
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import ALL, CHOOSING, assemble_model
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.settings import TOO_FEW, best_of, check_known
-from fedtopics.methods.core.training import Arrays, Program, RoundResult, iterate
-from fedtopics.methods.nmf.client import ROUNDS_OF_CHOICE, FactorSums, NMFClient
+from fedtopics.methods.core.settings import best_of, check_known
+from fedtopics.methods.core.training import Arrays, Program, RoundResult
+from fedtopics.methods.nmf.client import FactorSums, NMFClient
+from fedtopics.methods.nmf.number import about_as_good, score_numbers
 from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.methods.nmf.sketch import factorise, improve_rows, sketch_of
 from fedtopics.methods.registry import Method
+from fedtopics.model.card import why_number
 from fedtopics.model.topics import Topics
 
 SWEEPS = 2  # sweeps over the topics, per round
-PER_TOPIC = 10  # documents of a half, at least; larger numbers are not tried
-WORSE = 3  # numbers of topics in a row without a better prediction, after which no more are tried
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Factorisation:
     rarity: Numbers
     seed_vectors: Numbers | None = None
     pull: float = 0.0
-    part: int = ALL  # which half of the documents, or all
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> Reply:
         return agreement.ask(
@@ -64,7 +62,6 @@ class Factorisation:
             round=round_,
             rarity=self.rarity,
             topics=state.topics,
-            part=self.part,
         )
 
     def step(
@@ -97,38 +94,6 @@ def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
     for _ in range(SWEEPS):
         improve_rows(rows, np.ascontiguousarray(sums.T), products)
     return np.ascontiguousarray(unit_rows(rows).T)
-
-
-def best_number(
-    agreement: Agreement,
-    candidates: Sequence[int],
-    rarity: Numbers,
-    seed: int,
-    notify: Callable[[Candidate], None],
-) -> int:
-    """Return the number of topics with which one half of the documents predicts the other best.
-
-    Topics are computed from one half; in the other, they predict the words that are left out.
-    """
-    most = min(len(rarity), agreement.documents // (2 * PER_TOPIC))
-    numbers = [number for number in candidates if number <= most]
-    if not numbers:
-        raise StudyError(TOO_FEW)
-    sketch = sketch_of(agreement, rarity, max(numbers), seed, CHOOSING)
-    scores: dict[int, float] = {}
-    for number in numbers:
-        topics = iterate(
-            agreement,
-            Factorisation(rarity, part=CHOOSING),
-            NMFState.first(factorise(sketch, number, seed)),
-            repeat(0, ROUNDS_OF_CHOICE),
-        ).topics
-        reply = agreement.ask_once(FactorSums.prediction_scores, rarity=rarity, topics=topics)
-        scores[number] = reply["cosines"] / max(reply["documents"], 1)
-        notify(Candidate(number, scores[number]))
-        if max(scores, key=lambda tried: scores[tried]) not in list(scores)[-WORSE:]:
-            break
-    return best_of(scores, candidates)
 
 
 def seed_vectors(settings: NMFSettings, words: Mapping[str, int]) -> Numbers | None:
@@ -180,13 +145,7 @@ class NMF(Program[NMFSettings, NMFState]):
             return NMFState.first(self.continued.weights["topics"])
         if self.plan.start is None:
             n_topics = (
-                best_number(
-                    agreement,
-                    candidates=self.settings.candidates,
-                    rarity=rounds.rarity,
-                    seed=self.plan.seed,
-                    notify=partial(self.note, run),
-                )
+                self._choose(agreement, rounds.rarity, run)
                 if self.settings.candidates
                 else self.settings.n_components
             )
@@ -201,6 +160,20 @@ class NMF(Program[NMFSettings, NMFState]):
             topics = replace_alike(topics, rounds.seed_vectors[:, : len(self.settings.seed_topics)])
         return NMFState.first(np.ascontiguousarray(topics))
 
+    def _choose(self, agreement: Agreement, rarity: Numbers, run: Run) -> int:
+        """Return the number of topics with the best score, and report those about as good."""
+        scores = score_numbers(
+            agreement,
+            candidates=self.settings.candidates,
+            rarity=rarity,
+            seed=self.plan.seed,
+            notify=partial(self.note, run),
+        )
+        good = about_as_good(scores)
+        best = best_of(scores, self.settings.candidates, good)
+        run.event(NumberChosen(best, why_number(best, good)))
+        return best
+
     def save(self, state: NMFState) -> Arrays:
         return vars(state)
 
@@ -214,12 +187,17 @@ class NMF(Program[NMFSettings, NMFState]):
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> Topics:
         settings = self.settings.model_copy(update={"n_components": state.topics.shape[1]})
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
+        scores = {int(number): score for number, score in self.numbers.items()}
+        chosen = {"range": about_as_good(scores)} if scores else {}
         return assemble_model(
             agreement,
             settings,
             {"weights": weights},
             self.made(
-                Factors(len(agreement.vocabulary), settings.shape(NMFShape)), weights, rounds
+                Factors(len(agreement.vocabulary), settings.shape(NMFShape)),
+                weights,
+                rounds,
+                **chosen,
             ),
         )
 

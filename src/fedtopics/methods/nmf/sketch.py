@@ -17,12 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.vectors import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import ALL
-from fedtopics.methods.core.settings import TOO_FEW
 from fedtopics.methods.nmf.client import PASSES, FactorSums, WordProducts, sketch_width
 
 RANDOM = 0x6E6D66  # keeps these random choices apart from other uses of the seed
@@ -42,6 +39,21 @@ class Sketch:
     basis: Numbers  # (n_words, n_directions), orthonormal columns
     values: Numbers  # (n_directions,), the largest first
 
+    @classmethod
+    def of(cls, directions: Numbers, products: Numbers) -> Sketch:
+        """Compute a sketch from orthonormal directions and their products with X' X."""
+        small = directions.T @ products
+        values, vectors = np.linalg.eigh((small + small.T) / 2)
+        # Whole numbers in secure sums are rounded, which small values would amplify.
+        is_exact = values > LEAST_VALUE * max(values[-1], TINY)
+        roots = vectors[:, is_exact] / np.sqrt(values[is_exact])
+        basis, singular_values, _ = np.linalg.svd(products @ roots, full_matrices=False)
+        return cls(basis, singular_values)
+
+    def first(self, width: int) -> Sketch:
+        """Return the sketch with only its first directions."""
+        return Sketch(self.basis[:, :width], self.values[:width])
+
     def times(self, rows: Numbers) -> Numbers:
         """Return rows of shape (n, n_words) times X' X."""
         return np.asarray((rows @ self.basis * np.square(self.values)) @ self.basis.T)
@@ -52,35 +64,26 @@ class Sketch:
         return np.maximum((drawn @ self.basis * self.values) @ self.basis.T, 0)
 
 
-def sketch_of(
-    agreement: Agreement, rarity: Numbers, n_topics: int, seed: int, part: int = ALL
-) -> Sketch:
+def sketch_of(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Sketch:
     """Ask the clients twice for the words' products with directions; see `Sketch`."""
     shape = len(rarity), sketch_width(n_topics, len(rarity), agreement.length)
     directions = products = np.random.default_rng([seed, RANDOM]).standard_normal(shape)
     for _ in range(PASSES):
         directions = np.linalg.qr(products)[0]
-        reply = agreement.ask_once(
-            WordProducts.word_products, rarity=rarity, directions=directions, part=part
-        )
-        if part != ALL and not reply["documents"]:
-            raise StudyError(TOO_FEW)
-        products = reply["products"]
-    small = directions.T @ products
-    values, vectors = np.linalg.eigh((small + small.T) / 2)
-    # Whole numbers in secure sums are rounded, which small values would amplify.
-    is_exact = values > LEAST_VALUE * max(values[-1], TINY)
-    roots = vectors[:, is_exact] / np.sqrt(values[is_exact])
-    basis, singular_values, _ = np.linalg.svd(products @ roots, full_matrices=False)
-    return Sketch(basis, singular_values)
+        products = agreement.ask_once(
+            WordProducts.word_products, rarity=rarity, directions=directions
+        )["products"]
+    return Sketch.of(directions, products)
 
 
-def factorise(sketch: Sketch, n_topics: int, seed: int) -> Numbers:
+def factorise(
+    sketch: Sketch, n_topics: int, seed: int, starts: int = STARTS, sweeps: int = SWEEPS
+) -> Numbers:
     """Return topics of length 1, (n_words, n_topics), without the clients."""
-    starts = (sketch.draw_topics(n_topics, seed, start) for start in range(STARTS))
-    fits = [_Fit.first(sketch, rows).continued(sketch, SWEEPS_OF_ALL) for rows in starts]
+    drawn = (sketch.draw_topics(n_topics, seed, start) for start in range(starts))
+    fits = [_Fit.first(sketch, rows).continued(sketch, SWEEPS_OF_ALL) for rows in drawn]
     best = np.argsort([fit.residual(sketch) for fit in fits], kind="stable")[:CONTINUING]
-    fits = [fits[start].continued(sketch, SWEEPS - SWEEPS_OF_ALL) for start in best]
+    fits = [fits[start].continued(sketch, sweeps - SWEEPS_OF_ALL) for start in best]
     fit = fits[int(np.argmin([fit.residual(sketch) for fit in fits]))]
     return np.ascontiguousarray(unit_rows(fit.topics + LEAST_WEIGHT).T)
 
