@@ -136,12 +136,14 @@ def test_a_model_that_may_not_be_opened_is_not_damaged(
 
 def test_embeddings_in_the_place_of_labels_are_refused() -> None:
     with pytest.raises(InputError, match=r"these are embeddings; give Corpus.of\(documents\)"):
-        NMF(2).fit(TEXTS, np.ones((len(TEXTS), 3)))
-    NMF(2, max_rounds=1).fit(TEXTS, np.ones(len(TEXTS)))
+        NMF(2).fit(TEXTS, np.ones((len(TEXTS), 64)))
+    NMF(2, max_rounds=1).fit(TEXTS, np.ones((len(TEXTS), 2)))
 
 
 def test_a_method_without_embeddings_takes_no_model_of_them() -> None:
-    with pytest.raises(InputError, match="NMF uses no embeddings; leave embedding_model out, or"):
+    with pytest.raises(
+        InputError, match="The method nmf uses no embeddings; leave embedding_model out"
+    ):
         NMF(2, embedding_model="all-MiniLM-L6-v2").fit(TEXTS)
 
 

@@ -123,7 +123,7 @@ METHODS: list[Any] = [
     pytest.param("discriminative", {}, Consensus, id="discriminative"),
     pytest.param("discriminative", {"word_weight": 0}, Consensus, id="without words"),
     pytest.param("discriminative", SINGLE, Discriminants, id="one vectors"),
-    pytest.param("fstc", {"max_rounds": 8}, Adapted, id="fstc"),
+    pytest.param("fstc", {"max_rounds": 1}, Adapted, id="fstc"),
 ]
 
 

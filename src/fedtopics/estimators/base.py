@@ -72,7 +72,7 @@ def _warn_of_lost_documents(event: Mapping[str, Any]) -> None:
             "them. A word needs enough persons at a client, and enough clients: give more "
             "documents or larger clients. min_clients_per_word and the clients' policies set the "
             "limits.",
-            stacklevel=8,
+            stacklevel=4,
         )
 
 
@@ -376,14 +376,15 @@ class TopicEstimator(
         start = None if start is None else WarmStart.of(start)
         self._warn_of_policies(data)
         folder = data.out and run_folder(data.out, study, data.corpora, start)
+        agreed: list[Mapping[str, Any]] = []
         with ProgressDisplay() if self.verbose else nullcontext(lambda _: None) as show:
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)
                 if event["event"] == "languages" and event["advice"]:
                     warnings.warn(language_sentence(event), stacklevel=6)
-                if event["event"] == "vocabulary":
-                    _warn_of_lost_documents(event)
+                if event["event"] == "vocabulary" and len(data.corpora) > 1:
+                    agreed.append(event)
                 if self.callback is not None:
                     self.callback(event)
 
@@ -398,6 +399,8 @@ class TopicEstimator(
                 on_event=on_event,
                 engine=engine,
             )
+        for event in agreed[:1]:
+            _warn_of_lost_documents(event)
         if repeated := self.model_.repeated:
             warnings.warn(
                 f"{len(repeated)} of {self.model_.n_topics} topics have nearly the words of "
@@ -433,7 +436,7 @@ class TopicEstimator(
 
     def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
         """Return documents as a corpus, read like those that the model was fitted to."""
-        column = getattr(self, "text_column_", None)
+        column = getattr(self, "text_column_", None) or self.text
         text = column if text is None and inputs.has_column(documents, column) else text
         columns = columns_of(documents, words)
         if columns is not None and words is None:
@@ -471,8 +474,8 @@ class TopicEstimator(
         embedding = table(EmbeddingSettings.model_fields, "embedding_")
         if embedding and is_named and not _embeds(method["name"]):
             raise StudyError(
-                f"{type(self).__name__} uses no embeddings; leave embedding_model out, or use "
-                "MixtureTM, CombinedTM or ShortTextClustering."
+                f"The method {method['name']} uses no embeddings; leave embedding_model out, or "
+                "use MixtureTM, CombinedTM or ShortTextClustering."
             )
         if embedding and (is_named or method["name"] == "mixture"):  # a choice of nmf needs none
             method["embedding"] = {**method.get("embedding", {}), **embedding}

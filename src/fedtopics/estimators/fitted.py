@@ -314,7 +314,7 @@ class FittedTopics(BaseEstimator):  # type: ignore[misc]
         self, formula: str, documents: object = None, *, text: str | None = None, **how: Any
     ) -> Effects:
         """Return effects of columns on topics' shares: see `TopicModel.effects`."""
-        columns = Columns(text=text or getattr(self, "text_column_", None))
+        columns = Columns(text=text or getattr(self, "text_column_", None) or self.text)
         return self._fitted().effects(formula, documents, **{"columns": columns} | how)
 
     def _corpora(self, documents: object, text: str | None = None) -> Any:

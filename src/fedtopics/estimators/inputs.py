@@ -199,6 +199,7 @@ def stop_word_settings(value: Any) -> dict[str, Any]:
     return {"stop_words": "none", "own_stop_words": words}
 
 
+FEWEST_DIMENSIONS = 32  # of embeddings; fewer columns may be labels
 OF_POLICIES = {"memory", "min_persons", "min_persons_in_sum"}  # no estimator has these settings
 # What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
 NAMES_HERE = {
@@ -252,7 +253,7 @@ def check_settings(settings: Mapping[str, Any], method: str, parameters: list[st
 
 def check_ignored(y: Any) -> None:
     """Refuse embeddings in the place of labels, where BERTopic takes them."""
-    if isinstance(y, np.ndarray) and y.ndim == 2 and y.dtype.kind == "f":
+    if isinstance(y, np.ndarray) and y.dtype.kind == "f" and y.shape[1:] >= (FEWEST_DIMENSIONS,):
         raise DataError(
             "The second argument is for labels, which are not used, and these are embeddings; give "
             "Corpus.of(documents).with_embeddings(embeddings) as the documents."

@@ -50,8 +50,6 @@ class ClusterInference(Inference):
     settings_type: ClassVar[type[BaseModel]] = ClusterShape
     shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
     prototypes: ClassVar[str]  # the weight with one row per cluster
-    by_cluster: ClassVar[tuple[str, ...]] = ()
-    """All weights with one row per cluster, if a cluster can be left out without the others."""
 
     def __init__(self, n_words: int, settings: Any) -> None:
         super().__init__(n_words, settings)
@@ -128,7 +126,6 @@ class Centres(ClusterInference):
 
     name = "centres"
     prototypes = "centres"
-    by_cluster = ("centres",)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {

@@ -36,7 +36,6 @@ class Adapted(ClusterInference):
     name = "adapted"
     settings_type: ClassVar[type[BaseModel]] = AdapterShape
     prototypes = "head"
-    by_cluster = "head", "head_bias"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {

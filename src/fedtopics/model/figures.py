@@ -167,7 +167,7 @@ def plot_similarity(model: Topics) -> Figure:
         "topic_similarity.html.j2",
         ordered=order,
         similarity=similarity.tolist(),
-        lowest=float(similarity.min()),
+        lowest=min(float(similarity.min()), 0.9),
     )
 
 

@@ -23,8 +23,8 @@ HELD_OUT = 5  # one of so many persons has documents that are measured and not i
 FEW = 3  # documents: fewer in a level join the next lower one, where no threshold of persons counts
 DIGITS = 3  # of a score in a model: more could tell two models apart by one document
 NOT_MEASURED = (
-    "Without embeddings of documents, nearness is not measured. For NPMI, no relation with "
-    "people's ranking of topics was found (24 topics)."
+    "Nearness is not measured, as it needs embeddings of enough documents. For NPMI, no "
+    "relation with people's ranking of topics was found (24 topics)."
 )
 LEVEL_SUMS = "documents_in", "shares", "nearness"
 

@@ -345,7 +345,7 @@ def changes(of: Grouped) -> Change | None:
     return {
         "before": _span(earlier, periods),
         "after": _span(later, periods),
-        "estimated": of.change.clients if of.change else 0,  # clients with both periods
+        "estimated": of.change.clients if of.change else 0,  # clients in the estimate
         "of": max(row["clients"] or ALL_CLIENTS for row in rows),
         "first": _span(periods[:1], periods),
         "last": _span(periods[-1:], periods),

@@ -176,6 +176,7 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
     return {
         "examples": examples,
         "repeated": repeated_passages(corpus),
+        "unit": corpus.unit,
         "document_map": {
             "sentence": document_map.sentence,
             "svg": Markup(document_map.svg(in_report=True)),  # noqa: S704 - escaped already

@@ -40,10 +40,10 @@ FURTHER = {
 # scikit-learn's list has no contractions, because its words end at apostrophes.
 CONTRACTED = {
     "'s": "he here how it let she that there what when where who why",
-    "'re": "they we what who you",
+    "'re": "there they we what who you",
     "'ll": "he i it she that there they we who you",
-    "'ve": "could i might should they we who would you",
-    "'d": "he i it she that there they we who you",
+    "'ve": "could i might must should they we who would you",
+    "'d": "he how i it she that there they we what where who you",
     "'m": "i",
     "n't": "ai are ca could did do does had has have is might must need sha should was were wo "
     "would",

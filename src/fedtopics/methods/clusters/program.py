@@ -15,7 +15,7 @@ from fedtopics.methods.clusters.client import AnyClusterSettings, ClusterClient,
 from fedtopics.methods.clusters.settings import WHOLE, Part
 from fedtopics.methods.clusters.sums import DIGITS, Moments
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.final_model import assemble_model, warn_of_empty
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.training import Arrays, Program, State
 from fedtopics.methods.core.vocabulary_agreement import reach_agreement
 from fedtopics.model.topics import Topics
@@ -44,23 +44,14 @@ class ClusterProgram(Program[AnyClusterSettings, State]):
         sizes = replace(agreement, settings=settings).ask(
             ClusterClient.cluster_sizes, weights=weights
         )
-        inference = self.build(settings, len(agreement.vocabulary))
-        filled = np.sum([reply["sizes"] for reply in sizes.values()], axis=0) > 0
-        # A model of an example keeps the number of clusters of its paper.
-        if agreement.is_example or filled.sum() < 2 or not inference.by_cluster:
-            filled[:] = True
-        if not filled.all():
-            warn_of_empty(filled, "clusters")
-            weights = weights | {name: weights[name][filled] for name in inference.by_cluster}
-            settings = settings.model_copy(update={"n_components": int(filled.sum())})
-            inference = self.build(settings, len(agreement.vocabulary))
         info: dict[str, Any] = {
-            "sizes": {name: reply["sizes"][filled].tolist() for name, reply in sizes.items()},
+            "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
         }
         if same := _count_same(weights[self.settings.inference.prototypes]):
             run.event(SameClusters(same, n_clusters))
             info["same"] = same
+        inference = self.build(settings, len(agreement.vocabulary))
 
         def make(**described: Any) -> Topics:
             return self.made(

@@ -1,6 +1,5 @@
 """The last exchanges of every method: shares, words and coherence of the topics."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -230,14 +229,6 @@ def assemble_model(
         described,
         settings,
         replace(topics, groups=tables, estimates=estimates),
-    )
-
-
-def warn_of_empty(filled: NDArray[np.bool_], what: str) -> None:
-    """Warn that topics or clusters that are not filled are left out of the model."""
-    warnings.warn(
-        f"{int((~filled).sum())} of {len(filled)} {what} have too few documents, and are left out.",
-        stacklevel=3,
     )
 
 

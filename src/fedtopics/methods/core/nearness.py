@@ -62,6 +62,11 @@ def enough_in_both(squares: Numbers, fourths: Numbers, least: int) -> Enough:
     return np.asarray(enough & (~is_summed | (squares > 0)))
 
 
+def enough_in_level(squares: Numbers, fourths: Numbers, least: int) -> Enough:
+    """Return which levels are of enough persons; an empty one is not, as others would join it."""
+    return np.asarray(enough_have(squares=squares, fourths=fourths, least=least) & (squares > 0))
+
+
 class NearnessSums(SharedFunctions):
     """What clients send to score topics by embeddings."""
 
@@ -145,8 +150,9 @@ class NearnessSums(SharedFunctions):
         "For each topic and each of seven levels of a document's share of it, over documents that "
         "are held out: their number, the sum of their shares, and the sum of their cosines with "
         "the topic's centre. Levels of too few persons are added to the next level, and a topic "
-        "without two levels is left out. The number of documents. With secure aggregation, first: "
-        "the number of persons of each level, twice.",
+        "without two levels is left out, as is the second of two topics, whose levels mirror those "
+        "of the first. The number of documents. With secure aggregation, first: the number of "
+        "persons of each level, twice.",
         "nearness to topics by level",
         often=MEASURED,
         reply=lambda settings: {
@@ -169,6 +175,7 @@ class NearnessSums(SharedFunctions):
 
         def compute() -> Grouped:
             n_topics = client.n_topics(**model)
+            not_mirrored = np.arange(n_topics) != (1 if n_topics == 2 else n_topics)
             total = np.zeros((len(LEVEL_SUMS), LEVELS, n_topics))
             of_persons = PersonShares(client.corpus.owners, LEVELS * n_topics)
             for batch, theta, points in self._batches(rows, origin, model):
@@ -180,7 +187,7 @@ class NearnessSums(SharedFunctions):
             return of_persons.powers(), lambda enough: dict(
                 zip(
                     LEVEL_SUMS,
-                    joined_levels(total, enough.reshape(LEVELS, n_topics)).reshape(
+                    joined_levels(total, enough.reshape(LEVELS, n_topics) & not_mirrored).reshape(
                         len(LEVEL_SUMS), -1
                     ),
                     strict=True,
@@ -188,7 +195,10 @@ class NearnessSums(SharedFunctions):
             )
 
         request = {"sums": "nearness", "origin": origin, "centres": centres, **model}
-        return cast("Reply", client.sums_by_group(groups, request, compute, rows, guards_rest=True))
+        reply = client.sums_by_group(
+            groups, request, compute, rows, rule=enough_in_level, guards_rest=True
+        )
+        return cast("Reply", reply)
 
     def _batches(
         self, part: Sequence[int] | Rows, origin: Numbers, model: Reply

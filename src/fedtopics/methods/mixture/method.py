@@ -3,6 +3,7 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,7 +24,7 @@ from fedtopics.methods.clusters.program import check_enough, find_origin
 from fedtopics.methods.clusters.settings import Clusterings, StartSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.final_model import assemble_model, warn_of_empty
+from fedtopics.methods.core.final_model import assemble_model
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
@@ -278,7 +279,10 @@ def without_empty_topics(sums: Sums) -> dict[str, Numbers]:
     full = sums["weights"] > 0
     if full.all() or full.sum() < 2:
         return dict(sums)
-    warn_of_empty(full, "topics")
+    warnings.warn(
+        f"{int((~full).sum())} of {len(full)} topics have too few documents, and are left out.",
+        stacklevel=2,
+    )
     return {name: array if name == "origin" else array[full] for name, array in sums.items()}
 
 

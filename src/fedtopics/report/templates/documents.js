@@ -38,26 +38,31 @@
       return new TextDecoder("windows-1252").decode(content);
     }
   };
+  // One spelling for a word and for texts, nearly as the model counts words.
+  const spelled = (text) => text.normalize("NFKC").replace(/\p{Cf}/gu, "").replace(/[\u2018\u2019\u02bc\uff07]/g, "'").replace(/[\u2010\u2011]/g, "-");
+  const unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Myanmar}\p{Script=Khmer}]/u;
   const show = () => {
     dialog.querySelector("h2").textContent = `“${word}” in your documents`;
     list.replaceChildren();
     if (!rows.length) return;
-    const escaped = word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replaceAll(" ", "\\s+");
-    const whole = new RegExp(`(?<![\\p{L}\\p{N}])(${escaped})(?![\\p{L}\\p{N}])`, "iu");
-    const found = rows.map((row) => String(row[column] ?? "")).filter((text) => whole.test(text));
-    status.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} documents contain it${found.length > shown ? `; the first ${shown}:` : "."}`;
+    const escaped = spelled(word).replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replaceAll(" ", "\\s+");
+    const [before, behind] = unspaced.test(word) ? ["", ""] : ["(?<![\\p{L}\\p{M}\\p{N}])", "(?![\\p{L}\\p{M}\\p{N}])"];
+    const whole = new RegExp(`${before}(${escaped})${behind}`, "iu");
+    const found = rows.map((row) => spelled(String(row[column] ?? ""))).filter((text) => whole.test(text));
+    status.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} documents contain it as it is written${found.length > shown ? `; the first ${shown}:` : "."}`;
     for (const text of found.slice(0, shown)) {
       const item = document.createElement("li"), mark = document.createElement("mark");
       const [match] = whole.exec(text), at = text.search(whole), from = Math.max(0, at - 150);
       mark.textContent = match;
-      const before = text.slice(from, at), after = text.slice(at + match.length, at + 250);
-      item.append(from ? before.replace(/^\S*/, "…") : before, mark, at + 250 < text.length ? after.replace(/\S*$/, "…") : after);
+      const start = text.slice(from, at), end = text.slice(at + match.length, at + 250);
+      item.append(from ? start.replace(/^\S*/, "…") : start, mark, at + 250 < text.length ? end.replace(/\S*$/, "…") : end);
       list.append(item);
     }
   };
   const read = async () => {
     try {
-      rows = parsed(file.files[0].name, (await decoded(file.files[0])).replace(/^\uFEFF/, ""));
+      rows = parsed(file.files[0].name, (await decoded(file.files[0])).replace(/^\uFEFF/, "").replace(/^sep=.\r?\n/, ""));
+      if (!rows.every((row) => row && typeof row === "object" && !Array.isArray(row))) throw new Error("no rows");
       const names = Object.keys(rows[0]);
       const length = (name) => rows.slice(0, 100).reduce((sum, row) => sum + String(row[name] ?? "").length, 0);
       column = names.reduce((best, next) => length(next) > length(best) ? next : best);
@@ -76,6 +81,7 @@
     show();
   });
   dialog.querySelector("button").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => list.replaceChildren()); // else a saved page had them
   document.addEventListener("click", ({ target }) => {
     const clicked = target.closest?.("[data-word]");
     if (!clicked) return;

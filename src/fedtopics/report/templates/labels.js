@@ -44,7 +44,7 @@
       card.querySelector(".rename").focus();
     };
     field.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== "Escape") return;
+      if (event.isComposing || (event.key !== "Enter" && event.key !== "Escape")) return;
       event.preventDefault(); // else Enter would press the button that gets the focus
       done(event.key === "Enter");
     });
