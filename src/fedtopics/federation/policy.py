@@ -386,19 +386,21 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         self, client: str, privacy: Privacy | None, study: str, account: Account
     ) -> None:
         """Refuse a study that exceeds the privacy budget."""
-        if privacy is not None and self.min_persons_in_sum:
-            raise PolicyError(
-                f"The policy of client {client!r} requires secure sums over at least "
-                f"{self.min_persons_in_sum:,} persons, but with differential privacy their "
-                "number is not known. Nothing was sent; in such studies the noise protects "
-                "documents, and the policy must be without min_persons_in_sum."
-            )
-        if privacy is None and self.max_epsilon is not None:
-            raise PolicyError(
-                f"The policy of client {client!r} allows epsilon {self.max_epsilon:g}, but the "
-                "study has no differential privacy. Nothing was sent; add the table "
-                "[differential_privacy] to the study."
-            )
+        least = self.min_persons_in_sum or 0
+        refuse(
+            {
+                f"The policy of client {client!r} requires secure sums over at least {least:,} "
+                "persons, but with differential privacy their number is not known. Nothing was "
+                "sent; in such studies the noise protects documents, and the policy must be "
+                "without min_persons_in_sum.": privacy is not None and least > 0,
+                f"The policy of client {client!r} allows epsilon {self.max_epsilon or 0:g}, but "
+                "the study has no differential privacy. Nothing was sent; add the table "
+                "[differential_privacy] to the study.": (
+                    privacy is None and self.max_epsilon is not None
+                ),
+            },
+            PolicyError,
+        )
         if privacy is not None and self.max_epsilon is not None:
             account.check(client, study, privacy, self.max_epsilon)
 

@@ -20,7 +20,7 @@ from fedtopics.contract.published import (
     unknown,
 )
 from fedtopics.contract.replies import Bounds, Template
-from fedtopics.errors import PolicyError, StudyError
+from fedtopics.errors import PolicyError, StudyError, refuse
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.plan import ClientContext, Plan, Settings
@@ -145,15 +145,16 @@ class NoisyClient(TopicClient[Settings]):
         above: float = -np.inf,
     ) -> None:
         """Refuse invalid numbers, and requests in which a document could count more than once."""
-        if not self._words:
-            raise self._refusal("it has no public words yet")
         columns = np.asarray(columns)
         valid = (_fits(array, shape) and (array > above).all() for array, shape in numbers)
-        if not _are_columns(columns, len(self._words)) or not all(valid):
-            raise self._refusal(
+        refuse(
+            {
+                "it has no public words yet": not self._words,
                 "a document could count more than once, because a word occurs twice or a number is "
-                "not valid"
-            )
+                "not valid": not _are_columns(columns, len(self._words)) or not all(valid),
+            },
+            self._refusal,
+        )
         request = hashlib.sha256(self._fingerprint.encode())
         for array in (columns, *(array for array, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from fedtopics.errors import IdentityError
+from fedtopics.errors import IdentityError, refuse
 from fedtopics.escaping import check_client_name
 from fedtopics.files import create, digest, make_folder, read_bytes
 
@@ -220,16 +220,21 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
             f"The certificate {where} is damaged, or not a certificate; ask its owner for NAME.pem "
             "again."
         ) from None
-    if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
-        raise IdentityError(
-            f'The certificate {where} has no P-256 key; use "fedtopics key create NAME".'
-        )
-    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise IdentityError(
-            f"The certificate {where} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
-            f"{certificate.not_valid_after_utc:%Y-%m-%d}, and this computer's date is "
-            f"{now:%Y-%m-%d}; set the clock, or make a new key."
-        )
+    first = certificate.not_valid_before_utc
+    last = certificate.not_valid_after_utc
+    refuse(
+        {
+            f'The certificate {where} has no P-256 key; use "fedtopics key create NAME".': (
+                not isinstance(public, ec.EllipticCurvePublicKey)
+                or public.curve.name != "secp256r1"
+            ),
+            f"The certificate {where} is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}, and this "
+            f"computer's date is {now:%Y-%m-%d}; set the clock, or make a new key.": (
+                not first <= now <= last
+            ),
+        },
+        IdentityError,
+    )
     return certificate
 
 
