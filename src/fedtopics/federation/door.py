@@ -208,7 +208,7 @@ def _question(call: Call) -> tuple[str, str]:
     return f"{call.function} {call.payload.get('number', 1)}", f"{turn} {digest_of(call.payload)}"
 
 
-def _has_words(value: Any) -> bool:
+def _has_words(value: object) -> bool:
     """Whether the texts of a field, if any, are words."""
     texts = value if isinstance(value, list) else [value]
     return all(is_word(text) for text in texts if isinstance(text, str))
