@@ -78,23 +78,23 @@ class Exposure:
         name = study.server.host
         host = f", which {name} runs" if name else ""
         why = f"Aggregation is plain, as {why_plain(study)}."
-        if study.is_secure:
+        server = (
             # The text is tested by the attacks that tests/protocol tries as a relay.
-            server = (
-                "the members' names, which functions run, sizes, times, restarts and the reason of "
-                "a stop; no document, word, number, total or model."
-            )
-        elif self._noise is not None:
-            server = f"every update, with noise. {why} From these, {bound_of(self._noise)}."
-        else:
-            server = f"every update of every member. {why} {self._sum} {self._computed('update')}"
-        if name:
-            server += (
-                f" {name} also sees what every member sees, and can choose its own update after "
-                "the sum of the others."
-            )
+            "the members' names, which functions run, sizes, times, restarts and the reason of a "
+            "stop; no document, word, number, total or model."
+            if study.is_secure
+            else f"every update of every member. {why} {self._sum} {self._computed('update')}"
+            if self._noise is None
+            else f"every update, with noise. {why} From these, {bound_of(self._noise)}."
+        )
+        more = (
+            f" {name} also sees what every member sees, and can choose its own update after the "
+            "sum of the others."
+        )
         return {
-            f"The {'relay' if study.is_secure else 'server'}{host}": server.strip(),
+            f"The {'relay' if study.is_secure else 'server'}{host}": (
+                f"{server}{more if name else ''}".strip()
+            ),
             "One other member": self._totals,
             f"All {len(study.clients) - 1} other members together": self._subtracted,
             "A reader of the model": self._model,

@@ -111,10 +111,9 @@ class WarmStart:
                     f"The model to begin with has clusters of {_method(source)} instead of topics; "
                     "begin with a model from a method that finds topics."
                 )
-            topics = source.share[:, None] * source.beta
             return cls(
                 words=source.vocabulary.words,
-                topics=topics,
+                topics=source.share[:, None] * source.beta,
                 model=source,
                 vocabulary=vocabulary,
                 adds_documents=adds_documents,
