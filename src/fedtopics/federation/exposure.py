@@ -173,16 +173,18 @@ class Exposure:
     def _sum(self) -> str:
         """Of how many persons of this client a sum is."""
         method = self.study.method
-        rounds = method.max_rounds
         persons = self.persons
-        if method.draws and "max_rounds" not in method.model_fields_set and persons is not None:
-            rounds = min(rounds, persons // 2)  # see `Policy.max_rounds`
-        clients = method.clients_per_round or len(self.study.clients)
-        batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
-        if getattr(method, "learning", "") == "batch":
-            batch = None
-        elif batch is not None and getattr(method, "batch_split", "") != "fixed":
-            batch //= clients
+        falls = method.draws and "max_rounds" not in method.model_fields_set
+        rounds = (  # see `Policy.max_rounds`
+            min(method.max_rounds, persons // 2)
+            if falls and persons is not None
+            else method.max_rounds
+        )
+        uses_all = getattr(method, "learning", "") == "batch"
+        drawn: int | None = None if uses_all else getattr(method, "batch_size", None)
+        is_fixed = getattr(method, "batch_split", "") == "fixed"
+        clients = 1 if is_fixed else method.clients_per_round or len(self.study.clients)
+        batch = None if drawn is None else drawn // clients  # per client and round; None: all
         if batch is not None and persons is not None and persons <= rounds:
             return (
                 f"{rounds:,} rounds suffice to compute the documents of all {persons:,} "

@@ -271,8 +271,11 @@ ESCAPED = re.compile(r"hex value|\\")  # what tomllib says of a backslash in dou
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     """Return one line about an error of pydantic, tomllib or the file system."""
-    problem = str(error.strerror if isinstance(error, OSError) else error)
-    problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
+    problem = (
+        "there is no such file"
+        if isinstance(error, FileNotFoundError)
+        else str(error.strerror if isinstance(error, OSError) else error)
+    )
     if isinstance(error, tomllib.TOMLDecodeError):
         problem += f"; {BACKSLASH if ESCAPED.search(problem) else LINES}"
     if isinstance(error, ValidationError):
@@ -295,11 +298,11 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
         is_ = "" if isinstance(value, (dict, list)) else f" is {shown:.80}"
         problem = f"{where!r:.80}{is_}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            problem = f"there is no key {where!r:.80}; "
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])
             key = first["loc"][-1]
-            advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
-            problem += advice or (nearest_names(key, keys) if keys else "correct its name")
+            nearest = nearest_names(key, keys) if keys else "correct its name"
+            advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else nearest
+            problem = f"there is no key {where!r:.80}; {advice}"
     problem = re.sub(r"(\S{200})\S+", r"\1...", problem)  # a value of megabytes
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 

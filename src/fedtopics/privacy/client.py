@@ -94,8 +94,7 @@ class NoisyClient(TopicClient[Settings]):
     def __init__(self, plan: PrivatePlan, site: ClientContext) -> None:
         super().__init__(plan, site)
         self.noise = Noise(self.secret.derive, plan.clients)
-        self._budget = plan.budget
-        self._n_nearest = plan.privacy.nearest_words
+        self._plan = plan
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
             self.corpus = site.corpus.take(rows)
@@ -105,7 +104,7 @@ class NoisyClient(TopicClient[Settings]):
 
     @property
     def released(self) -> float:
-        return sum(self._budget.shares[name] for name in self.noise.answers)
+        return sum(self._plan.budget.shares[name] for name in self.noise.answers)
 
     @classmethod
     def functions(cls) -> dict[str, Published]:
@@ -175,10 +174,10 @@ class NoisyClient(TopicClient[Settings]):
         return bag
 
     def _noisy(self, release: str, values: Any) -> Numbers:
-        if release not in self._budget.shares:
+        if release not in self._plan.budget.shares:
             raise self._refusal(f"{release!r} has no part of the budget")
         self.over(np.arange(len(self.corpus)))
-        return self.noise.added(values, self._budget.sigma(release), release)
+        return self.noise.added(values, self._plan.budget.sigma(release), release)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         """Infer nothing: these methods never need it."""
