@@ -369,7 +369,9 @@ class Participation:
             study=study.identity(self.begun(study)),
             rules=digest(json.dumps(rules, sort_keys=True)),
             run=study.run,
-            roster="" if study.roster is None else study.roster.digest_of(study.clients),
+            roster=""
+            if study.roster is None
+            else digest("".join(study.roster.plain[name] for name in sorted(study.clients))),
             columns={name: str(column) for name, column in study.method.compared.items()},
             effects=study.method.effects,
             confirmed=self._confirmed,

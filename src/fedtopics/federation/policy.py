@@ -328,21 +328,19 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
         """Refuse plain aggregation, unless the policy sets min_persons."""
-        if is_secure:
-            return
         refuse(
             {
                 f"The policy of client {client!r} requires approvals, but the study has plain "
                 "aggregation, in which rounds do not wait for people. Nothing was sent; set "
-                'aggregation = "secure" in the study.': self.approvals > 0,
+                'aggregation = "secure" in the study.': not is_secure and self.approvals > 0,
                 f"The policy of client {client!r} requires secure aggregation, but the study has "
                 'plain aggregation. Nothing was sent; set aggregation = "secure" in the study.': (
-                    bool(self.aggregation or self.min_persons_in_sum)
+                    not is_secure and bool(self.aggregation or self.min_persons_in_sum)
                 ),
                 f"The study has plain aggregation, but the policy of client {client!r} does not "
                 f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
                 f"{SEEN_DOCUMENTS} to the policy, or another number.": (
-                    "min_persons" not in self.model_fields_set
+                    not is_secure and "min_persons" not in self.model_fields_set
                 ),
             },
             PolicyError,

@@ -30,13 +30,15 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Any:
         seed=study.seed,
         start=start,
     )
-    if privacy is None or recipe is None:
-        return plan
-    return PrivatePlan(
-        **vars(plan),
-        privacy=privacy,
-        budget=recipe.budget(privacy.promise, study.method),
-        clients=len(study.clients),
+    return (
+        plan
+        if privacy is None or recipe is None
+        else PrivatePlan(
+            **vars(plan),
+            privacy=privacy,
+            budget=recipe.budget(privacy.promise, study.method),
+            clients=len(study.clients),
+        )
     )
 
 

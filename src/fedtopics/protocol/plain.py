@@ -215,12 +215,14 @@ class PlainClients:
             )
         self.step += 1
         # People read these reasons, and a server may lie.
-        missing = {
-            client: as_sentence(str(reason))
-            for client, reason in entry["missing"].items()
-            if client in self.names
+        return {
+            **entry,
+            "missing": {
+                client: as_sentence(str(reason))
+                for client, reason in entry["missing"].items()
+                if client in self.names
+            },
         }
-        return {**entry, "missing": missing}
 
     def done(self) -> None:
         self._source.done(self.step)

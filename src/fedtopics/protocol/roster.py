@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from fedtopics.errors import IdentityError, refuse
 from fedtopics.escaping import check_client_name
-from fedtopics.files import create, digest, make_folder, read_bytes
+from fedtopics.files import create, make_folder, read_bytes
 
 PRIVATE = "key.pem"
 PUBLIC = "certificate.pem"
@@ -145,9 +145,6 @@ class Roster:
             if (certified_name := name_of(content, f"of {name}")) != name:
                 raise IdentityError(f"The certificate of {name!r} belongs to {certified_name!r}.")
         return cls(members, None if server is None else alone(server.encode(), "of the server"))
-
-    def digest_of(self, names: Iterable[str]) -> str:
-        return digest("".join(self.plain[name] for name in sorted(names)))
 
     @property
     def names(self) -> list[str]:
