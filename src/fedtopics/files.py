@@ -176,7 +176,7 @@ def check_output(
                 path.is_dir() or not _is_ours(path, suffix, names)
             ),
         },
-        InputError,
+        error=InputError,
     )
     return suffix
 

@@ -56,7 +56,7 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
                 head is not None and head.signature != b"" and key is None
             ),
         },
-        RunError,
+        error=RunError,
     )
     with closing(_reopened(path, lines[-1], key)) as ledger:
         for name in chosen:

@@ -168,7 +168,7 @@ class Door:
                     rarest < self._policy.min_persons_per_word
                 ),
             },
-            PolicyError,
+            error=PolicyError,
         )
 
 

@@ -112,7 +112,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         check_different({name: client.name or name for name, client in self.clients.items()})
         reason = _why_plain(self)
         host = self.server.host
-        both = self.clients.keys() & self.observers.keys()
+        both = min(self.clients.keys() & self.observers.keys(), default="")
         refuse(
             {
                 f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
@@ -131,9 +131,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 f"server.host = {host!r} is not a member of the study": (
                     host is not None and host not in {*self.clients, *self.observers}
                 ),
-                f"{min(both, default='')!r} is a client and an observer; remove one of the two": (
-                    len(both) > 0
-                ),
+                f"{both!r} is a client and an observer; remove one of the two": both != "",
                 "n-grams lose the order of the words in a document; set coherence to "
                 '"documents" or "nothing"': (
                     self.text.ngrams[1] > 1 and self.method.coherence == "windows"

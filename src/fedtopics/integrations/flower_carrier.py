@@ -40,8 +40,9 @@ def answer(to: Message, content: bytes, reason: str) -> Message:
     """Answer a message with content, or else a failure, whose reason is for the server's log."""
     from flwr.app import Error, Message
 
-    failure = Error(code=_APP_FAILED, reason=reason)
-    return Message(wrapped(content) if content else failure, reply_to=to)
+    return Message(
+        wrapped(content) if content else Error(code=_APP_FAILED, reason=reason), reply_to=to
+    )
 
 
 @dataclass

@@ -152,7 +152,7 @@ class NoisyClient(TopicClient[Settings]):
                 "a document could count more than once, because a word occurs twice or a number is "
                 "not valid": not _are_columns(columns, len(self._words)) or not all(valid),
             },
-            self._refusal,
+            error=self._refusal,
         )
         request = hashlib.sha256(self._fingerprint.encode())
         for array in (columns, *(array for array, _ in numbers)):

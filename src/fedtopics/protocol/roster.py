@@ -230,7 +230,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
                 not first <= now <= last
             ),
         },
-        IdentityError,
+        error=IdentityError,
     )
     return certificate
 

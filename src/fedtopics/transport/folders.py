@@ -82,7 +82,7 @@ class Exchange:
                 f"There is no folder {inbox}; make it, or correct its name.": not inbox.is_dir(),
                 f"{outbox} is a file; name a folder.": outbox.exists() and not outbox.is_dir(),
             },
-            RunError,
+            error=RunError,
         )
         make_folder(outbox)
         self._folders = dict.fromkeys([inbox, outbox])
@@ -136,7 +136,7 @@ class Exchange:
                     or not has_signed(certificate, sealed.signed, sealed.signature)
                 ),
             },
-            FederationError,
+            error=FederationError,
         )
         return sealed
 

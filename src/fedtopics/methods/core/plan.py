@@ -213,7 +213,7 @@ class WarmStart:
                     'before the merge, or set vocabulary to "agree" to begin with the model\'s '
                     "topics.": before.inference.name == Merged.name,
                 },
-                StudyError,
+                error=StudyError,
             )
 
     def check_number(self, n_topics: int) -> None:

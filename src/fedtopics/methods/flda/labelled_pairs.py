@@ -196,7 +196,7 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
             f"All {len(labels)} labelled pairs are {what}, but a threshold needs both kinds; label "
             "more pairs.": len(np.unique(labels)) < 2,
         },
-        DataError,
+        error=DataError,
     )
     fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
     curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))

@@ -57,14 +57,15 @@ def merge_models(
         If there are fewer than two models, two models have a client of the same name, text settings
         differ, `n_topics` is impossible, or the threshold is not a cosine.
     """
+    cosine = 1.0 if threshold is None else threshold
     refuse(
         {
             "One model cannot be merged; name two or more.": len(models) < 2,
-            f"threshold={threshold or 0:g} is not valid; it must be above 0 and at most 1.": (
-                threshold is not None and not 0 < threshold <= 1
+            f"threshold={cosine:g} is not valid; it must be above 0 and at most 1.": (
+                not 0 < cosine <= 1
             ),
         },
-        StudyError,
+        error=StudyError,
     )
     _check(models)
     joined = _side_by_side(models)
