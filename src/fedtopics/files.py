@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from fedtopics import waiting
-from fedtopics.errors import InputError, RunError
+from fedtopics.errors import InputError, RunError, refuse
 
 try:
     import fcntl
@@ -34,7 +34,6 @@ LOCK = "lock"  # of a folder; its time is the last sign of life of the process t
 TAIL = 1 << 16  # bytes
 LARGEST_TEXT = 1 << 28  # bytes of a file of settings or records
 MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
-NOT_OURS = ValueError, LookupError, AttributeError, TypeError, RecursionError  # of other files
 FINGERPRINT_LENGTH = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -166,13 +165,19 @@ def check_output(
     require_file(path)
     if not path.exists():
         return suffix
-    if any(file is not None and Path(file).exists() and path.samefile(file) for file in inputs):
-        raise InputError(f"{path} is an input of this command; name another file to write.")
-    if path.is_dir() or not _is_ours(path, suffix, names):
-        raise InputError(
+    read = [Path(file) for file in inputs if file is not None]
+    refuse(
+        {
+            f"{path} is an input of this command; name another file to write.": any(
+                file.exists() and path.samefile(file) for file in read
+            ),
             f"{path} already exists, and fedtopics did not write it, or somebody changed it; "
-            "name another file, or move this one away."
-        )
+            "name another file, or move this one away.": (
+                path.is_dir() or not _is_ours(path, suffix, names)
+            ),
+        },
+        error=InputError,
+    )
     return suffix
 
 

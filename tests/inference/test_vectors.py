@@ -75,13 +75,21 @@ def test_sums_by_label(kind: Any) -> None:
 
 @both
 @pytest.mark.usefixtures("_blocks")
-def test_weighted_sums(kind: Any) -> None:
+def test_sums_by_class(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = np.array([[1, 0], [0.5, 0.5], [0.25, 0.75], [0, 1], [0.5, 0.5]])
     points = kind(POINTS)
-    members = ((rows, shares[rows]) for rows, _ in vectors.blocks(points))
-    sums, weights = sums_of_clusters.weighted_sums(points, members, 2)
-    np.testing.assert_allclose(sums, [[1.5, 1.25], [7.5, 7.75]])
-    np.testing.assert_allclose(weights, [2.25, 2.75])
+    monkeypatch.setattr(
+        vectors.Discriminant,
+        "memberships",
+        lambda _, of: ((rows, shares[rows]) for rows, _ in vectors.blocks(of)),
+    )
+    arrays = {"projection": np.zeros((1, 2, 1)), "directions": np.zeros((1, 2, 1))}
+    sums, weights, powers = sums_of_clusters.sums_by_class(
+        points, 1.0, **arrays, bias=np.zeros((1, 2))
+    )
+    np.testing.assert_allclose(sums, [[[1.5, 1.25], [7.5, 7.75]]])
+    np.testing.assert_allclose(weights, [[2.25, 2.75]])
+    np.testing.assert_allclose(powers["squares"], [(shares**2).sum(0)])
 
 
 def moved(before: Any, now: Any, least: int) -> list[int]:

@@ -60,16 +60,21 @@ class Often:
 
     def __str__(self) -> str:
         most = "at most " if self.at_most else ""
-        parts = [_counted(self.times)] if self.times else []
-        if self.before:
-            parts.append(f"{most}{_counted(self.before)}, before the first round")
-        if 0 < self.per_round < 1:
-            parts.append(f"every {round(1 / self.per_round)} rounds")
-        elif self.per_round:
-            parts.append("each round" if self.per_round == 1 else "twice per round")
-        if self.at_end:
-            parts.append(f"{most}{_counted(self.at_end)}, at the end")
-        return ", and ".join(parts) + (f" {self.instead}" if self.instead else "")
+        in_rounds = (
+            f"every {round(1 / self.per_round)} rounds"
+            if 0 < self.per_round < 1
+            else "each round"
+            if self.per_round == 1
+            else "twice per round"
+        )
+        parts = {
+            _counted(self.times): self.times,
+            f"{most}{_counted(self.before)}, before the first round": self.before,
+            in_rounds: self.per_round,
+            f"{most}{_counted(self.at_end)}, at the end": self.at_end,
+        }
+        called = ", and ".join(part for part, number in parts.items() if number)
+        return called + (f" {self.instead}" if self.instead else "")
 
     def total(self, rounds: int) -> int:
         """Return the largest number of calls in a study of so many rounds."""

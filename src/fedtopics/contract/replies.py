@@ -124,19 +124,19 @@ def find_fault(reply: Any, template: Template, of: Sequence[str] = ("",)) -> str
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
 
 
+@dataclass
 class ReplyValidator:
     """Checks the replies of a study's clients, and excludes those that send too many bad ones."""
 
-    def __init__(self, clients: int, notify: Callable[[Event], None]) -> None:
-        self.excluded: dict[str, str] = {}  # reasons by client
-        self._clients = clients
-        self._notify = notify
-        self._bad: Counter[str] = Counter()
-        self.begin()
+    _clients: int
+    _notify: Callable[[Event], None]
+    excluded: dict[str, str] = field(default_factory=dict)  # reasons by client
+    _bad: Counter[str] = field(default_factory=Counter)
+    _documents: dict[str, int] = field(default_factory=dict)  # of this attempt at a round
 
     def begin(self) -> None:
         """Begin a round, or an attempt at it."""
-        self._documents: dict[str, int] = {}
+        self._documents.clear()
 
     def fault(self, client: str, reply: Any, template: Template) -> str:
         if fault := find_fault(reply, template, [client]):

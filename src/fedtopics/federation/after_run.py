@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from fedtopics.errors import RunError
+from fedtopics.errors import RunError, refuse
 from fedtopics.federation.ledger import (
     Head,
     Ledger,
@@ -46,17 +46,18 @@ def delete_files(folder: Path, names: Sequence[str], key: Key | None = None) -> 
     chosen = [
         name for what in names for name in recorded if f"{name}/".startswith(f"{what.rstrip('/')}/")
     ]
-    if not lines or not chosen:
-        raise RunError(
-            f"The ledger {path} names none of {', '.join(names)}; it names "
-            f"{', '.join(recorded) or 'no file'}. Nothing was deleted."
-        )
     head = Head.read(path)
-    if head and head.signature and key is None:
-        raise RunError(
+    refuse(
+        {
+            f"The ledger {path} names none of {', '.join(names)}; it names "
+            f"{', '.join(recorded) or 'no file'}. Nothing was deleted.": not lines or not chosen,
             f"The ledger {path} is signed; give the folder of the key of "
-            f"{client_of_ledger(path)!r} with --key. Nothing was deleted."
-        )
+            f"{client_of_ledger(path)!r} with --key. Nothing was deleted.": (
+                head is not None and head.signature != b"" and key is None
+            ),
+        },
+        error=RunError,
+    )
     with closing(_reopened(path, lines[-1], key)) as ledger:
         for name in chosen:
             # First the line: if the power fails in between, `verify` finds the file.

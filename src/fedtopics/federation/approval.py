@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -61,6 +61,7 @@ COVERS = (
     "An approval of this page covers each step of these functions, so often and with at most so "
     "many bytes. What is beyond that, and functions with ? bytes, wait for approvals of their own."
 )
+Content = TypeVar("Content")
 People = Mapping[str, bytes]
 """The certificates of approvers in PEM, by name."""
 
@@ -104,20 +105,21 @@ def newest(verdicts: Iterable[Verdict], page: str, people: People) -> dict[str, 
     return {verdict.name: verdict for verdict in sorted(signed, key=lambda v: v.time)}
 
 
-def verdicts_in(folder: Path) -> Iterator[Verdict]:
-    """Yield what people say of pages in a folder; a file may be half copied, or somebody else's."""
-    for path in sorted(folder.glob(f"*{VERDICT}")):
-        with suppress(OSError, ValueError):
-            yield msgspec.json.decode(read_bytes(path), type=Verdict)
-
-
-def texts_in(folder: Path, names: str) -> dict[Path, str]:
-    """Return the pages in a folder that can be read, by file."""
-    pages = {}
+def readable(
+    folder: Path, names: str, read: Callable[[Path], Content]
+) -> Iterator[tuple[Path, Content]]:
+    """Yield the files of a folder that can be read: one may be half copied, or somebody else's."""
     for path in sorted(folder.glob(names)):
         with suppress(OSError, ValueError):
-            pages[path] = read_text(path)
-    return pages
+            yield path, read(path)
+
+
+def verdicts_in(folder: Path) -> list[Verdict]:
+    """Return what people say of pages in a folder."""
+    files = readable(
+        folder, f"*{VERDICT}", lambda path: msgspec.json.decode(read_bytes(path), type=Verdict)
+    )
+    return [verdict for _, verdict in files]
 
 
 def where_of(client: str, study: str, number: int) -> str:
@@ -278,7 +280,10 @@ class ApprovalGate:
         study = self._exposure.study.fingerprint
         # Those that were followed before count first, and also if their files are gone.
         recorded = [page for page, _ in self._ledger.approved.values()]
-        pages = [*recorded, *texts_in(self._folder, f"{FAREWELL}*.md").values()]
+        pages = [
+            *recorded,
+            *(text for _, text in readable(self._folder, f"{FAREWELL}*.md", read_text)),
+        ]
         people, farewells = after_farewells(
             ((page, self._verdicts) for page in pages * len(pages)),  # one can follow from another
             self._exposure.policy,
@@ -455,7 +460,7 @@ class ApprovalGate:
 
 def pages_in(folder: Path) -> dict[Path, str]:
     """Return the pages that wait in a folder, by file."""
-    if pages := texts_in(folder / PENDING, "*.md"):
+    if pages := dict(readable(folder / PENDING, "*.md", read_text)):
         return pages
     raise RunError(
         f"Nothing waits for approval in {folder}; name an outbox, or the folder of a run."

@@ -25,7 +25,7 @@ from fedtopics.contract.replies import (
     UpTo,
     WordCountBounds,
 )
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import FedTopicsError, first_problem
 from fedtopics.federation.program import recipe_of
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.agreement import Agreement
@@ -282,15 +282,18 @@ def _range_of(bounds: Any) -> str:
         return "a list" if isinstance(bounds, list) else "four counts for each word"
     most = float(np.max(bounds.most))
     least = float(np.min(bounds.least))
-    if bounds.adds_up:
-        return "0 or more, adding up to the number of documents"
-    if bounds.per_document < np.inf:
-        low = -bounds.per_document if least < 0 else 0.0
-        return f"{low:,.0f} to {bounds.per_document:,.0f} for each document"
-    if np.isnan(most):
-        return "bounded by counts of words or documents"
-    if bounds.length or bounds.products:
-        return "sums of vectors of length 1"
-    if most >= MOST_COUNT:
-        return "0 or more" if least >= 0 else "without a bound"
-    return " to ".join(f"{n:,.0f}" if n.is_integer() else f"{n:,g}" for n in (least, most))
+    low = -bounds.per_document if least < 0 else 0.0
+    shown = (f"{n:,.0f}" if n.is_integer() else f"{n:,g}" for n in (least, most))
+    return first_problem(
+        {
+            "0 or more, adding up to the number of documents": bounds.adds_up,
+            f"{low:,.0f} to {bounds.per_document:,.0f} for each document": (
+                bounds.per_document < np.inf
+            ),
+            "bounded by counts of words or documents": bool(np.isnan(most)),
+            "sums of vectors of length 1": bounds.length > 0 or bounds.products,
+            "0 or more": most >= MOST_COUNT and least >= 0,
+            "without a bound": most >= MOST_COUNT,
+            " to ".join(shown): True,
+        }
+    )

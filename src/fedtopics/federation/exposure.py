@@ -78,23 +78,23 @@ class Exposure:
         name = study.server.host
         host = f", which {name} runs" if name else ""
         why = f"Aggregation is plain, as {why_plain(study)}."
-        if study.is_secure:
+        server = (
             # The text is tested by the attacks that tests/protocol tries as a relay.
-            server = (
-                "the members' names, which functions run, sizes, times, restarts and the reason of "
-                "a stop; no document, word, number, total or model."
-            )
-        elif self._noise is not None:
-            server = f"every update, with noise. {why} From these, {bound_of(self._noise)}."
-        else:
-            server = f"every update of every member. {why} {self._sum} {self._computed('update')}"
-        if name:
-            server += (
-                f" {name} also sees what every member sees, and can choose its own update after "
-                "the sum of the others."
-            )
+            "the members' names, which functions run, sizes, times, restarts and the reason of a "
+            "stop; no document, word, number, total or model."
+            if study.is_secure
+            else f"every update of every member. {why} {self._sum} {self._computed('update')}"
+            if self._noise is None
+            else f"every update, with noise. {why} From these, {bound_of(self._noise)}."
+        )
+        more = (
+            f" {name} also sees what every member sees, and can choose its own update after the "
+            "sum of the others."
+        )
         return {
-            f"The {'relay' if study.is_secure else 'server'}{host}": server.strip(),
+            f"The {'relay' if study.is_secure else 'server'}{host}": (
+                f"{server}{more if name else ''}".strip()
+            ),
             "One other member": self._totals,
             f"All {len(study.clients) - 1} other members together": self._subtracted,
             "A reader of the model": self._model,
@@ -173,16 +173,18 @@ class Exposure:
     def _sum(self) -> str:
         """Of how many persons of this client a sum is."""
         method = self.study.method
-        rounds = method.max_rounds
         persons = self.persons
-        if method.draws and "max_rounds" not in method.model_fields_set and persons is not None:
-            rounds = min(rounds, persons // 2)  # see `Policy.max_rounds`
-        clients = method.clients_per_round or len(self.study.clients)
-        batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
-        if getattr(method, "learning", "") == "batch":
-            batch = None
-        elif batch is not None and getattr(method, "batch_split", "") != "fixed":
-            batch //= clients
+        falls = method.draws and "max_rounds" not in method.model_fields_set
+        rounds = (  # see `Policy.max_rounds`
+            min(method.max_rounds, persons // 2)
+            if falls and persons is not None
+            else method.max_rounds
+        )
+        uses_all = getattr(method, "learning", "") == "batch"
+        drawn: int | None = None if uses_all else getattr(method, "batch_size", None)
+        is_fixed = getattr(method, "batch_split", "") == "fixed"
+        clients = 1 if is_fixed else method.clients_per_round or len(self.study.clients)
+        batch = None if drawn is None else drawn // clients  # per client and round; None: all
         if batch is not None and persons is not None and persons <= rounds:
             return (
                 f"{rounds:,} rounds suffice to compute the documents of all {persons:,} "

@@ -54,16 +54,18 @@ def finished(
 
 def without_exact_counts(model: TopicModel) -> TopicModel:
     """Return the model with all its numbers of documents and words rounded; see `text.rounding`."""
-    info = dict(model.info)
-    for name in {"sizes", "unclear"} & info.keys():
-        of_clients = cast("dict[str, Any]", info[name]).items()
-        info[name] = {client: rounded(np.array(n)).tolist() for client, n in of_clients}
+    info = cast("dict[str, Any]", model.info)
+    of_clients = {
+        name: {client: rounded(np.array(n)).tolist() for client, n in info[name].items()}
+        for name in ("sizes", "unclear")
+        if name in info
+    }
     return replace(
         model,
         shares={name: np.round(share, SHARE_DIGITS) for name, share in model.shares.items()},
         groups=tuple(table.rounded(SHARE_DIGITS) for table in model.groups),
         estimates=tuple(estimate.rounded() for estimate in model.estimates),
-        info=cast("TrainingInfo", info),
+        info=cast("TrainingInfo", info | of_clients),
     )
 
 

@@ -273,33 +273,30 @@ def numbers_of(study: Study, part: Participation, door: Door) -> tuple[int, int,
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
     """Return the first member's model, so that all have the same, if it is near this one."""
+    if clients.have_all(bytes.fromhex(fingerprint_of(model))):
+        return model
     own_stages: dict[str, Any] = {"": model.weights, **model.shared}
-    taken = [model]
-
-    def arrays() -> bytes:
-        return dumps(
+    content = clients.first_arrays(
+        lambda: dumps(
             {
                 stage: {name: np.asarray(array) for name, array in weights.items()}
                 for stage, weights in own_stages.items()
             }
         )
-
-    def take(content: bytes) -> bytes:
-        stages = loads(content)
-        if not _are_near(own_stages, stages):
-            raise FederationError(
-                "The model of the first member differs from this member's by more than rounding; "
-                "compare the versions of fedtopics and of its packages."
-            )
-        shared = {
-            stage: {name: _as(own_stages[stage][name], array) for name, array in weights.items()}
-            for stage, weights in stages.items()
-        }
-        taken[0] = replace(model, weights=shared.pop(""), shared=shared)
-        return bytes.fromhex(fingerprint_of(taken[0]))
-
-    clients.confirm(bytes.fromhex(fingerprint_of(model)), arrays, take)
-    return taken[0]
+    )
+    stages = loads(content)
+    if not _are_near(own_stages, stages):
+        raise FederationError(
+            "The model of the first member differs from this member's by more than rounding; "
+            "compare the versions of fedtopics and of its packages."
+        )
+    shared = {
+        stage: {name: _as(own_stages[stage][name], array) for name, array in weights.items()}
+        for stage, weights in stages.items()
+    }
+    adopted = replace(model, weights=shared.pop(""), shared=shared)
+    clients.require_all(bytes.fromhex(fingerprint_of(adopted)))
+    return adopted
 
 
 def _as(own: Any, array: NDArray[Any]) -> Any:

@@ -291,24 +291,21 @@ class Ledger:
         `confirmed` is what the operator confirmed about earlier releases of the documents.
         """
         if self._file is not None:
-            shown = {"certificate": certificate.decode("ascii")} if certificate else {}
-            budget = {} if spent is None else {"epsilon_spent": spent}
-            answers = {"confirmed": list(confirmed)} if confirmed else {}
-            self.add(
-                "started",
-                client=client,
-                format=LEDGER,
-                fedtopics=VERSION,
-                policy=policy,
-                **budget,
-                **answers,
-                documents=len(corpus),
-                persons=corpus.n_persons(),
-                unit=corpus.unit,
-                text_bytes=corpus.text_bytes,
-                data_sent=data_sent,
-                **shown,
-            )
+            content = {
+                "client": client,
+                "format": LEDGER,
+                "fedtopics": VERSION,
+                "policy": policy,
+                "epsilon_spent": spent,
+                "confirmed": list(confirmed) or None,
+                "documents": len(corpus),
+                "persons": corpus.n_persons(),
+                "unit": corpus.unit,
+                "text_bytes": corpus.text_bytes,
+                "data_sent": data_sent,
+                "certificate": certificate.decode("ascii") or None,
+            }
+            self.add("started", **{key: x for key, x in content.items() if x is not None})
 
     def write_files(self, folder: Path, *names: str) -> None:
         for name in names if self._file is not None else ():

@@ -328,6 +328,15 @@ class Participation:
         release = self._release(study)
         rosters = {old.roster for old in earlier} - {""}
         has_other_members = bool(release.roster and rosters) and release.roster not in rosters
+        # What is shown is decided in this order, so that further formulas come last.
+        compared = [*release.columns.items()]
+        others = [
+            old
+            for old in earlier
+            if old.columns
+            and ([*old.columns.items()], old.effects)
+            != (compared, release.effects[: len(old.effects)])
+        ]
         refuse(
             {
                 f"These documents of {self.name!r} were in a study with other members. The "
@@ -344,26 +353,15 @@ class Participation:
                     not {old.rules for old in earlier} <= {"", release.rules}
                     and TEXTS_CHANGED not in self._confirmed
                 ),
+                "An earlier study compared these documents by "
+                f"{', '.join(next(iter(others), release).columns)}, in another way than this one. "
+                "The differences of such sums can be over a few documents. Nothing was sent; list "
+                "the same columns in the same order, with the same levels, period, begin and end "
+                "(an end may lie in the future), and further effects after the earlier ones; or "
+                "compare by none.": len(compared) > 0 and len(others) > 0,
             },
             error=PolicyError,
         )
-        # What is shown is decided in this order, so that further formulas come last.
-        compared = [*release.columns.items()]
-        others = [
-            old
-            for old in earlier
-            if old.columns
-            and ([*old.columns.items()], old.effects)
-            != (compared, release.effects[: len(old.effects)])
-        ]
-        if compared and others:
-            raise PolicyError(
-                f"An earlier study compared these documents by {', '.join(others[0].columns)}, in "
-                "another way than this one. The differences of such sums can be over a few "
-                "documents. Nothing was sent; list the same columns in the same order, with the "
-                "same levels, period, begin and end (an end may lie in the future), and further "
-                "effects after the earlier ones; or compare by none."
-            )
 
     def _release(self, study: Study) -> Release:
         rules = {"text": study.agreed.get("text"), "vocabulary": study.agreed.get("vocabulary")}
@@ -371,7 +369,9 @@ class Participation:
             study=study.identity(self.begun(study)),
             rules=digest(json.dumps(rules, sort_keys=True)),
             run=study.run,
-            roster="" if study.roster is None else study.roster.digest_of(study.clients),
+            roster=""
+            if study.roster is None
+            else digest("".join(study.roster.plain[name] for name in sorted(study.clients))),
             columns={name: str(column) for name, column in study.method.compared.items()},
             effects=study.method.effects,
             confirmed=self._confirmed,

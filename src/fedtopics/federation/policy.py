@@ -243,7 +243,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
                 f"The study keeps web and e-mail addresses as words, {refused} set addresses = "
                 '"drop" in its [text].': self.addresses not in (None, text.addresses),
             },
-            PolicyError,
+            error=PolicyError,
         )
         if (names := self.names_in(text)) and any(has_name(word, names) for word in words):
             raise PolicyError(  # which word it is, others need not know
@@ -328,24 +328,22 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
         """Refuse plain aggregation, unless the policy sets min_persons."""
-        if is_secure:
-            return
         refuse(
             {
                 f"The policy of client {client!r} requires approvals, but the study has plain "
                 "aggregation, in which rounds do not wait for people. Nothing was sent; set "
-                'aggregation = "secure" in the study.': self.approvals > 0,
+                'aggregation = "secure" in the study.': not is_secure and self.approvals > 0,
                 f"The policy of client {client!r} requires secure aggregation, but the study has "
                 'plain aggregation. Nothing was sent; set aggregation = "secure" in the study.': (
-                    bool(self.aggregation or self.min_persons_in_sum)
+                    not is_secure and bool(self.aggregation or self.min_persons_in_sum)
                 ),
                 f"The study has plain aggregation, but the policy of client {client!r} does not "
                 f"set min_persons. {FEW_TELL} Nothing was sent; add min_persons = "
                 f"{SEEN_DOCUMENTS} to the policy, or another number.": (
-                    "min_persons" not in self.model_fields_set
+                    not is_secure and "min_persons" not in self.model_fields_set
                 ),
             },
-            PolicyError,
+            error=PolicyError,
         )
 
     def check_roster(
@@ -386,19 +384,22 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
         self, client: str, privacy: Privacy | None, study: str, account: Account
     ) -> None:
         """Refuse a study that exceeds the privacy budget."""
-        if privacy is not None and self.min_persons_in_sum:
-            raise PolicyError(
-                f"The policy of client {client!r} requires secure sums over at least "
-                f"{self.min_persons_in_sum:,} persons, but with differential privacy their "
-                "number is not known. Nothing was sent; in such studies the noise protects "
-                "documents, and the policy must be without min_persons_in_sum."
-            )
-        if privacy is None and self.max_epsilon is not None:
-            raise PolicyError(
-                f"The policy of client {client!r} allows epsilon {self.max_epsilon:g}, but the "
-                "study has no differential privacy. Nothing was sent; add the table "
-                "[differential_privacy] to the study."
-            )
+        least = self.min_persons_in_sum or 0
+        epsilon = self.max_epsilon or 0.0
+        refuse(
+            {
+                f"The policy of client {client!r} requires secure sums over at least {least:,} "
+                "persons, but with differential privacy their number is not known. Nothing was "
+                "sent; in such studies the noise protects documents, and the policy must be "
+                "without min_persons_in_sum.": privacy is not None and least > 0,
+                f"The policy of client {client!r} allows epsilon {epsilon:g}, but "
+                "the study has no differential privacy. Nothing was sent; add the table "
+                "[differential_privacy] to the study.": (
+                    privacy is None and self.max_epsilon is not None
+                ),
+            },
+            error=PolicyError,
+        )
         if privacy is not None and self.max_epsilon is not None:
             account.check(client, study, privacy, self.max_epsilon)
 
@@ -454,7 +455,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
                     clients_per_word is not None and clients_per_word < self.min_clients_per_word
                 ),
             },
-            PolicyError,
+            error=PolicyError,
         )
         if drawn is not None:  # each person has at most one document in a minibatch
             self.check_sum(client, drawn)
@@ -467,7 +468,7 @@ class Policy(BaseModel, extra="forbid", frozen=True, strict=True):
                 f"{self.min_persons:,} persons, but its documents are of {persons:,}. Nothing was "
                 "sent; give it documents of more persons.": persons < self.min_persons,
             },
-            PolicyError,
+            error=PolicyError,
         )
 
 

@@ -21,26 +21,24 @@ def recipe_of(study: Study) -> Recipe | None:
 
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
-    settings = study.method.read_by(study.text)
     privacy = study.differential_privacy
     recipe = recipe_of(study)
-    if privacy is None or recipe is None:
-        return Plan(
-            settings=settings,
-            text=study.text,
-            limits=study.vocabulary,
-            seed=study.seed,
-            start=start,
-        )
-    return PrivatePlan(
-        settings=settings,
+    plan = Plan(
+        settings=study.method.read_by(study.text),
         text=study.text,
         limits=study.vocabulary,
         seed=study.seed,
         start=start,
-        privacy=privacy,
-        budget=recipe.budget(privacy.promise, study.method),
-        clients=len(study.clients),
+    )
+    return (
+        plan
+        if privacy is None or recipe is None
+        else PrivatePlan(
+            **vars(plan),
+            privacy=privacy,
+            budget=recipe.budget(privacy.promise, study.method),
+            clients=len(study.clients),
+        )
     )
 
 

@@ -41,6 +41,17 @@ NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 State = Literal["waiting", "training", "finished", "failed", "stopped"]
 REFUSALS = ("halted", "declined", "excluded", "bad reply")  # events
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
+STATES: dict[str, State] = {  # of a run after an event of this kind
+    "started": "waiting",
+    "resumed": "waiting",
+    "listening": "waiting",
+    "training": "training",
+    "finished": "finished",
+    "model": "finished",
+    "failed": "failed",
+    "halted": "stopped",
+}
+SETTLED = ("started", "resumed", "listening", "round", "finished", "model")  # they end a trouble
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -122,10 +133,10 @@ class RunStatus:
         self.waits_since = begun if self.trouble else None
 
     def _take(self, kind: str, event: Mapping[str, Any]) -> None:
+        self.state = STATES.get(kind, self.state)
+        self.trouble = "" if kind in SETTLED else self.trouble
         match kind:
             case "started" | "resumed":
-                self.state = "waiting"
-                self.trouble = ""
                 self.round = 0
                 self.rounds = 0
                 for client in self.clients:
@@ -136,27 +147,19 @@ class RunStatus:
                 self.method = event["settings"].get("method.name", self.method)
             case "listening":  # the first event of each process of a relay
                 self.is_server = True
-                self.state = "waiting"
-                self.trouble = ""
                 for name in event["clients"]:
                     self.clients.setdefault(name, ClientStatus())
             case "training":
-                self.state = "training"
                 self.round = event["done"]
                 self.rounds = event["rounds"]
             case "round":
                 self._take_round(event)
-            case "finished" | "model":
-                self.state = "finished"
-                self.trouble = ""
             case "failed":
-                self.state = "failed"
                 self.trouble = f"{event['reason']} {OUTCOMES.get(event['exit_code'], '')}".strip()
             case _:
                 self._take_news(kind, event)
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
-        self.trouble = ""
         self.round = event["round"]
         self.seconds += event["seconds"]
         self.counted += 1
@@ -195,7 +198,6 @@ class RunStatus:
                     away = event["clients"].get(name, "")
                     self._set(name, away in ("", "connected"), away or "connected")
             case "halted":
-                self.state = "stopped"
                 self.trouble = (
                     f"{client} stopped it: {reason}; all members start their commands again"
                 )
@@ -254,26 +256,25 @@ class RunStatus:
 
     def lines(self, now: float) -> list[str]:
         where = RELAY[self.state] if self.is_server and not self.trains else WHERE[self.state]
-        lines = [f"{self.name}: {where}" if self.name else where]
-        if self.rounds:
-            pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
-            # Without news, nothing is known of the time that is left.
-            is_still = now - (self.updated or now) > waiting.QUIET + 3 * (self.pace or 0.0)
-            left = None if self.running is False or is_still else self.left
-            most = "" if left is None else f", at most {duration(left)} left"
-            lines.append(f"round {self.round:,} of {self.rounds:,}{pace}{most}")
-        if self.trouble:
-            lines.append(self.trouble)
-        if self.updated is not None:
-            lines.append(f"last event {duration(max(now - self.updated, 0))} ago")
-        if self.silent is not None:
-            lines.append(
-                f"its process is frozen: no sign of life for {duration(self.silent)}; end it, then "
-                "start the same command again to resume the run"
-            )
-        elif self.running is False and self.state not in ("finished", "failed"):
-            lines.append("no process works on the run; start the same command again to resume it")
-        return lines
+        pace = "" if self.pace is None else f", {self.pace:.2f} s per round"
+        since = now - (self.updated or now)
+        # Without news, nothing is known of the time that is left.
+        is_still = since > waiting.QUIET + 3 * (self.pace or 0.0)
+        left = None if self.running is False or is_still else self.left
+        most = "" if left is None else f", at most {duration(left)} left"
+        is_frozen = self.silent is not None
+        lines = {
+            f"{self.name}: {where}" if self.name else where: True,
+            f"round {self.round:,} of {self.rounds:,}{pace}{most}": self.rounds > 0,
+            self.trouble: self.trouble != "",
+            f"last event {duration(max(since, 0))} ago": self.updated is not None,
+            f"its process is frozen: no sign of life for {duration(self.silent or 0)}; end it, "
+            "then start the same command again to resume the run": is_frozen,
+            "no process works on the run; start the same command again to resume it": (
+                self.running is False and not is_frozen and self.state not in ("finished", "failed")
+            ),
+        }
+        return [line for line, holds in lines.items() if holds]
 
     def check(self, late: float, now: float) -> tuple[int, str]:
         """Return an exit code for monitoring, and one line that says why.

@@ -112,6 +112,7 @@ class Study(BaseModel, extra="forbid", frozen=True):
         check_different({name: client.name or name for name, client in self.clients.items()})
         reason = _why_plain(self)
         host = self.server.host
+        both = min(self.clients.keys() & self.observers.keys(), default="")
         refuse(
             {
                 f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
@@ -130,18 +131,16 @@ class Study(BaseModel, extra="forbid", frozen=True):
                 f"server.host = {host!r} is not a member of the study": (
                     host is not None and host not in {*self.clients, *self.observers}
                 ),
+                f"{both!r} is a client and an observer; remove one of the two": both != "",
+                "n-grams lose the order of the words in a document; set coherence to "
+                '"documents" or "nothing"': (
+                    self.text.ngrams[1] > 1 and self.method.coherence == "windows"
+                ),
             }
         )
-        if both := sorted(self.clients.keys() & self.observers.keys()):
-            raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
         if self.differential_privacy is not None:
             tables.check_privacy(
                 self.method, len(self.clients), self.is_secure, self.federation.outliers
-            )
-        if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
-            raise ValueError(
-                "n-grams lose the order of the words in a document; set coherence to "
-                '"documents" or "nothing"'
             )
         return self
 

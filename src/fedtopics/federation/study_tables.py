@@ -18,7 +18,14 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from fedtopics import escaping
-from fedtopics.errors import DataError, StudyError, nearest_names, of_client, refuse
+from fedtopics.errors import (
+    DataError,
+    StudyError,
+    first_problem,
+    nearest_names,
+    of_client,
+    refuse,
+)
 from fedtopics.escaping import is_flooded, visible
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.methods.core.settings import TopicSettings, filled
@@ -264,28 +271,38 @@ ESCAPED = re.compile(r"hex value|\\")  # what tomllib says of a backslash in dou
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     """Return one line about an error of pydantic, tomllib or the file system."""
-    problem = str(error.strerror if isinstance(error, OSError) else error)
-    problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
+    problem = (
+        "there is no such file"
+        if isinstance(error, FileNotFoundError)
+        else str(error.strerror if isinstance(error, OSError) else error)
+    )
     if isinstance(error, tomllib.TOMLDecodeError):
         problem += f"; {BACKSLASH if ESCAPED.search(problem) else LINES}"
     if isinstance(error, ValidationError):
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        reason = f"write a table, [{where}]" if first["type"] in TABLES else reason
         value = first["input"]
-        is_plain = isinstance(value, str) and re.fullmatch(r"-?[\d.]+|true|false", value)
-        if is_plain and first["type"] in ("int_type", "float_type", "bool_type"):
-            reason = "write the value without quotes"
+        is_plain = isinstance(value, str) and (
+            re.fullmatch(r"-?[\d.]+|true|false", value) is not None
+        )
+        reason = first_problem(
+            {
+                f"write a table, [{where}]": first["type"] in TABLES,
+                "write the value without quotes": (
+                    is_plain and first["type"] in ("int_type", "float_type", "bool_type")
+                ),
+                first["msg"].removeprefix("Value error, "): True,
+            }
+        )
         shown = str(value) if isinstance(value, Path) else repr(value)
         is_ = "" if isinstance(value, (dict, list)) else f" is {shown:.80}"
         problem = f"{where!r:.80}{is_}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            problem = f"there is no key {where!r:.80}; "
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])
             key = first["loc"][-1]
-            advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
-            problem += advice or (nearest_names(key, keys) if keys else "correct its name")
+            nearest = nearest_names(key, keys) if keys else "correct its name"
+            advice = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else nearest
+            problem = f"there is no key {where!r:.80}; {advice}"
     problem = re.sub(r"(\S{200})\S+", r"\1...", problem)  # a value of megabytes
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 

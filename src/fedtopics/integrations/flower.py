@@ -19,7 +19,7 @@ from fedtopics import waiting
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.escaping import file_name
 from fedtopics.files import read_toml
-from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
+from fedtopics.integrations.flower_carrier import GridCarrier, answer, unwrapped
 from fedtopics.integrations.resident_process import answer_messages, ask, end
 
 # A ClientApp starts with each message: modules that need torch are imported where they are used. So
@@ -86,7 +86,7 @@ def client_app(study: str | Path) -> ClientApp:
                 else _node(config, study)
             )
             content = node.ask(str(context.run_id), request)
-        return answer(message, content) if content else failure(message, FAILED)
+        return answer(message, content, FAILED)
 
     app = ClientApp()
     app.query()(reply)

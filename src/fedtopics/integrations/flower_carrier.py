@@ -36,17 +36,13 @@ def unwrapped(message: Message) -> bytes:
     return bytes(record[_NAME].data)
 
 
-def answer(to: Message, content: bytes) -> Message:
-    from flwr.app import Message
-
-    return Message(wrapped(content), reply_to=to)
-
-
-def failure(to: Message, reason: str) -> Message:
-    """Answer a message with a failure; the reason is for the server's log."""
+def answer(to: Message, content: bytes, reason: str) -> Message:
+    """Answer a message with content, or else a failure, whose reason is for the server's log."""
     from flwr.app import Error, Message
 
-    return Message(Error(code=_APP_FAILED, reason=reason), reply_to=to)
+    return Message(
+        wrapped(content) if content else Error(code=_APP_FAILED, reason=reason), reply_to=to
+    )
 
 
 @dataclass

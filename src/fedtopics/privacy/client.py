@@ -20,7 +20,7 @@ from fedtopics.contract.published import (
     unknown,
 )
 from fedtopics.contract.replies import Bounds, Template
-from fedtopics.errors import PolicyError, StudyError
+from fedtopics.errors import PolicyError, StudyError, refuse
 from fedtopics.inference.vectors import TINY, Numbers
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.plan import ClientContext, Plan, Settings
@@ -94,8 +94,7 @@ class NoisyClient(TopicClient[Settings]):
     def __init__(self, plan: PrivatePlan, site: ClientContext) -> None:
         super().__init__(plan, site)
         self.noise = Noise(self.secret.derive, plan.clients)
-        self._budget = plan.budget
-        self._n_nearest = plan.privacy.nearest_words
+        self._plan = plan
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
             self.corpus = site.corpus.take(rows)
@@ -105,7 +104,7 @@ class NoisyClient(TopicClient[Settings]):
 
     @property
     def released(self) -> float:
-        return sum(self._budget.shares[name] for name in self.noise.answers)
+        return sum(self._plan.budget.shares[name] for name in self.noise.answers)
 
     @classmethod
     def functions(cls) -> dict[str, Published]:
@@ -145,15 +144,16 @@ class NoisyClient(TopicClient[Settings]):
         above: float = -np.inf,
     ) -> None:
         """Refuse invalid numbers, and requests in which a document could count more than once."""
-        if not self._words:
-            raise self._refusal("it has no public words yet")
         columns = np.asarray(columns)
         valid = (_fits(array, shape) and (array > above).all() for array, shape in numbers)
-        if not _are_columns(columns, len(self._words)) or not all(valid):
-            raise self._refusal(
+        refuse(
+            {
+                "it has no public words yet": not self._words,
                 "a document could count more than once, because a word occurs twice or a number is "
-                "not valid"
-            )
+                "not valid": not _are_columns(columns, len(self._words)) or not all(valid),
+            },
+            error=self._refusal,
+        )
         request = hashlib.sha256(self._fingerprint.encode())
         for array in (columns, *(array for array, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
@@ -174,10 +174,10 @@ class NoisyClient(TopicClient[Settings]):
         return bag
 
     def _noisy(self, release: str, values: Any) -> Numbers:
-        if release not in self._budget.shares:
+        if release not in self._plan.budget.shares:
             raise self._refusal(f"{release!r} has no part of the budget")
         self.over(np.arange(len(self.corpus)))
-        return self.noise.added(values, self._budget.sigma(release), release)
+        return self.noise.added(values, self._plan.budget.sigma(release), release)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         """Infer nothing: these methods never need it."""

@@ -122,7 +122,9 @@ class NoisyKMeansClient(NoisyClient[KMeansSettings]):
     @cached_property
     def _nearest(self) -> sparse.csr_array:
         return contributions.weighted_rows(
-            contributions.nearest_words(self.bag, self.embeddings, self._vectors, self._n_nearest),
+            contributions.nearest_words(
+                self.bag, self.embeddings, self._vectors, self._plan.privacy.nearest_words
+            ),
             self._weights,
         )
 

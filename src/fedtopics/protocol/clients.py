@@ -331,23 +331,27 @@ class SecureClients:
     def done(self) -> None:
         self._exchange.done()
 
-    def confirm(
-        self, fingerprint: bytes, arrays: Callable[[], bytes], take: Callable[[bytes], bytes]
-    ) -> None:
-        """Ensure that all have the same model; `take` compares and adopts other arrays."""
+    # The model
 
-        def emit(what: str, content: bytes) -> bytes:
-            self.turn += 1
-            self._position = Position(self.turn)
-            self._leave(what, {"documents": 0, "content": np.frombuffer(content, np.uint8)})
-            return content
+    def have_all(self, fingerprint: bytes) -> bool:
+        """Whether the models of all members have this digest."""
+        digests = self._step(MODEL, "call", b"", lambda: self._emit(MODEL, fingerprint))
+        return len(set(digests)) == 1
 
+    def first_arrays(self, arrays: Callable[[], bytes]) -> bytes:
+        """Return the arrays of the first member's model; only this member sends its own."""
         is_first = self._member.name == self._member.names[0]
-        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, fingerprint)))) == 1:
-            return
-        sent_arrays = self._step(
-            ARRAYS, "call", b"", lambda: emit(ARRAYS, arrays()) if is_first else b""
-        )
-        taken = take(sent_arrays[0])
-        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, taken)))) > 1:
+        return self._step(
+            ARRAYS, "call", b"", lambda: self._emit(ARRAYS, arrays()) if is_first else b""
+        )[0]
+
+    def require_all(self, fingerprint: bytes) -> None:
+        """Stop the run unless the models of all members have this digest."""
+        if not self.have_all(fingerprint):
             self._exchange.stop("the models of the members differ")
+
+    def _emit(self, what: str, content: bytes) -> bytes:
+        self.turn += 1
+        self._position = Position(self.turn)
+        self._leave(what, {"documents": 0, "content": np.frombuffer(content, np.uint8)})
+        return content

@@ -98,25 +98,18 @@ class _Part:
         low, high = _bounds(field, documents)
         share = (TOTAL_BOUND - 1) // members
         most = max(-low, high)
-        fraction = 0
-        reach = np.inf
-        if field.dtype == "int64":
-            low = max(low, -share)
-            high = min(high, share)
-        elif most < np.inf:
-            fraction = min(FINEST, math.frexp(0.999 * share / max(most, 1.0))[1] - 1)
-        else:
-            fraction = UNBOUNDED
-            reach = LARGEST_UNBOUNDED / members
+        is_whole = field.dtype == "int64"
+        has_bounds = is_whole or most < np.inf
+        finest = min(FINEST, math.frexp(0.999 * share / max(most, 1.0))[1] - 1)
         return cls(
             name=name,
             field=field,
             shape=tuple(n for n in field.shape if isinstance(n, int)),
             start=start,
-            low=low,
-            high=high,
-            reach=reach,
-            fraction=fraction,
+            low=max(low, -share) if is_whole else low,
+            high=min(high, share) if is_whole else high,
+            reach=np.inf if has_bounds else LARGEST_UNBOUNDED / members,
+            fraction=0 if is_whole else finest if has_bounds else UNBOUNDED,
         )
 
     @property

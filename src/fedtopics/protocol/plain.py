@@ -23,6 +23,7 @@ from fedtopics.protocol.structures import MOST_FIELDS, VALUES_PER_MEMBER
 from fedtopics.protocol.values import dumps, loads
 
 Phase = Literal["begin", "reply", "done", "left"]
+What = Literal["", "reply", "entry", "state"]
 
 
 class PlainAsk(Message):
@@ -39,7 +40,7 @@ class PlainAsk(Message):
 class PlainAnswer(Message):
     """What a client can fetch or has to send, or whom the server waits for."""
 
-    what: Literal["", "reply", "entry", "state"]
+    what: What
     run: bytes
     waiting: dict[str, str] = msgspec.field(default_factory=dict)  # name to state
 
@@ -214,12 +215,14 @@ class PlainClients:
             )
         self.step += 1
         # People read these reasons, and a server may lie.
-        missing = {
-            client: as_sentence(str(reason))
-            for client, reason in entry["missing"].items()
-            if client in self.names
+        return {
+            **entry,
+            "missing": {
+                client: as_sentence(str(reason))
+                for client, reason in entry["missing"].items()
+                if client in self.names
+            },
         }
-        return {**entry, "missing": missing}
 
     def done(self) -> None:
         self._source.done(self.step)

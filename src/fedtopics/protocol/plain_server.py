@@ -13,7 +13,7 @@ from fedtopics.errors import FederationError, RunError, refuse
 from fedtopics.protocol.client_side import CAUSES
 from fedtopics.protocol.keys import digest_of_fields
 from fedtopics.protocol.messages import decode, encode
-from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply
+from fedtopics.protocol.plain import PlainAnswer, PlainAsk, PlainReply, What
 from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.values import dumps
 
@@ -111,18 +111,18 @@ class PlainServer:
         return client
 
     def _answer(self, name: str, ask: PlainAsk) -> PlainAnswer | None:
-        run = self.log.run
-        is_open = name in self._wanted
         if ask.phase in ("done", "left"):
-            return PlainAnswer("", run)
-        if self.log.has(ask.step):
-            return PlainAnswer("entry", run)
-        if ask.step < self.log.next:
-            return PlainAnswer("state", run)
-        if ask.phase == "reply" and is_open and name not in self._digests:
-            return PlainAnswer("reply", run)
-        # A client that finds out whether it has to compute must not wait for the others.
-        return PlainAnswer("", run) if ask.phase == "begin" and is_open else None
+            return PlainAnswer("", self.log.run)
+        is_open = name in self._wanted
+        answers: dict[What, bool] = {
+            "entry": self.log.has(ask.step),
+            "state": ask.step < self.log.next,
+            "reply": ask.phase == "reply" and is_open and name not in self._digests,
+            # A client that finds out whether it has to compute must not wait for the others.
+            "": ask.phase == "begin" and is_open,
+        }
+        what = next((what for what, holds in answers.items() if holds), None)
+        return None if what is None else PlainAnswer(what, self.log.run)
 
     def _waiting(self) -> dict[str, str]:
         names = [name for name in self._wanted if name not in self._digests] or self.awaited

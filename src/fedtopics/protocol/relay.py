@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fedtopics import waiting
-from fedtopics.errors import FederationError, refuse
+from fedtopics.errors import FederationError, first_problem, refuse
 from fedtopics.escaping import as_sentence
 from fedtopics.protocol.keys import digest_of_fields, digest_of_list
 from fedtopics.protocol.masks import Words, add
@@ -211,11 +211,18 @@ def _of_other_size(sizes: Mapping[str, int]) -> str:
 
 def state_of(seconds: float | None, ended: str = "", reason: str = "") -> str:
     """Describe a member that others wait for, by the seconds since its last call."""
-    if ended or reason:
-        return f"ended: {ended}" if ended else reason
-    if seconds is None:
-        return "not connected yet"
-    return "connected" if seconds < waiting.AWAY else f"no call for {seconds:.0f} s"
+    return (
+        f"ended: {ended}"
+        if ended
+        else reason
+        or first_problem(
+            {
+                "not connected yet": seconds is None,
+                "connected": (seconds or 0.0) < waiting.AWAY,
+                f"no call for {seconds or 0.0:.0f} s": True,
+            }
+        )
+    )
 
 
 class FromMember(NamedTuple):

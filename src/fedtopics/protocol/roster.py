@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from fedtopics.errors import IdentityError
+from fedtopics.errors import IdentityError, refuse
 from fedtopics.escaping import check_client_name
-from fedtopics.files import create, digest, make_folder, read_bytes
+from fedtopics.files import create, make_folder, read_bytes
 
 PRIVATE = "key.pem"
 PUBLIC = "certificate.pem"
@@ -146,9 +146,6 @@ class Roster:
                 raise IdentityError(f"The certificate of {name!r} belongs to {certified_name!r}.")
         return cls(members, None if server is None else alone(server.encode(), "of the server"))
 
-    def digest_of(self, names: Iterable[str]) -> str:
-        return digest("".join(self.plain[name] for name in sorted(names)))
-
     @property
     def names(self) -> list[str]:
         return sorted(self.members)
@@ -220,16 +217,21 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
             f"The certificate {where} is damaged, or not a certificate; ask its owner for NAME.pem "
             "again."
         ) from None
-    if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
-        raise IdentityError(
-            f'The certificate {where} has no P-256 key; use "fedtopics key create NAME".'
-        )
-    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise IdentityError(
-            f"The certificate {where} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
-            f"{certificate.not_valid_after_utc:%Y-%m-%d}, and this computer's date is "
-            f"{now:%Y-%m-%d}; set the clock, or make a new key."
-        )
+    first = certificate.not_valid_before_utc
+    last = certificate.not_valid_after_utc
+    refuse(
+        {
+            f'The certificate {where} has no P-256 key; use "fedtopics key create NAME".': (
+                not isinstance(public, ec.EllipticCurvePublicKey)
+                or public.curve.name != "secp256r1"
+            ),
+            f"The certificate {where} is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}, and this "
+            f"computer's date is {now:%Y-%m-%d}; set the clock, or make a new key.": (
+                not first <= now <= last
+            ),
+        },
+        error=IdentityError,
+    )
     return certificate
 
 

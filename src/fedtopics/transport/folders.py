@@ -82,7 +82,7 @@ class Exchange:
                 f"There is no folder {inbox}; make it, or correct its name.": not inbox.is_dir(),
                 f"{outbox} is a file; name a folder.": outbox.exists() and not outbox.is_dir(),
             },
-            RunError,
+            error=RunError,
         )
         make_folder(outbox)
         self._folders = dict.fromkeys([inbox, outbox])
@@ -127,11 +127,17 @@ class Exchange:
             sealed = decode(read_bytes(path), Sealed)
         except FederationError:
             raise FederationError("it is damaged or only half copied; copy it again") from None
-        if sealed.study != self.study:
-            raise FederationError(f"it is of another study, {sealed.study[:16]!r}")
         certificate = self._certificates.get(sealed.name)
-        if certificate is None or not has_signed(certificate, sealed.signed, sealed.signature):
-            raise FederationError("it is not signed by the member or the relay that it names")
+        refuse(
+            {
+                f"it is of another study, {sealed.study[:16]!r}": sealed.study != self.study,
+                "it is not signed by the member or the relay that it names": (
+                    certificate is None
+                    or not has_signed(certificate, sealed.signed, sealed.signature)
+                ),
+            },
+            error=FederationError,
+        )
         return sealed
 
     def write(self, sealed: Sealed, key: Key, title: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,23 +82,6 @@ def may_move(counts: Numbers, least: int) -> NDArray[np.bool_]:
         moves[back] = 0
 
 
-def weighted_sums(
-    points: Points,
-    memberships: Iterator[tuple[slice, Numbers]],
-    n: int,
-    of_persons: PersonShares | None = None,
-) -> tuple[Numbers, Numbers]:
-    """Sum points, weighted by their membership in each of n clusters, and sum the memberships."""
-    total = np.zeros((n, points.shape[1]))
-    weights = np.zeros(n)
-    for rows, share in memberships:
-        total += share.T @ points[rows].astype(np.float64)
-        weights += share.sum(0)
-        if of_persons is not None:
-            of_persons.add(rows, share)
-    return total, weights
-
-
 def discriminate(
     sums: Numbers, weights: Numbers, moments: Moments, shrinkage: float
 ) -> tuple[Numbers, Numbers, float]:
@@ -154,9 +136,12 @@ def sums_by_class(
     weights = np.zeros(bias.shape)
     powers = {"squares": np.zeros(bias.shape), "fourths": np.zeros(bias.shape)}
     for i, (axes, centres, offsets) in enumerate(zip(projection, directions, bias, strict=True)):
-        members = Discriminant(axes, centres, offsets, temperature).memberships(points)
         of_persons = PersonShares(owners, bias.shape[1])
-        sums[i], weights[i] = weighted_sums(points, members, bias.shape[1], of_persons)
+        clusters = Discriminant(axes, centres, offsets, temperature)
+        for rows, share in clusters.memberships(points):
+            sums[i] += share.T @ points[rows].astype(np.float64)
+            weights[i] += share.sum(0)
+            of_persons.add(rows, share)
         for name, power in of_persons.powers().items():
             powers[name][i] = power
     return sums, weights, powers

@@ -10,7 +10,7 @@ counts in each group by the share of her documents there, so that she counts onc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
@@ -259,29 +259,34 @@ class Cut:
 
     def values(self, codes: Mapping[str, NDArray[np.int64]], corpus: Corpus) -> Values:
         """Return a client's documents by the levels that are shown."""
-        levels = {
-            name: Levels(self.places[name][codes[name]], self.labels[name]) for name in self.shown
-        }
-        numbers = {
-            f"{name} as number": self._numbered(name, self.columns[name].numbers(corpus, name))
-            for name in self.shown
-            if self.columns[name].is_number
-        }
-        return {**levels, **numbers}
+        return self._values(
+            {name: self.places[name][codes[name]] for name in self.shown},
+            lambda name: self.columns[name].numbers(corpus, name),
+        )
 
-    def _numbered(self, name: str, numbers: NDArray[np.float64]) -> Numbered:
-        column = self.columns[name]
-        return Numbered.of(numbers, column.ends, column.knots, UNKNOWN in self.labels[name])
+    def _values(
+        self,
+        places: Mapping[str, NDArray[np.int64]],
+        numbers: Callable[[str], NDArray[np.float64]],
+    ) -> Values:
+        """Return columns of documents, from their places among `labels` and their numbers."""
+        levels = {name: Levels(of_column, self.labels[name]) for name, of_column in places.items()}
+        numbered = {
+            f"{name} as number": Numbered.of(
+                numbers(name), column.ends, column.knots, UNKNOWN in self.labels[name]
+            )
+            for name, column in self.columns.items()
+            if name in places and column.is_number
+        }
+        return {**levels, **numbered}
 
     def names(self, design: Design) -> tuple[str, ...]:
         """Return the names of a design's columns, as one document has them."""
-        levels = {name: Levels(np.zeros(1, np.int64), self.labels[name]) for name in design.columns}
-        numbers = {
-            f"{name} as number": self._numbered(name, np.array([self.columns[name].ends[0]]))
-            for name in design.columns
-            if self.columns[name].is_number
-        }
-        return self.matrix(design, {**levels, **numbers})[1]
+        values = self._values(
+            dict.fromkeys(design.columns, np.zeros(1, np.int64)),
+            lambda name: np.array([self.columns[name].ends[0]]),
+        )
+        return self.matrix(design, values)[1]
 
     def matrix(self, design: Design, values: Values) -> tuple[sparse.csr_array, tuple[str, ...]]:
         """Return a design's row of each document, and the names of its columns."""

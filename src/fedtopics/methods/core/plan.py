@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fedtopics.contract.events import Event
-from fedtopics.errors import RunError, StudyError, check_choice
+from fedtopics.errors import RunError, StudyError, check_choice, refuse
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.settings import TopicSettings
@@ -111,10 +111,9 @@ class WarmStart:
                     f"The model to begin with has clusters of {_method(source)} instead of topics; "
                     "begin with a model from a method that finds topics."
                 )
-            topics = source.share[:, None] * source.beta
             return cls(
                 words=source.vocabulary.words,
-                topics=topics,
+                topics=source.share[:, None] * source.beta,
                 model=source,
                 vocabulary=vocabulary,
                 adds_documents=adds_documents,
@@ -203,15 +202,18 @@ class WarmStart:
         )
 
     def check_method(self, method: str) -> None:
-        if self.continued is not None and _method(self.continued) != method:
-            raise StudyError(
-                f"The model was trained by {_method(self.continued)} and the study trains "
-                f'{method}; set vocabulary to "agree" to begin with the model\'s topics.'
-            )
-        if self.continued is not None and self.continued.inference.name == Merged.name:
-            raise StudyError(
-                "The model has merged topics and cannot be trained further; use the model before "
-                'the merge, or set vocabulary to "agree" to begin with the model\'s topics.'
+        if (before := self.continued) is not None:
+            refuse(
+                {
+                    f"The model was trained by {_method(before)} and the study trains {method}; "
+                    'set vocabulary to "agree" to begin with the model\'s topics.': (
+                        _method(before) != method
+                    ),
+                    "The model has merged topics and cannot be trained further; use the model "
+                    'before the merge, or set vocabulary to "agree" to begin with the model\'s '
+                    "topics.": before.inference.name == Merged.name,
+                },
+                error=StudyError,
             )
 
     def check_number(self, n_topics: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from fedtopics.errors import DataError, RunError
+from fedtopics.errors import DataError, RunError, refuse
 from fedtopics.escaping import csv_table
 from fedtopics.files import check_output, read_text, write_durably
 from fedtopics.metrics import cosines
@@ -186,17 +186,18 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
     from sklearn.linear_model import LogisticRegression
 
     values, labels = _labelled(pairs)
-    if len(labels) < FEWEST_LABELS:
-        raise DataError(
+    what = "the same topic" if labels.all() else "different topics"
+    refuse(
+        {
             f"{len(labels)} of {len(pairs)} pairs have a label, but a threshold needs "
-            f"{FEWEST_LABELS}; write 1 or 0 into the column same of more pairs."
-        )
-    if labels.all() or not labels.any():
-        what = "the same topic" if labels.all() else "different topics"
-        raise DataError(
+            f"{FEWEST_LABELS}; write 1 or 0 into the column same of more pairs.": (
+                len(labels) < FEWEST_LABELS
+            ),
             f"All {len(labels)} labelled pairs are {what}, but a threshold needs both kinds; label "
-            "more pairs."
-        )
+            "more pairs.": len(np.unique(labels)) < 2,
+        },
+        error=DataError,
+    )
     fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
     curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))
     if curve.slope <= 0:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, refuse
 from fedtopics.escaping import check_client_name
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.core.plan import fingerprint_of
@@ -57,10 +57,16 @@ def merge_models(
         If there are fewer than two models, two models have a client of the same name, text settings
         differ, `n_topics` is impossible, or the threshold is not a cosine.
     """
-    if len(models) < 2:
-        raise StudyError("One model cannot be merged; name two or more.")
-    if threshold is not None and not 0 < threshold <= 1:
-        raise StudyError(f"threshold={threshold:g} is not valid; it must be above 0 and at most 1.")
+    cosine = 1.0 if threshold is None else threshold
+    refuse(
+        {
+            "One model cannot be merged; name two or more.": len(models) < 2,
+            f"threshold={cosine:g} is not valid; it must be above 0 and at most 1.": (
+                not 0 < cosine <= 1
+            ),
+        },
+        error=StudyError,
+    )
     _check(models)
     joined = _side_by_side(models)
     names = [f"{number:06d}" for number in range(len(models))]  # sorted like the models
@@ -157,11 +163,8 @@ def _read_model(place: str) -> TopicModel:
     name, equals, folder = place.partition("=")
     if not equals or Path(place).exists():
         return TopicModel.from_pretrained(model_folder(place))
-    return _of_client(TopicModel.from_pretrained(model_folder(folder)), name)
-
-
-def _of_client(model: TopicModel, name: str) -> TopicModel:
     check_client_name(name)
+    model = TopicModel.from_pretrained(model_folder(folder))
     if len(model.documents) != 1:
         raise StudyError(
             f"The model given as {name}= has {len(model.documents)} clients, which have names of "

@@ -89,8 +89,14 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
         """Sum the round's gradients, in exchanges that depend on how batches are normalised."""
-        if self.settings.local_steps > 1:
-            return self._local_steps(agreement, state, round_)
+        if self.settings.local_steps > 1:  # clients' changes are averaged (FedAvg)
+            reply = agreement.ask(
+                GFedNTMClient.weight_changes,
+                round=round_,
+                weights=to_arrays(state.weights),
+                averages=to_arrays(state.averages) if self.settings.norm == "server" else {},
+            )
+            return reply | {"weights": reply["descent"]}
         stages = state.network.stages
         # A single client's statistics are those of all clients; without a cut there are none.
         if self.settings.norm == "sync" and len(agreement.clients.names) > 1 and stages:
@@ -145,16 +151,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         for i, stage in enumerate(stages):
             server.backward(i, to_tensors(reply["shared"][stage.name], state.network.dtype))
         return reply | {"weights": reply["weights"] | to_arrays(server.weight_gradients)}
-
-    def _local_steps(self, agreement: Agreement, state: NetworkState, round_: int) -> Reply:
-        """Let each client take several steps, and average their differences (FedAvg)."""
-        reply = agreement.ask(
-            GFedNTMClient.weight_changes,
-            round=round_,
-            weights=to_arrays(state.weights),
-            averages=to_arrays(state.averages) if self.settings.norm == "server" else {},
-        )
-        return reply | {"weights": reply["descent"]}
 
     def step(
         self, agreement: Agreement, state: NetworkState, reply: Reply, round_: int

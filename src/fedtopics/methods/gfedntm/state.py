@@ -149,16 +149,16 @@ def _axes_of_words(
 ) -> dict[str, int | None] | None:
     """Return which axis of each weight is words, if any; None if several are, or shapes differ."""
     build = partial(type(network), settings=network.settings, dtype=network.dtype)
-    small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
-    axes: dict[str, int | None] = {}
-    expected = {}
-    for name, shape in small.items():
-        growing = [axis for axis, size in enumerate(shape) if larger[name][axis] != size]
-        axes[name] = growing[0] if growing else None
-        expected[name] = tuple(n_words if axis in growing else n for axis, n in enumerate(shape))
-        if len(growing) > 1:
-            return None
-    return axes if {n: tuple(t.shape) for n, t in weights.items()} == expected else None
+    small, larger, whole = (
+        {name: shape for name, (shape, _) in build(n).layout().items()} for n in (*PROBES, n_words)
+    )
+    growing = {
+        name: np.flatnonzero(np.not_equal(shape, larger[name])).tolist()
+        for name, shape in small.items()
+    }
+    if tensor_shapes(weights) != whole or any(len(axes) > 1 for axes in growing.values()):
+        return None
+    return {name: axes[0] if axes else None for name, axes in growing.items()}
 
 
 def _copy_words(

@@ -132,15 +132,13 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
         """Return origin and first centres, from moments of embeddings or from a k-FED exchange."""
-        origin = np.zeros(self.settings.embedding.dimension)
-        if self.settings.representation != "embedding":
-            frequency = agreement.vocabulary.document_frequency
-            origin = (
-                np.ones(len(frequency))
-                if self.settings.representation == "bow"
-                else np.log((1 + agreement.documents) / (1 + frequency)) + 1  # rarity of words
-            )
-        elif self.settings.adds_up:
+        frequency = agreement.vocabulary.document_frequency
+        origin = {
+            "embedding": np.zeros(self.settings.embedding.dimension),
+            "bow": np.ones(len(frequency)),
+            "tfidf": np.log((1 + agreement.documents) / (1 + frequency)) + 1,  # rarity of words
+        }[self.settings.representation]
+        if self.settings.can_hide:
             moments = find_moments(agreement, origin)
             centres = draw_centres(
                 self.settings.start, self.settings.n_components, moments, self.plan.seed
