@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedtopics import Policy, train
-from fedtopics.methods.core.nearness import NearnessSums
-from fedtopics.model.nearness import LEVELS
+from fedtopics.methods.core.nearness import NearnessSums, enough_in_level
+from fedtopics.model.nearness import LEVELS, joined_levels
 from fedtopics.report.findings import scores_of
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -69,6 +69,22 @@ def test_few_persons_are_in_no_sum() -> None:
     of_120 = half(PLAN, CORPUS.take(np.arange(120)), Policy(min_persons=10))
     assert len(of_120.part(NearnessSums).parts[1]) == 24
     assert not list(sums_of(of_120))[1]["sums"].any()
+
+
+def test_an_empty_level_has_nobody_to_hide_one_person_among() -> None:
+    persons = np.array([64.0, 0, 1, 0, 0, 0, 15])
+    enough = enough_in_level(squares=persons, fourths=persons, least=10)
+    sums = np.repeat(persons[None, :, None], 3, axis=0)
+    assert joined_levels(sums, enough[:, None])[0, :, 0].tolist() == [65, 0, 0, 0, 0, 0, 15]
+
+
+def test_of_two_topics_only_one_has_levels() -> None:
+    """Those of the other mirror them, so that a few persons would be between two totals."""
+    two = {"weights": {"origin": np.zeros(DIMENSION), "centres": CENTRES[:2]}}
+    client = half(planned("kmeans", coherence="documents", n_components=2), CORPUS)
+    asked = {"vocabulary": client._fingerprint, "origin": ORIGIN, "centres": CENTRES[:2], **two}
+    counts = client.execute("nearness_sums", asked)["documents_in"].reshape(LEVELS, 2)
+    assert counts.sum(0).tolist() == [80, 0]
 
 
 def test_a_model_has_scores_and_no_centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def _embeds(method: str) -> bool:
     return method not in METHODS.names or "embedding" in find_method(method).settings.model_fields
 
 
-def _warn_of_lost_documents(event: Mapping[str, Any]) -> None:
+def _warn_of_lost_documents(event: Mapping[str, int]) -> None:
     if event["without_known_word"] > LOST * event["documents"]:
         warnings.warn(
             f"The clients agreed on {event['words']:,} words, and "
@@ -376,7 +376,7 @@ class TopicEstimator(
         start = None if start is None else WarmStart.of(start)
         self._warn_of_policies(data)
         folder = data.out and run_folder(data.out, study, data.corpora, start)
-        agreed: list[Mapping[str, Any]] = []
+        agreed: list[Mapping[str, int]] = []
         with ProgressDisplay() if self.verbose else nullcontext(lambda _: None) as show:
 
             def on_event(event: dict[str, Any]) -> None:

@@ -251,7 +251,7 @@ def check_settings(settings: Mapping[str, Any], method: str, parameters: list[st
         check_keys(settings, names, "setting")
 
 
-def check_ignored(y: Any) -> None:
+def check_ignored(y: object) -> None:
     """Refuse embeddings in the place of labels, where BERTopic takes them."""
     if isinstance(y, np.ndarray) and y.dtype.kind == "f" and y.shape[1:] >= (FEWEST_DIMENSIONS,):
         raise DataError(

@@ -178,16 +178,20 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         unconfirmed=frozenset(suggested),
         info=_info(model, places, sums),
     )
-    first_words = model.word_ranking.first
-    if not first_words:
+    return _with_first_words(merged, model.word_ranking.first, members)
+
+
+def _with_first_words(
+    merged: Model, first: Sequence[Sequence[int]], members: Sequence[NDArray[np.int64]]
+) -> Model:
+    """Let topics that were not merged keep their `first` words, and so their names."""
+    if not first:
         return merged
-    # Topics that are not merged keep their first words, and so their names.
-    ranked = merged.columns(merged.word_ranking, len(first_words[0])).tolist()
-    kept_words = tuple(
-        tuple(ranked[place] if others else first_words[k])
-        for place, (k, *others) in enumerate(members)
+    ranked = merged.columns(merged.word_ranking, len(first[0])).tolist()
+    words = tuple(
+        tuple(ranked[place] if others else first[k]) for place, (k, *others) in enumerate(members)
     )
-    return replace(merged, word_ranking=replace(merged.word_ranking, first=kept_words))
+    return replace(merged, word_ranking=replace(merged.word_ranking, first=words))
 
 
 def manual_labels(model: Topics) -> dict[int, str]:
