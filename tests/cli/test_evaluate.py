@@ -83,7 +83,7 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
     assert "model: 3 topics on 120 documents" in printed
     assert "purity of the largest topics" in printed
-    assert "Without embeddings of documents, nearness is not measured." in printed
+    assert "Nearness is not measured, as it needs embeddings of enough documents." in printed
     npmi = model.coherence["npmi"]
     high = stats.t.interval(0.95, 2, 0, stats.sem(npmi))[1]
     assert f" {npmi.mean():.3f} ± {high:.3f} " in printed

@@ -68,7 +68,7 @@ def test_it_is_an_estimator(tmp_path: Path) -> None:
 
 def test_groups_of_settings_are_mappings() -> None:
     one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
-    settings: Any = one._as_study(0).method
+    settings: Any = one._study(seed=0).method
     assert (settings.candidates, settings.separation.sizes) == ((3, 4), "free")
     assert (settings.start.tries, settings.start.rounds) == (2, 7)
 

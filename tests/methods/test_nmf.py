@@ -15,7 +15,7 @@ from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import ClientContext, Plan
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.text import languages
+from fedtopics.text import rules
 from fedtopics.text.rules import TextRules
 from tests.helpers.federation import ANY_WORDS, subjects, tokens_of
 
@@ -188,7 +188,7 @@ def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> N
 
 def test_stop_words_are_read_once_for_all_seed_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[str]()
-    monkeypatch.setattr(languages, "stop_words", lambda name: read.append(name) or ["the"])
+    monkeypatch.setattr(rules, "stop_words", lambda name: read.append(name) or ["the"])
     settings = nmf_study(n_components=300, seed_topics=[["The", f"Oak{n}"] for n in range(300)])
     seeds = settings.method.read_by(TextRules(token_pattern="words-and-digits")).seed_topics  # noqa: S106
     assert (seeds[0], seeds[299], read) == (("oak0",), ("oak299",), ["english"])

@@ -256,10 +256,10 @@ EMPTY = "report.csv", b"text\n"
 @pytest.mark.parametrize(
     ("file", "status", "texts"),
     [
-        (FIRST, "2 of 4 documents contain it.", ["the ELM of\na line", "an elm"]),
-        (LATIN, "1 of 1 documents contain it.", ["th\u00e9 elm"]),
-        (LINES, "1 of 2 documents contain it.", ["an elm"]),
-        (PLAIN, "1 of 2 documents contain it.", ["an elm"]),
+        (FIRST, "2 of 4 documents contain it as it is written.", ["the ELM of\na line", "an elm"]),
+        (LATIN, "1 of 1 documents contain it as it is written.", ["th\u00e9 elm"]),
+        (LINES, "1 of 2 documents contain it as it is written.", ["an elm"]),
+        (PLAIN, "1 of 2 documents contain it as it is written.", ["an elm"]),
         (EMPTY, "This file has no documents", []),
     ],
 )

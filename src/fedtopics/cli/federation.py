@@ -274,10 +274,10 @@ def serve(
     from fedtopics.federation.serve import lead
     from fedtopics.protocol.roster import Key
 
+    key = Key.load(key_folder)
     plan = Study.read(study)
     plan.members  # noqa: B018 - an error at once, if it has none
     folder = out or Path("runs") / file_name(plan.name)
-    key = Key.load(key_folder)
     news = RunDisplay()
     on_event: OnEvent = print_event if as_json else news
     with nullcontext() if as_json else news, serve_metrics(metrics, lambda: folder):

@@ -374,7 +374,6 @@ class TopicEstimator(
         study = self._study(data)
         start = self.start if start is None else start
         start = None if start is None else WarmStart.of(start)
-        self._warn_of_policies(data)
         folder = data.out and run_folder(data.out, study, data.corpora, start)
         agreed: list[Mapping[str, int]] = []
         with ProgressDisplay() if self.verbose else nullcontext(lambda _: None) as show:
@@ -399,6 +398,7 @@ class TopicEstimator(
                 on_event=on_event,
                 engine=engine,
             )
+        self._warn_of_policies(data)
         for event in agreed[:1]:
             _warn_of_lost_documents(event)
         if repeated := self.model_.repeated:

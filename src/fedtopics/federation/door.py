@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtopics.contract.interfaces import Call, Position
 from fedtopics.contract.payload import CountsByWord, Payload, digest_of, flat_fields
-from fedtopics.errors import DataError, PolicyError, refuse
+from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.client import TopicClient
@@ -152,24 +152,24 @@ class Door:
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
             return  # an empty reply reveals nothing
         what = f"The reply to {function!r} of client {self.client!r}"
-        rarest = _rarest(reply)
-        wrong = [name for name, value in flat_fields(reply) if not _has_words(value)]
-        refuse(
-            {
+        if persons < self._policy.min_persons:
+            raise PolicyError(
                 f"{what} sums over documents of {persons} persons, but its policy requires "
-                f"{self._policy.min_persons}; give the client documents of more persons.": (
-                    persons < self._policy.min_persons
-                ),
-                f"{what} has a word in {next(iter(wrong), '')!r} with more than {LONGEST_WORD} "
-                "characters, or with a character that does not print. Nothing was sent; correct "
-                "the words.": len(wrong) > 0,
+                f"{self._policy.min_persons}; give the client documents of more persons."
+            )
+        for name, value in flat_fields(reply):
+            texts = value if isinstance(value, list) else [value]
+            if not all(is_word(text) for text in texts if isinstance(text, str)):
+                raise PolicyError(
+                    f"{what} has a word in {name!r} with more than {LONGEST_WORD} characters, or "
+                    "with a character that does not print. Nothing was sent; correct the words."
+                )
+        rarest = _rarest(reply)
+        if rarest < self._policy.min_persons_per_word:
+            raise PolicyError(
                 f"{what} names a word of {rarest} documents, but its policy requires "
-                f"{self._policy.min_persons_per_word}.": (
-                    rarest < self._policy.min_persons_per_word
-                ),
-            },
-            error=PolicyError,
-        )
+                f"{self._policy.min_persons_per_word}."
+            )
 
 
 def sums_at_once(
@@ -206,12 +206,6 @@ def _question(call: Call) -> tuple[str, str]:
     """Return the name of a requested noisy sum, and a digest of how it was requested."""
     turn = call.position.turn if call.hidden else 0
     return f"{call.function} {call.payload.get('number', 1)}", f"{turn} {digest_of(call.payload)}"
-
-
-def _has_words(value: object) -> bool:
-    """Whether the texts of a field, if any, are words."""
-    texts = value if isinstance(value, list) else [value]
-    return all(is_word(text) for text in texts if isinstance(text, str))
 
 
 def _rarest(value: Any) -> float:
