@@ -114,7 +114,8 @@ def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
         "rounds": model.info["rounds"],
         "versions": versions("fedtopics", "numpy", "scipy"),
     }
-    if task["recipe"] == "consensus" and task["data"] == EXACT and task["seed"] == 0:
+    exact = task["data"] == EXACT and "texts" not in task
+    if task["recipe"] == "consensus" and exact and task["seed"] == 0:
         _, open_ = found(data, task, OPEN_POLICY, vocabulary={"min_persons_per_word": 1})
         row["other"] = int((open_ != pooled(data, EXACT)).sum())
     return row
