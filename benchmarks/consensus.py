@@ -38,7 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "consensus without words": {"word_weight": 0},
     "consensus": {},
 }
-SMALL = 200, 400, 800, 1600  # texts, drawn anew for each seed
+SMALL = 200, 400, 800, 1600  # texts, other ones for each seed
 COMPARED = RECIPES | {"k-means": {"name": "kmeans"}}
 SPREAD = (4, None), (4, 0.5), (20, None), (20, 0.5)  # clients; alpha of Dirichlet, None is even
 FEW = """\

@@ -122,7 +122,7 @@ class Alternating(np.random.Generator):
 
 @pytest.fixture
 def fixed_divisions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Documents are in the same thirds whoever has them, and their words in the same parts."""
+    """Documents are in the same thirds at each client, and their words in the same parts."""
     drawn = np.random.default_rng(0).integers(0, 3, (3, 4 * SIZE))
 
     def thirds(of: ClientWords) -> NDArray[np.int64]:
