@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -79,6 +80,18 @@ def test_what_was_not_changed_holds(ledger: Path, signer: dict[str, Any]) -> Non
     began = json.loads(lines_of(ledger)[0])
     assert (began["what"], began["documents"], began["text_bytes"]) == ("started", 2, 7 + 8)
     assert began["policy"]["min_persons_per_word"] == 5
+
+
+def test_a_changed_byte_in_the_name_of_a_certificate(ledger: Path, signer: dict[str, Any]) -> None:
+    if not signer:
+        return  # no certificate
+    content = ledger.read_text("utf-8")
+    certificate = json.loads(content.splitlines()[0])["certificate"]
+    der = ssl.PEM_cert_to_DER_cert(certificate)
+    changed = ssl.DER_cert_to_PEM_cert(der.replace(b"north", b"no>th"))
+    assert changed != certificate
+    ledger.write_text(content.replace(json.dumps(certificate), json.dumps(changed)), "utf-8")
+    assert "signature" in faults(ledger)
 
 
 def test_any_byte_of_any_line(ledger: Path) -> None:

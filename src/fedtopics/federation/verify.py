@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedtopics.errors import IdentityError, InputError, RunError, StudyError, first_problem
+from fedtopics.errors import FedTopicsError, InputError, RunError, StudyError, first_problem
 from fedtopics.federation import ledger
 from fedtopics.federation.approval import approved_pages
 from fedtopics.federation.audit import AUDIT, Audit
@@ -168,7 +168,8 @@ def _signature(
         if isinstance(certificate := line.content.get("certificate"), str):
             try:
                 shown = alone(certificate.encode(), f"line {line.number}")
-            except IdentityError as error:
+                name_of(shown, f"line {line.number}")  # a changed byte may be in the name
+            except FedTopicsError as error:
                 return Check("signature", False, f"{path}: {error}")
             key = key or shown
             if shown != key:
