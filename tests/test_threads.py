@@ -46,6 +46,18 @@ def test_small_products(given: str | None, number: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("three_threads")
+def test_two_threads_leave_the_number_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    one, other = small_products(), small_products()
+    one.__enter__()
+    other.__enter__()
+    assert torch.get_num_threads() == 1
+    one.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
 def test_a_machine_with_more_threads_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     rng = np.random.default_rng(0)

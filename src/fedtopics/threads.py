@@ -8,7 +8,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Lock
 
+_in_use = Lock()
 FIRST_PROCESS = os.getpid()  # later ones with another number were forked
 
 
@@ -46,13 +48,22 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @contextmanager
 def small_products() -> Iterator[None]:
-    """Compute matrix products with one thread, or as many as the user has set."""
+    """Compute matrix products with one thread, or as many as the user has set.
+
+    If another thread is within already, its number holds for both, as it is one for the process:
+    two that set and reset it would leave the wrong one behind.
+    """
+    if not _in_use.acquire(blocking=False):  # a wait could last for ever in a forked process
+        yield
+        return
     from threadpoolctl import threadpool_limits
 
     number = (chosen_threads() or 1) if os.getpid() == FIRST_PROCESS else 1
     torch = sys.modules.get("torch")  # loaded if networks are trained
     before = torch.get_num_threads() if torch else number
-    with threadpool_limits(number, user_api="blas"), ExitStack() as at_end:  # "blas" is numpy's
+    with ExitStack() as at_end:
+        at_end.callback(_in_use.release)
+        at_end.enter_context(threadpool_limits(number, user_api="blas"))  # "blas" is numpy's
         if torch:
             at_end.callback(torch.set_num_threads, before)
             torch.set_num_threads(number)

@@ -14,7 +14,7 @@ from fedtopics.estimators.base import SINGLE, Splitter, StopWords, TopicEstimato
 from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
 
-FEW_TEXTS = 400  # below which k-means is as good: benchmarks/results/consensus.md
+FEW_TEXTS = 400  # better than k-means with these, not with 200: make bench NAME=consensus
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]

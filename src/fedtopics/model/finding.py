@@ -5,7 +5,6 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ MOST_RECALLED = 200_000  # documents of a reading that stays
 Reading = tuple[Any, NDArray[np.float32], NDArray[np.bool_]]
 """Documents as a model reads them: float32 counts, (n_documents, n_words); theta; whether the
 model knows anything in each."""
-_reading = RLock()  # a number of threads that two set and reset would stay wrong
 # The last readings, because an analyst's next question is about the same documents.
 _recent: OrderedDict[tuple[Any, ...], tuple[Reading, "TopicFinder"]] = OrderedDict()
 
@@ -135,10 +133,7 @@ class TopicFinder(Topics):
             if embeddings is not None:
                 seen |= embeddings.any(1)
             how = {"readout": readout} if self.inference.readouts else {}
-            with (
-                _reading,
-                small_products(),
-            ):  # the threads of training, also in notebooks and services
+            with small_products():  # the threads of training, also in notebooks and services
                 for rows in batches(np.flatnonzero(seen)):
                     theta[rows] = self.inference.infer(
                         self.weights,
